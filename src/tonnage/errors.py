@@ -49,8 +49,9 @@ def option(*path: str) -> str:
 
 
 def keyword(path: Path) -> str:
-    """How Python spells it: the name of the argument."""
-    return path[-1]
+    """How Python spells it: the name of the argument, and a switch that is to be off with its value."""
+    name = path[-1]
+    return f"{name.removeprefix('no_')}=False" if name.startswith("no_") else name
 
 
 def spelled(message: str, spell: Callable[[Path], str]) -> str:

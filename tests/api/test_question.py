@@ -207,3 +207,32 @@ def test_an_answer_is_checked_by_itself() -> None:
     for name, text in BAD.items():
         with pytest.raises(InputError):
             check_leaf(name, text, CONTEXT.get(name, {}))
+
+
+def test_what_engines_call_a_setting_is_taken_by_name_and_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "question.yaml"
+    question = "model: llama-3.1-8b\nlengths: {isl: 2000, osl: 200}\ndemand: {peak_rps: 5}\n"
+    file.write_text(f"{question}search: {{max_num_seqs: 64, max_seq_len: 4096}}\n")
+    (written,) = api.ask(str(file)).questions
+    assert (written.max_batch_sizes, written.max_model_len, written.model.max_context) == ((64,), 4_096, 4_096)
+    (other,) = api.ask(str(file), max_batch_size=32, context_length=8_192).questions  # type: ignore[call-arg]
+    assert (other.max_batch_sizes, other.max_model_len) == ((32,), 8_192)
+    assert asked(max_num_batched_tokens=4_096).max_num_tokens == asked(chunked_prefill_size="4096").max_num_tokens == (4_096,)
+    with pytest.raises(InputError, match="max_num_seqs and max_batch_size: are the same setting"):
+        asked(max_num_seqs=5, max_batch_size=6)
+    file.write_text(f"{question}search: {{max_num_seqs: 64, max_batch_size: 6}}\n")
+    with pytest.raises(InputError, match="max_num_seqs and max_batch_size: are the same setting"):
+        api.ask(str(file))
+
+
+def test_a_share_of_the_memory_names_the_engine_where_nobody_does() -> None:
+    assert asked().engines == ("tensorrt-llm-1.2", "vllm-0.32")
+    assert asked(gpu_memory_utilization=0.95).engines == ("vllm-0.32",)
+    both = asked(gpu_memory_utilization="95%", engine="vllm,tensorrt-llm")
+    assert (both.engines, both.shares) == (("vllm-0.32", "tensorrt-llm-1.2"), (("gpu_memory_utilization", 0.95),))
+    with pytest.raises(
+        InputError, match=r"mem_fraction_static: vllm-0\.32 has no such setting; write gpu_memory_utilization 0.8 or engine"
+    ):
+        asked(mem_fraction_static=0.8, engine="vllm")
+    knobs = [api.simulation_of(None, {**BASE, "peak_rps": None, "request_rate": 1, "mem_fraction_static": 0.8}).deployment.knobs]
+    assert [(one.kv_rule, one.kv_fraction) for one in knobs] == [("mem_fraction_static", 0.8)]

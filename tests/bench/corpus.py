@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from tonnage.results.outcomes import UNFINISHED_END
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CLOSING = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
@@ -22,6 +24,7 @@ class Case:
         finished, error: as in ``Reply``.
         keep_alive: whether the connection can be used again.
         broken: what the reader must say of it; "" where it is whole.
+        failure, detail: why it has no whole output, and a part of the server's words; "" where it has one, or an ``error``.
     """
 
     raw: bytes
@@ -36,6 +39,8 @@ class Case:
     status: int = 200
     broken: str = ""
     streaming: bool = True
+    failure: str = ""
+    detail: str = ""
 
 
 def chunked(*parts: bytes, last: bytes = b"0\r\n\r\n") -> bytes:
@@ -57,6 +62,11 @@ def chat(text: str | None = None, finish: str | None = None, **delta: Any) -> di
 def usage(tokens: int, prompt: int = 7) -> dict[str, Any]:
     counts = {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
     return {"id": "c-1", "object": "chat.completion.chunk", "model": "m", "choices": [], "usage": counts}
+
+
+def usage_of_reasoning(tokens: int, reasoning: int, **further: Any) -> bytes:
+    counts = usage(tokens)
+    return sse({**counts, "usage": {**counts["usage"], "completion_tokens_details": {"reasoning_tokens": reasoning}, **further}})
 
 
 DONE = sse(b"[DONE]")
@@ -127,7 +137,103 @@ CASES: dict[str, Case] = {
     "a byte order mark": streamed(b"\xef\xbb\xbf" + sse(chat("a")), DONE, texts=["a"]),
     "empty data": streamed(b"data: \n\n", b"data\n\n", sse(chat("a")), DONE, texts=["a"]),
     "[DONE] without its empty line": streamed(sse(chat("a")), b"data: [DONE]", texts=["a"]),
-    "no [DONE]": streamed(sse(chat("a")), texts=["a"], finished=False),
+    "no [DONE]": streamed(sse(chat("a")), sse(chat(finish="stop")), texts=["a"]),
+    "neither a finish reason nor [DONE]": streamed(sse(chat("a")), texts=["a"], finished=False, failure=UNFINISHED_END),
+    "finish reasons that are empty": streamed(sse(chat("a", "")), texts=["a"], finished=False, failure=UNFINISHED_END),
+    "an aborted output": streamed(sse(chat("a")), sse(chat(finish="abort")), DONE, texts=["a"], failure="aborted", detail="'abort'"),
+    "an abort that a later stop follows": streamed(
+        sse(chat("a")), sse(chat(finish="abort")), sse(chat(finish="stop")), texts=["a"], failure="aborted"
+    ),
+    "one of two choices aborted": streamed(
+        sse({"choices": [{"index": 0, "finish_reason": "error"}, {"index": 1, "delta": {"content": "a"}, "finish_reason": "stop"}]}),
+        texts=["a"],
+        failure="ended with an error",
+    ),
+    "an error of a choice": streamed(
+        sse(chat("a")),
+        sse({"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": {"code": 502, "message": "no provider"}}]}),
+        texts=["a"],
+        error="no provider",
+    ),
+    "cancelled by the server": streamed(sse(chat("a", "cancelled")), texts=["a"], failure="cancelled by the server"),
+    "an output that a filter ended": streamed(sse(chat("a", "content_filter")), texts=["a"]),
+    "an event named error": streamed(
+        sse(chat("a")), b'event: error\ndata: {"message": "over\\nloaded"}\n\n', texts=["a"], finished=False, error="over loaded"
+    ),
+    "an event named error with plain words": streamed(
+        sse(chat("a")), b"event:error\r\ndata: worker lost\r\n\r\n", DONE, texts=["a"], error="worker lost"
+    ),
+    "an event named error without data": streamed(
+        sse(chat("a")), b"event: error\n\n", DONE, texts=["a"], error="an error without a message"
+    ),
+    "events with other names": streamed(*(b"event: message\n" + sse(chat(t)) for t in "ab"), DONE, texts=["a", "b"]),
+    "an error that is null": streamed(
+        sse({**chat("a", "stop"), "error": None}), sse({**usage(1), "error": ""}), texts=["a"], tokens=1, prompt=7
+    ),
+    "an error that is a message alone": streamed(sse({"message": "Not Found", "code": 404}), error="Not Found", finished=False),
+    "an error as frameworks write it": streamed(
+        sse({"detail": [{"loc": ["body"], "msg": "no"}]}), error="[{'loc': ['body'], 'msg': 'no'}]", finished=False
+    ),
+    "no text at all": streamed(
+        sse(chat(role="assistant")),
+        sse(chat(finish="stop")),
+        usage_of_reasoning(20, 20),
+        DONE,
+        tokens=20,
+        prompt=7,
+        failure="no output",
+        detail="20 of them reasoning",
+    ),
+    "a stream of comments": streamed(b": ping\n\n", b": ping\n\n", finished=False, failure="no output", detail=": ping"),
+    "JSON in place of a stream": Case(
+        raw=whole({"error": {"message": "overloaded", "type": "server_error"}}), error="overloaded", finished=False
+    ),
+    "a JSON object in place of a stream": Case(
+        raw=whole({"status": "starting"}), finished=False, failure="JSON in place of a stream", detail='"starting"'
+    ),
+    "a whole reply in place of a stream": Case(
+        raw=whole({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage(2)["usage"]}),
+        finished=False,
+        failure="a whole reply in place of a stream",
+    ),
+    "an HTML page in place of a stream": Case(
+        raw=b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 61\r\n\r\n"
+        b"<html><head><title>Log  in</title></head><body></body></html>",
+        finished=False,
+        failure="an HTML page in place of a stream",
+        detail="Log in",
+    ),
+    "lines of JSON in place of a stream": Case(
+        raw=b'HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: 26\r\n\r\n{"response": "a"}\n{"b": 1}',
+        finished=False,
+        failure="application/x-ndjson in place of a stream",
+    ),
+    "nothing in place of a stream": streamed(finished=False, failure="no output"),
+    "a call of a function in the old form": streamed(
+        sse(chat(function_call={"name": "f", "arguments": ""})),
+        sse(chat(function_call={"arguments": "{}"})),
+        sse(chat(finish="function_call")),
+        texts=["f", "{}"],
+    ),
+    "contents in parts": streamed(
+        sse(chat(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}])),
+        sse(chat(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "image_url", "image_url": {}}])),
+        sse(chat(content=[])),
+        DONE,
+        texts=["hm", "ab"],
+    ),
+    "details of reasoning": streamed(
+        sse(chat(reasoning_details=[{"type": "reasoning.text", "text": "hm"}])),
+        sse(chat(reasoning="so", reasoning_details=[{"type": "reasoning.text", "text": "so"}])),
+        sse(chat(reasoning_details=[{"type": "reasoning.encrypted", "data": "b64"}])),
+        sse(chat("x")),
+        DONE,
+        texts=["hm", "so", "x"],
+    ),
+    "a whole message in the last event": streamed(
+        sse(chat("a")), sse({"choices": [{"delta": {}, "message": {"content": "a"}, "finish_reason": "stop"}]}), texts=["a"]
+    ),
+    "usage that is null": streamed(sse({**chat("a"), "usage": None}), sse({"choices": [], "usage": None}), DONE, texts=["a"]),
     "an error in the stream": streamed(
         sse(chat("a")), sse({"error": {"message": "out of\nmemory", "code": 500}}), DONE, texts=["a"], error="out of memory"
     ),
@@ -184,6 +290,29 @@ CASES: dict[str, Case] = {
         texts=["hi"],
         finished=False,
         streaming=False,
+    ),
+    "a whole chat reply that was aborted": Case(
+        raw=whole({"choices": [{"message": {"content": "hi"}, "finish_reason": "abort"}]}), texts=["hi"], streaming=False, failure="aborted"
+    ),
+    "a whole chat reply without text": Case(
+        raw=whole({"choices": [{"message": {"content": None}, "finish_reason": "stop"}], "usage": usage(0)["usage"]}),
+        tokens=0,
+        prompt=7,
+        streaming=False,
+        failure="no output",
+    ),
+    "a response that a filter cut": streamed(
+        named({"type": "response.output_text.delta", "delta": "a"}),
+        named({"type": "response.incomplete", "response": {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}}),
+        texts=["a"],
+        kind="responses",
+    ),
+    "a response that was cancelled": streamed(
+        named({"type": "response.output_text.delta", "delta": "a"}),
+        named({"type": "response.cancelled", "response": {"status": "cancelled"}}),
+        texts=["a"],
+        kind="responses",
+        failure="cancelled by the server",
     ),
     "a whole response": Case(
         raw=whole({"output": [{"content": [{"type": "output_text", "text": "hi"}]}], "usage": {"input_tokens": 3, "output_tokens": 2}}),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.bench.corpus import HEAD, PLAIN, STREAM, chat, chunked, sse
+from tests.bench.corpus import DONE, HEAD, PLAIN, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
 from tonnage.bench import measure
 from tonnage.bench.arguments import Fault
@@ -185,7 +185,7 @@ def test_ctrl_c_in_the_warm_up_ends_the_run_before_its_first_request(
 
 
 def test_tokens_are_counted_from_the_text_where_the_server_does_not_say(tmp_path: Path) -> None:
-    replies = HEAD + chunked(*(sse(chat(text)) for text in (" a", " b c", " d")))
+    replies = HEAD + chunked(*(sse(chat(text)) for text in (" a", " b c", " d")), DONE)
 
     def answer(peer: socket.socket) -> None:
         read_request(peer)

@@ -60,6 +60,10 @@ def check_one(case: Case, reply: Reply, broken: str) -> None:
     if not case.broken:
         assert reply.http.complete
         assert reply.http.keep_alive == case.keep_alive
+    if not case.broken and case.status == 200 and not case.error:
+        outcome, detail = reply.failure()
+        assert outcome == case.failure
+        assert case.detail in detail
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,11 +18,11 @@ from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import prefix_cache_text
 from tonnage.simulator.reference import Engine
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
-from tonnage.sizing.loads.fleet_check import fleet_record
+from tonnage.sizing.loads.fleet_check import Replayed, fleet_record
 from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.loads.shared_load import _scheduled, hit_rate
+from tonnage.sizing.loads.shared_load import _scheduled, hit_rate, replayed
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare
@@ -146,6 +146,54 @@ def test_a_recording_is_shared_out_by_its_prefixes_or_at_random(tmp_path: Path) 
     assert kept.hit_rate > 1.5 * spread.hit_rate > 0
     assert (kept.other_router, spread.other_router) == ("random", "prefix-aware")
     assert kept.other_hit_rate == pytest.approx(spread.hit_rate)
+
+
+def one_prefix(path: Path, requests: int, prompt_blocks: int, output_tokens: int) -> Path:
+    """Requests two a second, all of whose prompts begin with the same block and share nothing else."""
+    lines = [
+        {
+            "timestamp": 500 * number,
+            "input_length": 512 * prompt_blocks,
+            "output_length": output_tokens,
+            "hash_ids": [0, *(1 + prompt_blocks * number + place for place in range(1, prompt_blocks))],
+        }
+        for number in range(requests)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(("prompt_blocks", "output_tokens", "rate"), [(2, 101, 150.0), (2, 20, 400.0), (4, 60, 200.0)])
+def test_a_prefix_of_all_prompts_does_not_send_them_to_one_instance(
+    prompt_blocks: int, output_tokens: int, rate: float, tmp_path: Path
+) -> None:
+    """Prompts are shared out as by the router among plain engines, which sees real answers."""
+    trace = one_prefix(tmp_path / "trace.jsonl", 600, prompt_blocks, output_tokens)
+    traffic: dict[str, Any] = {"trace": str(trace), "mean_rps": rate, "isl": None, "osl": None, "peak_rps": None, "ttft": "p95<=500ms"}
+    replay = asked(tp="1", engine="vllm", **traffic)
+    assert replay.recording is not None
+    instance, runs = instance_of(replay), Runs()
+    estimated, _ = fleet_record(instance, rate, 8, "prefix-aware", replayed=Replayed(recording=replay.recording), runs=runs)
+    whole = replayed(instance.traffic.sharing, rate, 0, len(estimated))
+    engines = [instance.spec.plain_engine(contents=whole.contents) for _ in range(8)]
+    routed = simulate_shared_fleet(whole, engines, "prefix-aware")
+    assert len(estimated) == len(whole)
+    assert sorted(np.bincount(estimated.instance)) == pytest.approx(sorted(np.bincount(routed.chosen)), rel=0.08)
+    assert hit_rate(estimated) == pytest.approx(hit_rate(routed.requests), abs=0.01)
+    plan = planned(tp="1", engine="vllm", **traffic)
+    assert plan.choice is not None
+    assert plan.choice.systems == 1
+
+
+@pytest.mark.parametrize(("prompt_blocks", "output_tokens"), [(2, 101), (2, 20), (4, 60)])
+def test_what_an_instance_carries_of_a_trace_does_not_depend_on_its_length(prompt_blocks: int, output_tokens: int, tmp_path: Path) -> None:
+    def carried(requests: int) -> float:
+        trace = one_prefix(tmp_path / f"{requests}.jsonl", requests, prompt_blocks, output_tokens)
+        plan = planned(tp="1", engine="vllm", trace=str(trace), isl=None, osl=None, peak_rps=None, ttft="p95<=500ms")
+        return float(plan.choice.requests_per_second_per_instance)
+
+    assert carried(60) == pytest.approx(carried(600), rel=0.05)
+    assert carried(600) == pytest.approx(carried(3_000), rel=0.08)
 
 
 @pytest.mark.accuracy

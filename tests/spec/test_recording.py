@@ -52,6 +52,26 @@ def test_the_excerpt_is_as_bursty_as_its_whole_also_stretched_to_a_mean() -> Non
 BAD = "timestamp,isl,osl\n0,100,10\n1,-5,10\n0.5,100,0\nlater,100,10\n2,1.5,x\n"
 
 
+def test_a_repeated_recording_keeps_its_rate_and_its_shared_prefix(tmp_path: Path) -> None:
+    """Block 0 begins all prompts; blocks 10 and 20 are conversations of two turns, which no later copy finds."""
+    prompts = [[0, 10], [0, 20], [0, 10, 11], [0, 20, 21], [0, 30]]
+    lines = [
+        f'{{"timestamp": {1000 * at}, "input_length": {512 * len(ids)}, "output_length": 5, "hash_ids": {ids}}}\n'
+        for at, ids in enumerate(prompts)
+    ]
+    once = read_recording(written(tmp_path / "t.jsonl", "".join(lines)), "--trace")
+    thrice = once.repeated(11)
+    assert once.repeated(5) is once
+    assert (len(thrice), thrice.mean_rps) == (15, pytest.approx(once.mean_rps))
+    assert thrice.isl == once.isl * 3
+    assert thrice.blocks[:5] == once.blocks
+    assert all(ids[0] == 0 for ids in thrice.blocks)
+    for copy in (1, 2):
+        repeated = thrice.blocks[5 * copy : 5 * copy + 5]
+        assert repeated[2][:2] == repeated[0], "the second turn goes on from the first"
+        assert not {block for ids in repeated for block in ids[1:]} & {block for ids in thrice.blocks[: 5 * copy] for block in ids}
+
+
 def test_every_bad_line_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", BAD)
     with pytest.raises(InputErrors) as caught:

@@ -14,7 +14,7 @@ from tonnage.api.question.loads import traffic_from
 from tonnage.api.running.plans import planned
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
-from tonnage.formats.measured_files import InvalidRuns
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.prometheus import curves
 from tonnage.results.metrics import Summary
 from tonnage.results.store import Run, check_free, read_run
@@ -35,7 +35,7 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
     """Compare two run folders by their records, as ``tonnage compare`` does. Raises InputError: none, or INVALID; DataError: damaged."""
     from tonnage.bench.intervals import compare
 
-    invalid = InvalidRuns(include=include_invalid)
+    invalid = InvalidRuns(include=include_invalid, allow_errors=True)
     one, other = (_believed(folder, invalid) for folder in (first, second))
     found = compare(one.requests, other.requests, slo=attainments(attain))
     return replace(found, notes=(*found.notes, *invalid.sentences))
@@ -71,7 +71,7 @@ def compare_plan(
     if router is not None and (router not in ROUTERS or router in BY_CONTENT):
         known = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(f"{option('router')}: '{router}' is none of {known}")
-    invalid = InvalidRuns(include=include_invalid)
+    invalid = InvalidRuns(include=include_invalid, allow_errors=True)
     found, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
         raise InputError(f"{plan}: rests on measured points and makes no prediction; give a plan that was simulated")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from tonnage.api.question.arguments import rates, whole_numbers, with_signature
-from tonnage.api.question.deployment import deployment_of
+from tonnage.api.question.arguments import only_whole_number, rates, whole_numbers, with_signature
+from tonnage.api.question.deployment import deployment_of, engines_meant
 from tonnage.errors import InputError, option
-from tonnage.spec.catalog import find_gpu, find_model
+from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision, find_precision
+from tonnage.spec.scenario import OF_MEMORY, SHARES, by_alias
 from tonnage.spec.workload import Lengths
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ class MemoryReport:
     # isl, osl: tokens of a request
     isl: int
     osl: int
-    chosen: bool = False  # whether the instance is another than one H100, because that does not hold the model
+    chosen: bool = False  # whether the answer names the instance: it is another than one H100 of the usual engine, or its format was read
 
     def lines(self) -> list[str]:
         """The arithmetic, one printable equation a line."""
@@ -40,8 +43,9 @@ class MemoryReport:
 
         d = self.plan.deployment
         named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
-        read = [d.model.reading] if d.model.reading else []
-        return [*read, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
+        unsure = [d.model.reading] if d.model.reading else []
+        unsure += [f"{d.model.name}: {d.model.layout_mark}"] if d.model.layout_mark else []
+        return [*unsure, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
 
     def to_json(self) -> dict[str, Any]:
         """All sizes in bytes per GPU."""
@@ -49,6 +53,7 @@ class MemoryReport:
         return {
             **d.named,
             "engine": d.engine,
+            **({"notes": d.model.notes} if d.model.notes and not d.model.date else {}),
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
             "reserve_bytes": p.reserve_bytes,
@@ -64,6 +69,7 @@ class MemoryReport:
             "isl": self.isl,
             "osl": self.osl,
             "concurrent_requests": p.concurrent_requests(self.isl, self.osl),
+            **({"layout_mark": d.model.layout_mark} if d.model.layout_mark else {}),
             "equations": self.lines(),
         }
 
@@ -71,30 +77,38 @@ class MemoryReport:
 def memory(
     *,
     model: str,
+    layout: str = "",
     gpu: str | None = None,
     precision: str = "",
     tp: int | None = None,
     dp: int = 1,
     ep: int = 1,
-    engine: str = "tensorrt-llm",
+    engine: str | None = None,
     isl: int | None = None,
     osl: int | None = None,
     speculation: str | None = None,
     lora: str | None = None,
+    **knobs: Unpack[MemoryKnobs],
 ) -> MemoryReport:
     """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache, and slots of LoRA adapters too.
 
     Where no GPU and no degree is given and the model is too large for an H100, it is the smallest of the usual instances that holds it;
     with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is given, shorter where the model's
-    context is.
+    context is. ``knobs`` are those of the engine that its memory depends on; the engine's own where they are left out.
 
-    Raises DoesNotFit: weights and reserves leave no room for the KV cache. Raises InputError: anything else that cannot be used, in one
-    line.
+    Raises DoesNotFit: weights and reserves leave no room for one request; the message says what has room. Raises InputError: anything
+    else that cannot be used, in one line.
     """
+    from tonnage.perf.fitting import check_room
     from tonnage.perf.memory import memory_plan
     from tonnage.spec.lengths import check_context
 
-    place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine}
+    settings = _set(knobs)
+    found_model = find_model(model, layout)
+    usual = _engine_of(find_precision(precision or found_model.usual_precision))
+    read = (engine is None and usual != USUAL_ENGINES[0]) or not found_model.date
+    engine = engine or next(iter(engines_meant(settings["shares"])), usual)
+    place: dict[str, Any] = {"model": model, "layout": layout, "precision": precision, "dp": dp, "ep": ep, "engine": engine, **settings}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
     tried = tried if dp == ep == 1 else tried[:1]
     deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation, lora=lora) for name, n in tried)
@@ -107,20 +121,48 @@ def memory(
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
     check_context(deployment.model, Lengths(mean=isl), Lengths(mean=osl))
-    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=deployment is not first)
+    check_room(deployment, isl, osl)
+    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=read or deployment is not first)
+
+
+def _engine_of(precision: Precision) -> str:
+    """The first of the usual engines that runs a number format."""
+    return next((name for name in USUAL_ENGINES if not find_engine(name).lacks(precision)), USUAL_ENGINES[0])
 
 
 def _holds(deployment: Deployment) -> bool:
     """Whether an instance's memory holds the model, with room for a KV cache."""
-    from tonnage.perf.memory import memory_plan
+    from tonnage.perf.fitting import holds
 
-    try:
-        return memory_plan(deployment).blocks > 0
-    except InputError:
-        return False
+    return holds(deployment)
+
+
+class MemoryKnobs(TypedDict, total=False):
+    """Settings of an engine that its memory depends on: the leaves of ``spec.scenario.OF_MEMORY``, whose aliases are taken too."""
+
+    max_batch_size: int | str | None
+    max_num_tokens: int | str | None
+    max_model_len: int | None
+    gpu_memory_utilization: float | None
+    mem_fraction_static: float | None
+    free_gpu_memory_fraction: float | None
+
+
+def _set(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of ``deployment_of`` that settings by name or alias make."""
+    named: dict[str, Any] = {by_alias().get(name, name): value for name, value in values.items() if value is not None}
+    if unknown := named.keys() - set(OF_MEMORY):
+        raise TypeError(f"no such argument: {', '.join(sorted(unknown))}")
+    counts = ("max_batch_size", "max_num_tokens")
+    return {
+        "knobs": {name: only_whole_number(named[name], name) for name in counts if name in named},
+        "max_model_len": named.get("max_model_len"),
+        "shares": {name: named.get(name) for name in SHARES},
+    }
 
 
 # What an instance is looked for among, where nobody says which
+USUAL_ENGINES = ("tensorrt-llm", "vllm", "vllm-0.10", "sglang")
 USUAL_GPUS, USUAL_TPS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb"), (1, 2, 4, 8)
 
 

@@ -91,7 +91,21 @@ def simulate_sweep(
 
 
 def simulated(asks: Simulation, progress: Progress | None = None) -> list[SimulatedRun]:
-    """What ``simulate_sweep`` returns, of a question that is understood already."""
+    """What ``simulate_sweep`` returns, of a question that is understood already. Raises DoesNotFit: the engine has room for no request."""
+    from tonnage.perf.fitting import check_room
+
+    first = asks.workloads[0]
+    equal = first.pairs is None and first.isl.kind == first.osl.kind == "fixed" and not first.shares and first.recorded is None
+    check_room(asks.deployment, *((round(first.isl.mean), round(first.osl.mean)) if equal else (1, 1)))
+    runs = _simulated(asks, progress)
+    record = runs[0].requests
+    if len(record) and runs[0].summary.requests["rejected"] == len(record):
+        check_room(asks.deployment, int(record.isl.min()), 1)
+    return runs
+
+
+def _simulated(asks: Simulation, progress: Progress | None) -> list[SimulatedRun]:
+    """The runs of all loads."""
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import simulate_many
 

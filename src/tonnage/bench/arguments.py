@@ -32,6 +32,9 @@ class ServerArguments:
         default=True,
     )
     extra_inputs: Sequence[str] = about("A further field of every request, such as temperature:0; may be repeated.", default=())
+    omit_inputs: Sequence[str] = about(
+        "A field to leave out of every request where the server refuses it, such as stream_options; may be repeated.", default=()
+    )
     header: Sequence[str] = about('A further header of every request, such as "X-Team: a"; may be repeated.', default=())
     api_key_env: str = about("The environment variable that holds the API key (default: OPENAI_API_KEY).", default="OPENAI_API_KEY")
     ca_file: Path | None = about("Certificates to trust, in PEM, instead of the system's.")

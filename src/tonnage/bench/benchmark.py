@@ -167,6 +167,8 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
             "events": tally.events,
             "split_estimated": tally.shared,
             "outputs_of_another_length": tally.osl_off,
+            "hidden": tally.hidden,
+            "finish_reasons": dict(tally.finishes),
             "prompts": "tokens of the tokenizer given" if prompts.exact else f"{prompts.characters:g} characters a token, not counted",
             "prompt_tokens_beyond_asked": tally.isl_extra / tally.prompt_counts if tally.prompt_counts else None,
         },
@@ -176,6 +178,7 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
             "streaming": setup.endpoint.streaming,
             "output_pinned": setup.endpoint.pinned,
             "further_fields": dict(setup.endpoint.extra),
+            "omitted_fields": list(setup.endpoint.omitted),
             "further_headers": list(setup.headers),
         },
         "failures": tally.examples,
@@ -247,7 +250,9 @@ def _exchange(number: int, request: ImportedRequest) -> Exchange:
     """The request as if it had just come back."""
     reply = Reply(find_endpoint("chat", model=""))
     reply.times = list(request.events_ns)
-    reply.sizes = [1] * len(request.events_ns) if request.single else [1, max(request.osl - 1, 1)][: len(request.events_ns)]
+    reply.sizes = [max(request.osl, 1)] * len(request.events_ns)  # of equal events, whose text nobody kept
+    if not request.single:
+        reply.sizes[:] = [1, max(request.osl - 1, 1)][: len(request.events_ns)]
     reply.tokens, reply.prompt = request.osl, request.isl
     reply.last_ns = request.events_ns[-1] if request.events_ns else -1
     exchange = Exchange(number=number, isl=request.isl, osl=request.osl, data=b"", reply=reply)

@@ -323,7 +323,7 @@ class Setup:
         if isinstance(self.prompts, Tensors):
             further, body = self.prompts.body(isl, self.endpoint.extra)
         else:
-            further, body = b"", body_bytes(self.endpoint.body(self.prompts.text(among_all, isl), osl), self.endpoint.extra)
+            further, body = b"", body_bytes(self.endpoint.sent(self.endpoint.body(self.prompts.text(among_all, isl), osl)))
         data = request_bytes(self.head, among_all, body, further)
         return Exchange(number=number, isl=isl, osl=osl, data=data, reply=self.reply())
 
@@ -335,7 +335,7 @@ class Setup:
         """
         own = self.prompts.of_pieces(pieces, isl) if pieces and isinstance(self.prompts, Prompts) else text
         question = own or self.prompts.text(place, isl)
-        data = request_bytes(self.head, place, body_bytes(self.endpoint.talk(history, question, osl), self.endpoint.extra))
+        data = request_bytes(self.head, place, body_bytes(self.endpoint.sent(self.endpoint.talk(history, question, osl))))
         exchange = Exchange(number=-1, isl=before + isl, osl=osl, data=data, reply=self.reply())
         exchange.question = question
         return exchange

@@ -4,9 +4,9 @@ httptools (llhttp) reads the response and refuses what RFC 9112 does. It has no 
 that have no end are refused here, and so are compressed bodies. Nothing of the body is kept.
 
 The format of events is that of the HTML Living Standard, section 9.2.6: lines end with CR LF, LF or CR; "data" lines of one event are
-joined by a line feed; an empty line ends the event; a line that begins with a colon is a comment. Two things differ on purpose: an event
-that the stream's end leaves without its empty line is still given out (some servers leave it off after ``[DONE]``), and "id" and "retry"
-are not kept.
+joined by a line feed; an empty line ends the event; a line that begins with a colon is a comment. Three things differ on purpose: an event
+that the stream's end leaves without its empty line is still given out (some servers leave it off after ``[DONE]``), of the names of events
+only "error" is kept, and such an event needs no data, and "id" and "retry" are not kept.
 """
 
 from __future__ import annotations
@@ -137,10 +137,14 @@ MAX_EVENT = 16_777_216  # Bytes of one event; more is refused
 _BOM = b"\xef\xbb\xbf"
 
 
+class ErrorEvent(bytes):
+    """The data of an event that its server named "error"."""
+
+
 class EventStream:
     """The state of one stream while its pieces come in; ``feed`` gives the data of each event that is complete."""
 
-    __slots__ = ("_after_cr", "_begun", "_data", "_held", "_size", "_tail", "clean")
+    __slots__ = ("_after_cr", "_begun", "_data", "_error", "_held", "_size", "_tail", "clean")
 
     def __init__(self) -> None:
         self._tail: list[bytes] = []
@@ -149,6 +153,7 @@ class EventStream:
         self._held = 0
         self._after_cr = False
         self._begun = False
+        self._error = False
         self.clean = True  # whether nothing of an event has come yet: the next byte begins one
 
     def feed(self, piece: bytes) -> Sequence[bytes]:
@@ -176,7 +181,7 @@ class EventStream:
             else:
                 self._keep(line)
         self._after_cr = text.endswith(b"\r")
-        self.clean = not (self._tail or self._data or self._after_cr)
+        self.clean = not (self._tail or self._data or self._error or self._after_cr)
         return events
 
     def end(self) -> Sequence[bytes]:
@@ -197,9 +202,10 @@ class EventStream:
 
     def _line(self, line: bytes, events: list[bytes]) -> None:
         if not line:
-            if data := b"\n".join(self._data):
-                events.append(data)
-            self._data, self._held = [], 0
+            data = b"\n".join(self._data)
+            if data or self._error:
+                events.append(ErrorEvent(data) if self._error else data)
+            self._data, self._held, self._error = [], 0, False
             return
         name, _, value = line.partition(b":")
         if name == b"data":
@@ -207,6 +213,8 @@ class EventStream:
             self._data.append(value)
             self._held += len(value) + 1
             self._limit()
+        elif name == b"event":
+            self._error = value.strip() == b"error"
 
     def _limit(self) -> None:
         if self._size + self._held > MAX_EVENT:

@@ -19,6 +19,7 @@ from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog
+from tonnage.bench.endpoints import Endpoint
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Recorder, Tally, TokenTimes
 from tonnage.bench.reply import COMPLETED, Exchange
@@ -50,6 +51,8 @@ class Observed:
     tally: Tally  # counts over the run
     lateness_ns: Sequence[int]  # of the loop, every 10 ms
     begun_lateness_ns: Sequence[int]  # of each request, from its due moment to the client's turning to it
+    ends_ns: Sequence[int] = ()  # of each row, when its reply was over, usage included; -1 where no reply came; none of imported runs
+    endpoint: Endpoint | None = None  # the endpoint that was measured; None of imported runs
     cpu: Sequence[float]  # share of a core that the client took, second by second
     cpu_share: float  # the same over the whole run
     cpu_s: float  # CPU seconds of the client process during the run, parsing and writing included
@@ -126,6 +129,8 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
         tally=recorder.tally,
         lateness_ns=heartbeat.lateness_ns,
         begun_lateness_ns=recorder.begun_lateness_ns,
+        ends_ns=recorder.ends_ns,
+        endpoint=setup.endpoint,
         cpu=heartbeat.cpu,
         cpu_share=share,
         cpu_s=time.process_time() - began_cpu,

@@ -170,9 +170,9 @@ def prompts(*, seed: int, tokenizer: Path | None, characters: float = CHARACTERS
     return replace(made, shared=made.text(-1, shared_tokens), shared_tokens=shared_tokens) if shared_tokens else made
 
 
-def body_bytes(endpoint_body: dict[str, object], extra: dict[str, object]) -> bytes:
-    """A request's body as JSON, the further fields last."""
-    return json.dumps({**endpoint_body, **extra}, separators=(",", ":")).encode()
+def body_bytes(body: dict[str, object]) -> bytes:
+    """A request's body as JSON."""
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 MOST_BYTES = 2_000_000_000

@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange, Reply
+from tonnage.results.outcomes import off_length
 from tonnage.results.requests import COMPLETED as ROW_COMPLETED
 from tonnage.results.requests import FAILED, UNFINISHED
 from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, gap_counts
 
 Source = str  # Where a count comes from: "server", "tokenizer" or "events"
+UNSEEN = 2  # Tokens for each character that came, above which a server counts what it did not send
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,30 +36,40 @@ class TokenTimes:
     tokens: int
     source: Source  # where the sum comes from
     shared: bool = False  # whether the sum is known but its split over the events is estimated
+    hidden: int = 0  # further tokens that the server counts and did not send
 
 
 def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTimes:
-    """The tokens of a reply that was read to its end; ``counted`` are those of each event by a tokenizer, where there is one."""
+    """The tokens of a reply that the client saw; ``counted`` are those of each event by a tokenizer, where there is one.
+
+    Reasoning that the server counts and does not send is no part of them, and neither is what exceeds the characters that came. A server
+    that counts no token of an output has not counted.
+    """
     times, total = reply.times, reply.tokens
-    if total < 0:
-        if counted is not None:
-            return TokenTimes(times_ns=times, per_event=counted, tokens=sum(counted), source="tokenizer")
-        return TokenTimes(times_ns=times, per_event=None, tokens=len(times), source="events")
-    if total == len(times):
-        return TokenTimes(times_ns=times, per_event=None, tokens=total, source="server")
-    counts = _running_counts(reply, total)
+    seen = total if reply.thought else total - reply.reasoning
+    if times and total > len(times) and seen > UNSEEN * sum(reply.sizes):
+        seen = 0
+    if seen == len(times):
+        return TokenTimes(times_ns=times, per_event=None, tokens=seen, source="server", hidden=max(total - seen, 0))
+    if seen < 0 or (times and not seen):
+        tokens = len(times) if counted is None else sum(counted)
+        source = "events" if counted is None else "tokenizer"
+        return TokenTimes(times_ns=times, per_event=counted, tokens=tokens, source=source, hidden=max(total - tokens, 0))
+    hidden = total - seen
+    counts = _running_counts(reply, hidden)
     if counts is not None:
-        return TokenTimes(times_ns=times, per_event=counts, tokens=total, source="server")
+        return TokenTimes(times_ns=times, per_event=counts, tokens=seen, source="server", hidden=hidden)
     weights = counted if counted is not None and sum(counted) > 0 else reply.sizes
-    return TokenTimes(times_ns=times, per_event=share(total, weights), tokens=total, source="server", shared=len(times) > 1)
+    shared = len(times) > 1
+    return TokenTimes(times_ns=times, per_event=share(seen, weights), tokens=seen, source="server", shared=shared, hidden=hidden)
 
 
-def _running_counts(reply: Reply, total: int) -> list[int] | None:
-    """Tokens of each event from the server's running count; None where it did not keep one."""
+def _running_counts(reply: Reply, hidden: int) -> list[int] | None:
+    """Tokens of each event from the server's running count, less the hidden ones before the first; None where it kept none."""
     if len(reply.counts) != len(reply.times):
         return None
-    counts = [reply.counts[place] for place in range(len(reply.times))]
-    if not counts or counts[-1] != total:
+    counts = [reply.counts[place] - hidden for place in range(len(reply.times))]
+    if not counts or counts[-1] != reply.tokens - hidden:
         return None
     steps = [after - before for before, after in itertools.pairwise([0, *counts])]
     return steps if min(steps) >= 0 else None
@@ -84,11 +96,16 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)  # requests by outcome, "" for completed
     sources: Counter[str] = field(default_factory=Counter)  # completed requests by where their token count comes from
     shared: int = 0  # completed requests whose tokens were split over events by an estimate
-    finished: int = 0  # completed streams that the server declared finished
+    finishes: Counter[str] = field(default_factory=Counter)  # completed requests by the server's word for their end; "" for none
     tokens: int = 0  # and events: output tokens, and events with output
     events: int = 0
+    hidden: int = 0  # output tokens that the server counts and did not send, and in how many replies
+    hiding: int = 0
+    uncounted: int = 0  # completed requests whose output the server counts as no token, and nothing else counts it
+    several: int = 0  # completed requests with several outputs next to one another
     isl_off: int = 0  # and osl_off: completed requests whose length the server counts otherwise than it was asked
     osl_off: int = 0
+    osl_far: int = 0  # those of another length than one that was pinned may have
     isl_extra: int = 0  # prompt tokens that the server counts beyond those asked, summed
     prompt_counts: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)  # the first failures
@@ -108,7 +125,7 @@ class Recorder:
         self._writer = writer
         self._start = 0
         self._count = count
-        self._waiting: dict[int, tuple[tuple[int, ...], list[int]]] = {}
+        self._waiting: dict[int, tuple[tuple[int, ...], list[int], int]] = {}
         self._next = 0
         self._rows: list[tuple[int, ...]] = []
         self._offsets: list[list[int]] = []
@@ -119,6 +136,7 @@ class Recorder:
         self._writing: list[Future[None]] = []
         self.tally = Tally()  # counts over the run
         self.begun_lateness_ns = array("q")  # by request, how long after it was due the client turned to it
+        self.ends_ns = array("q")  # by row, when the last piece of its reply came, which may hold no output; -1 where none came
 
     def begin(self, start_ns: int) -> None:
         """Fix the moment that all times are counted from."""
@@ -127,22 +145,28 @@ class Recorder:
     def take(self, exchange: Exchange) -> TokenTimes:
         """Record an exchange that is over."""
         reply = exchange.reply
-        counted = [self._count(text) for text in reply.texts] if self._count and reply.tokens < 0 else None
+        counted = [self._count(text) for text in reply.texts] if self._count and reply.tokens <= 0 else None
         made = token_times(reply, counted)
         self._tally(exchange, made)
         offsets = _offsets(made, exchange.sent_ns)
-        self._waiting[exchange.number] = (self._row(exchange, made), offsets)
+        end = reply.last_ns - self._start if reply.last_ns >= 0 else -1
+        self._waiting[exchange.number] = (self._row(exchange, made), offsets, end)
         if exchange.outcome == COMPLETED and self._single:
             self._count_gaps(made, offsets)
         while self._next in self._waiting:
-            row, times = self._waiting.pop(self._next)
+            self._keep(self._next)
             self._next += 1
-            self._rows.append(row)
-            self._offsets.append(times)
-            self._held += len(times)
         if len(self._rows) >= BATCH_ROWS or self._held >= BATCH_TOKENS:
             self._flush()
         return made
+
+    def _keep(self, number: int) -> None:
+        """Make a request the next row."""
+        row, times, end = self._waiting.pop(number)
+        self._rows.append(row)
+        self._offsets.append(times)
+        self._held += len(times)
+        self.ends_ns.append(end)
 
     def _row(self, exchange: Exchange, made: TokenTimes) -> tuple[int, ...]:
         start, reply = self._start, exchange.reply
@@ -191,15 +215,20 @@ class Recorder:
         if exchange.begun_ns >= 0:
             self.begun_lateness_ns.append(exchange.begun_ns - exchange.due_ns)
         if exchange.outcome != COMPLETED:
-            if exchange.outcome != CANCELLED and len(tally.examples) < EXAMPLES:
+            if exchange.outcome != CANCELLED and (len(tally.examples) < EXAMPLES or tally.outcomes[exchange.outcome] == 1):
                 tally.examples.append({"id": exchange.number, "outcome": exchange.outcome, "detail": exchange.detail})
             return
         tally.sources[made.source] += 1
         tally.shared += made.shared
-        tally.finished += reply.finished
+        tally.finishes[reply.finish] += 1
         tally.tokens += made.tokens
         tally.events += len(made.times_ns)
+        tally.hidden += made.hidden
+        tally.hiding += made.hidden > 0
+        tally.uncounted += reply.tokens == 0 and made.source == "events" and made.tokens > 0
+        tally.several += reply.choices > 1
         tally.osl_off += made.tokens != exchange.osl
+        tally.osl_far += off_length(made.tokens, exchange.osl) and off_length(made.tokens + made.hidden, exchange.osl)
         if reply.prompt >= 0:
             tally.prompt_counts += 1
             tally.isl_off += reply.prompt != exchange.isl
@@ -227,9 +256,7 @@ class Recorder:
     def finish(self) -> None:
         """Write what is left; numbers that were never sent leave no row."""
         for number in sorted(self._waiting):
-            row, times = self._waiting.pop(number)
-            self._rows.append(row)
-            self._offsets.append(times)
+            self._keep(number)
         self._fold()
         self._flush()
         for writing in self._writing:

@@ -7,13 +7,17 @@ not delay the stamps of another.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from typing import Any
 
-from tonnage.bench.endpoints import Delta, Endpoint, find_endpoint
-from tonnage.bench.http_response import BrokenReply, EventStream, HttpResponse
+from tonnage.bench.endpoints import Delta, Endpoint, error_of, find_endpoint
+from tonnage.bench.http_response import BrokenReply, ErrorEvent, EventStream, HttpResponse
 from tonnage.formats.tool_format import Answer
+from tonnage.results.outcomes import UNFINISHED_END, failure_of
 
 MAX_DOCUMENT = 67_108_864  # Bytes of a reply that is not a stream; more is refused
+MAX_QUOTED = 65_536  # Bytes that are kept of what came in place of a stream
 
 _DONE = b"[DONE]"
 _PROBE = "qjzx"
@@ -26,7 +30,8 @@ class Reply:
 
     __slots__ = (
         *("_body", "_endpoint", "_keep", "_lead", "_prefix", "_stream", "_suffix", "_tail", "_usual"),
-        *("cached", "counts", "error", "events", "finished", "http", "last_ns", "prompt", "sizes", "texts", "times", "tokens"),
+        *("cached", "choices", "counts", "error", "events", "finish", "finished", "http", "in_place", "last_ns", "prompt", "reasoning"),
+        *("sizes", "texts", "thought", "times", "tokens"),
     )
 
     def __init__(self, endpoint: Endpoint, *, keep_text: bool = False) -> None:
@@ -38,8 +43,13 @@ class Reply:
         self.counts: dict[int, int] = {}
         self.texts: list[str] = []  # the output itself by event, where it was requested; empty otherwise
         self.tokens = self.prompt = self.cached = -1  # the server's last word on its usage; -1 where it did not say
+        self.reasoning = 0  # tokens among these that the server counts as reasoning
+        self.thought = False  # whether reasoning was among the output
+        self.choices = 1  # outputs next to one another
         self.last_ns = -1  # stamp of the last piece
         self.finished = False  # whether the server said that the output is complete
+        self.finish = ""  # why it ended, in the server's word; "" where it did not say
+        self.in_place = ""  # what came in place of a stream; "" where a stream did
         self.error = ""  # the server's message where it sent an error inside the stream or the document; "" otherwise
         self.events = 0  # events of any kind, ``[DONE]`` included
         self._endpoint = endpoint
@@ -80,16 +90,20 @@ class Reply:
 
     def _feed(self, ns: int, data: bytes) -> None:
         self.last_ns = ns
-        parts = self.http.feed(data)
+        for part in self.http.feed(data):
+            self.take(ns, part)
+
+    def take(self, ns: int, part: bytes) -> None:
+        """Take a part of the body. Raises BrokenReply: it is not what the endpoint should send, or has no end."""
         if self._stream is None or self.http.status != 200:
-            for part in parts:
-                self._body += part
+            self._body += part
             if len(self._body) > MAX_DOCUMENT:
                 raise BrokenReply("a reply that is too long")
             return
-        for part in parts:
-            for event in self._stream.feed(part):
-                self._event(ns, event)
+        for event in self._stream.feed(part):
+            self._event(ns, event)
+        if not self.events and len(self._body) < MAX_QUOTED:
+            self._body += part
 
     def _event(self, ns: int, event: bytes) -> None:
         """One event; the usual one differs from the one before it in nothing but a plain piece of text."""
@@ -115,6 +129,9 @@ class Reply:
         if event == _DONE:
             self.finished = True
             return
+        if isinstance(event, ErrorEvent):
+            self.error = self.error or words_of(event) or "an error without a message"
+            return
         delta = _delta(self._endpoint, event)
         self._take(ns, delta)
         if delta.text and delta.tokens < 0 and not self.error:
@@ -122,10 +139,14 @@ class Reply:
 
     def _take(self, ns: int, delta: Delta) -> None:
         self.error = self.error or delta.error
-        self.finished = self.finished or delta.finished
-        self.tokens = max(self.tokens, delta.tokens)
-        self.prompt = max(self.prompt, delta.prompt)
-        self.cached = max(self.cached, delta.cached)
+        if delta.finish:
+            self.finished = True
+            self.finish = self.finish if failure_of(self.finish) else delta.finish
+        self.thought = self.thought or delta.thought
+        self.choices = max(self.choices, delta.choices)
+        if delta.tokens >= 0 or delta.prompt >= 0:
+            self.tokens, self.prompt = max(self.tokens, delta.tokens), max(self.prompt, delta.prompt)
+            self.cached, self.reasoning = max(self.cached, delta.cached), max(self.reasoning, delta.reasoning)
         if delta.text:
             self.times.append(ns)
             self.sizes.append(len(delta.text))
@@ -147,7 +168,7 @@ class Reply:
         place = event.index(quoted) + 1
         prefix, suffix = event[:place], event[place + len(plain) :]
         probed = _delta(self._endpoint, prefix + _PROBE.encode() + suffix)
-        if probed.text == _PROBE and not (probed.finished or probed.error or probed.tokens >= 0):
+        if probed.text == _PROBE and not (probed.finish or probed.error or probed.tokens >= 0):
             self._prefix, self._suffix = prefix, suffix
             self._lead, self._tail = b"data: " + prefix, suffix + b"\n\n\r\n"
 
@@ -163,10 +184,65 @@ class Reply:
             return
         for event in self._stream.end():
             self._read(self.last_ns, event)
+        if not self.events:
+            self._take_what_is_no_stream()
 
-    def message(self) -> str:
-        """What the body of a reply that is not 200 says, on one line of at most 200 characters."""
-        return " ".join(bytes(self._body[:2000]).decode("utf-8", "replace").split())[:200]
+    def _take_what_is_no_stream(self) -> None:
+        """A reply without an event: an error, a whole reply, a page, or nothing."""
+        kind = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
+        body = bytes(self._body)
+        document = _object(body)
+        if document is not None:
+            self.error = error_of(document)
+            whole = "choices" in document or "output" in document or "text_output" in document
+            self.in_place = f"{'a whole reply' if whole else 'JSON'} in place of a stream"
+        elif b"<html" in body[:1_000].lower() or kind == "text/html":
+            self.in_place = "an HTML page in place of a stream"
+        elif body.strip() and kind != "text/event-stream":
+            self.in_place = f"{kind or 'something else'} in place of a stream"
+
+    def failure(self) -> tuple[str, str]:
+        """Why a reply that was read to its end has no whole output, in few words, and the server's own; "" where it has one."""
+        status, headers = self.http.status, self.http.headers
+        if 300 <= status < 400:
+            return "redirected", f"to {headers.get('location', 'nowhere')[:160]}; redirects are not followed"
+        if status != 200:
+            wait = headers.get("retry-after", "")[:40]
+            return f"HTTP {status}", words_of(bytes(self._body)) + (f" (Retry-After: {wait})" if wait else "")
+        return ("error in the reply", self.error) if self.error else self._lack()
+
+    def _lack(self) -> tuple[str, str]:
+        """What a reply without an error lacks, and the server's words."""
+        endpoint = self._endpoint
+        if self.in_place:
+            return self.in_place, words_of(bytes(self._body))
+        if outcome := failure_of(self.finish):
+            return f"{outcome} by the server" if outcome == CANCELLED else outcome, f"the output ended with '{self.finish[:40]}'"
+        if endpoint.has_output and not self.times:
+            counted = f"; the server counts {self.tokens} output tokens, {self.reasoning} of them reasoning" if self.tokens > 0 else ""
+            return "no output", f"no text came{counted}" if self.events else words_of(bytes(self._body))
+        if endpoint.streaming and endpoint.marks_end and not self.finished:
+            return UNFINISHED_END, "neither a finish reason nor [DONE] came"
+        return COMPLETED, ""
+
+
+_TAG = re.compile(r"<(script|style).*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+
+
+def words_of(body: bytes) -> str:
+    """What a body says that is no output, on one line of at most 200 characters: an error's message, or its text without tags."""
+    document = _object(body[:MAX_QUOTED])
+    message = "" if document is None else error_of(document)
+    return message or " ".join(_TAG.sub(" ", body[:2_000].decode("utf-8", "replace")).split())[:200]
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    """The JSON object that a body is; None where it is something else."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _delta(endpoint: Endpoint, data: bytes) -> Delta:
@@ -174,10 +250,10 @@ def _delta(endpoint: Endpoint, data: bytes) -> Delta:
     try:
         document = json.loads(data)
         if not isinstance(document, dict):
-            raise BrokenReply("an answer that is not a JSON object")
+            raise BrokenReply(f"an answer that is not a JSON object: {words_of(data)}")
         return endpoint.event(document) if endpoint.streaming else endpoint.whole(document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BrokenReply("an answer that is not JSON of the endpoint's shape") from None
+        raise BrokenReply(f"an answer that is not JSON of the endpoint's shape: {words_of(data)}") from None
 
 
 def _is_plain(text: bytes) -> bool:
@@ -187,30 +263,19 @@ def _is_plain(text: bytes) -> bool:
 
 def kept_answer(kind: str, streaming: bool, responses: Sequence[tuple[float, bytes]]) -> Answer:
     """What the responses that another client kept of one request (with stamps in nanoseconds) hold, read as this client reads its own."""
-    endpoint, stream, answer = find_endpoint(kind, model="", streaming=streaming), EventStream(), Answer([])
+    reply, answer = Reply(find_endpoint(kind, model="", streaming=streaming), keep_text=True), Answer([])
+    reply.http.status, reply.http.complete = 200, True
     try:
         for stamp, data in responses:
-            before = len(answer.text)
-            for document in stream.feed(data) if streaming else [data]:
-                if document:
-                    _add(answer, endpoint, document)
-            if len(answer.text) > before:
-                answer.moments.append(round(stamp))
-        for document in stream.end():
-            _add(answer, endpoint, document)
+            reply.last_ns = round(stamp)
+            reply.take(reply.last_ns, data)
+        reply.end()
+        answer.error = reply.error or reply.failure()[0]
     except BrokenReply as broken:
         answer.error = str(broken)
+    answer.moments = list(dict.fromkeys(reply.times))
+    answer.text, answer.tokens, answer.prompt = "".join(reply.texts), reply.tokens, reply.prompt
     return answer
-
-
-def _add(answer: Answer, endpoint: Endpoint, document: bytes) -> None:
-    """Add what a document says."""
-    if document == _DONE:
-        return
-    delta = _delta(endpoint, document)
-    answer.text += delta.text
-    answer.tokens, answer.prompt = max(answer.tokens, delta.tokens), max(answer.prompt, delta.prompt)
-    answer.error = answer.error or delta.error
 
 
 COMPLETED = ""
@@ -248,13 +313,4 @@ class Exchange:
 
     def judge(self) -> None:
         """What a reply that was read to its end means."""
-        reply = self.reply
-        status = reply.http.status
-        if 300 <= status < 400:
-            self.fail("redirected", f"to {reply.http.headers.get('location', 'nowhere')[:160]}; redirects are not followed")
-        elif status != 200:
-            self.fail(f"HTTP {status}", reply.message())
-        elif reply.error:
-            self.fail("error in the reply", reply.error)
-        elif not reply.times and reply.tokens != 0:
-            self.fail("no output")
+        self.fail(*self.reply.failure())

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.bench.intervals import needed
+from tonnage.bench.intervals import Integers, needed
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed
 from tonnage.bench.reply import CANCELLED, COMPLETED
 from tonnage.bench.steady import Steady
 from tonnage.errors import in_python, option
 from tonnage.results.metrics import Summary
-from tonnage.results.outcomes import ERROR_RATE
-from tonnage.results.requests import Requests
+from tonnage.results.outcomes import ERROR_RATE, STEP_NS, came_at_once
+from tonnage.results.requests import COMPLETED as ROW_COMPLETED
+from tonnage.results.requests import Requests, gap_edges_ns
 from tonnage.spec.workload import MANY_CLIENTS
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def judge(
         *_cpu(observed),
         *_reached(observed, requests),
         _errors(observed, error_rate),
+        *_outputs(observed, requests, error_rate),
     ]
     supported = {p: summary.counted >= needed(p) for p in PERCENTILES}
     reasons = [check.words for check in checks if not check.passed]
@@ -123,6 +125,7 @@ def judge(
         if summary.counted < needed(p)
     ]
     notes = _notes(observed, summary, steady, [p for p in PERCENTILES if not supported[p] and p not in percentiles])
+    notes += _of_replies(observed, requests, {check.name for check in checks if not check.passed})
     return Validity(reasons=tuple(reasons), notes=tuple(notes), checks=tuple(checks), steady=steady, supported=supported)
 
 
@@ -160,7 +163,7 @@ def _reached(observed: Observed, requests: Requests) -> list[Check]:
     if load.conversations is not None:
         return _conversations(observed, requests)
     if load.due_ns is None:
-        share = _concurrency(requests, load.concurrency, load.ramp_s)
+        share = _concurrency(requests, _ends(observed, requests), load.concurrency, load.ramp_s)
         what = f"of {load.concurrency} requests in flight there were on average"
         return [_check("concurrency_percent", 100 * share, 100 * REACHED, "%", what, least=True)]
     sent = requests.sent_ns[requests.sent_ns >= 0]
@@ -178,7 +181,7 @@ def _conversations(observed: Observed, requests: Requests) -> list[Check]:
     if not load.concurrency or log is None:
         return []
     who = log.conversation[: len(requests)]
-    ends = np.maximum(requests.last_token_ns, requests.due_ns)
+    ends = np.maximum(_ends(observed, requests), requests.due_ns)
     _, first = np.unique(who, return_index=True)
     begun, order = requests.due_ns[first], np.argsort(who, kind="stable")
     over = np.maximum.reduceat(ends[order], np.flatnonzero(np.diff(who[order], prepend=-1))) if who.size else ends
@@ -191,11 +194,17 @@ def _conversations(observed: Observed, requests: Requests) -> list[Check]:
     return [_check("concurrency_percent", 100 * share, 100 * REACHED, "%", what, least=True)]
 
 
-def _concurrency(requests: Requests, clients: int, ramp_s: float) -> float:
+def _ends(observed: Observed, requests: Requests) -> Integers:
+    """When each reply was over, with the usage that may follow its last token; int64 nanoseconds of the run, -1 where none came."""
+    ends = np.asarray(observed.ends_ns, dtype=np.int64)
+    return ends if ends.size == len(requests) else requests.last_token_ns
+
+
+def _concurrency(requests: Requests, ends: Integers, clients: int, ramp_s: float) -> float:
     """Mean requests in flight over the clients, between the last client's start and the last request sent; NaN if too short."""
-    went = (requests.sent_ns >= 0) & (requests.last_token_ns >= 0)
-    begun, end = np.sort(requests.due_ns[went]), requests.last_token_ns[went]
-    if begun.size < 2 * clients:
+    went = (requests.sent_ns >= 0) & (ends >= 0)
+    begun, end = np.sort(requests.due_ns[went]), ends[went]
+    if begun.size < 2 * clients or not (requests.status == ROW_COMPLETED).any():
         return math.nan
     start, stop = max(int(begun[clients - 1]), round(ramp_s * 1e9)), int(begun[-1])
     if stop <= start:
@@ -211,6 +220,30 @@ def _errors(observed: Observed, limit: float) -> Check:
     kinds = ", ".join(f"{count} {outcome}" for outcome, count in observed.tally.failures.items())
     share = failed / over if over else math.nan
     return _check("error_percent", 100 * share, 100 * limit, "%", f"requests failed ({kinds}):")
+
+
+def _outputs(observed: Observed, requests: Requests, limit: float) -> list[Check]:
+    """Shares of the outputs that differ from the request, or whose tokens the client did not see when the engine made them."""
+    endpoint, tally = observed.endpoint, observed.tally
+    completed = tally.outcomes[COMPLETED]
+    if endpoint is None or not endpoint.has_output or not completed:
+        return []
+    counts = [
+        ("uncounted", tally.uncounted, "outputs are 0 tokens long by the server's count, which is wrong"),
+        ("several", tally.several, "replies hold several outputs side by side, so that TPOT and ITL are of none of them"),
+    ]
+    if endpoint.pinned:
+        mean = float(requests.osl[requests.status == ROW_COMPLETED].mean())
+        wanted = float(observed.load.osl.mean())
+        words = f"outputs do not have the length at which they were pinned ({mean:.3g} tokens for {wanted:.3g} on average)"
+        counts.append(("length", tally.osl_far, words))
+    if endpoint.streaming:
+        words = "replies came with all their tokens at one moment, so that TTFT is E2E and TPOT means nothing"
+        counts.append(("at_once", int(came_at_once(requests).sum()), words))
+    return [
+        _check(f"{name}_percent", 100 * count / completed, 100 * limit, "%", f"{count} of {completed} {words}:")
+        for name, count, words in counts
+    ]
 
 
 def _in_step(load: Load) -> bool:
@@ -246,4 +279,30 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
         )
     if observed.retries:
         notes.append(f"{observed.retries} requests were sent again: the server had closed their kept connection")
+    return notes
+
+
+KINDS_SHOWN = 4  # Kinds of failures that notes show in the server's words
+
+
+def _of_replies(observed: Observed, requests: Requests, failed: set[str]) -> list[str]:
+    """What the server said of its failures, and what of the outputs was not seen as it was made; ``failed`` checks have reasons already."""
+    endpoint, tally, notes = observed.endpoint, observed.tally, list[str]()
+    first = {example["outcome"]: example["detail"] for example in reversed(tally.examples) if example["detail"]}
+    for outcome in [outcome for outcome in tally.failures if outcome in first][:KINDS_SHOWN]:
+        remedy = "" if endpoint is None else endpoint.remedy(first[outcome])
+        notes.append(f"{outcome}: {first[outcome]}" + (f"; {remedy}" if remedy else ""))
+    if "length_percent" in failed:
+        notes.append(f"{option('no_pin_output')} measures outputs of the lengths that the server gives them")
+    if tally.hiding:
+        notes.append(
+            f"{tally.hidden} output tokens of {tally.hiding} replies were not sent (reasoning that stays hidden): they lengthen TTFT, and "
+            "TPOT and tokens/s are of the tokens that came"
+        )
+    if endpoint is not None and endpoint.has_output and not endpoint.streaming:
+        notes.append("replies were not streamed: TTFT is E2E, and TPOT and ITL mean nothing")
+    gaps = requests.gaps.sum(axis=0)
+    together = int(gaps[gap_edges_ns() < STEP_NS].sum()) / max(int(gaps.sum()), 1)
+    if together > 0.5 and "at_once_percent" not in failed:
+        notes.append(f"{together:.0%} of the tokens came together with the one before: ITL is that of batches that a server or proxy sends")
     return notes

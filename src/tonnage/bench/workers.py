@@ -21,7 +21,7 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -97,8 +97,8 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
             if metrics is not None:
                 metrics.end()
         seen = [_result(folder) for folder in folders]
-        _merge(folders, writer)
-        return _together(load, seen, interrupted=bool(interrupted))
+        order = _merge(folders, writer)
+        return _together(load, seen, order, interrupted=bool(interrupted))
 
 
 @contextmanager
@@ -145,8 +145,8 @@ def _result(folder: Path) -> Observed:
     return found
 
 
-def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
-    """Write the rows of all workers in the order in which they were due."""
+def _merge(folders: Sequence[Path], writer: RunWriter) -> np.typing.NDArray[np.int64]:
+    """Write the rows of all workers in the order in which they were due, and give that order."""
     rows, offsets, lengths = [], [], []
     for folder in folders:
         found = read_run(folder / "run").requests
@@ -162,10 +162,11 @@ def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
         part = order[begin : begin + BATCH_ROWS]
         times = np.concatenate([np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in part)])
         writer.add(Batch(rows=all_rows[part], offsets_ns=times, lengths=tokens[part]))
+    return order
 
 
-def _together(load: Load, seen: Sequence[Observed], *, interrupted: bool) -> Observed:
-    """What was seen of all workers: lateness pooled, of the CPU the busiest worker, the rest summed."""
+def _together(load: Load, seen: Sequence[Observed], order: np.typing.NDArray[np.int64], *, interrupted: bool) -> Observed:
+    """What was seen of all workers: lateness pooled, of the CPU the busiest worker, the rest summed; ``order`` is that of the rows."""
     tally = Tally()
     for each in seen:
         _add(tally, each.tally)
@@ -177,6 +178,8 @@ def _together(load: Load, seen: Sequence[Observed], *, interrupted: bool) -> Obs
         tally=tally,
         lateness_ns=array("q", [late for each in seen for late in each.lateness_ns]),
         begun_lateness_ns=array("q", [late for each in seen for late in each.begun_lateness_ns]),
+        ends_ns=array("q", np.concatenate([np.asarray(each.ends_ns, dtype=np.int64) for each in seen])[order].tolist()),
+        endpoint=seen[0].endpoint,
         cpu=array("d", busiest),
         cpu_share=max(each.cpu_share for each in seen),
         cpu_s=sum(each.cpu_s for each in seen),
@@ -190,11 +193,9 @@ def _together(load: Load, seen: Sequence[Observed], *, interrupted: bool) -> Obs
 
 
 def _add(total: Tally, part: Tally) -> None:
-    total.outcomes.update(part.outcomes)
-    total.sources.update(part.sources)
-    for name in ("shared", "finished", "tokens", "events", "isl_off", "osl_off", "isl_extra", "prompt_counts"):
-        setattr(total, name, getattr(total, name) + getattr(part, name))
-    total.examples = [*total.examples, *part.examples][:EXAMPLES]
+    for name in (item.name for item in fields(Tally)):
+        before, more = getattr(total, name), getattr(part, name)
+        setattr(total, name, [*before, *more][:EXAMPLES] if name == "examples" else before + more)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tonnage import api
-from tonnage.cli.flags import flags_of, given, with_flags
+from tonnage.cli.flags import flags_of, given, leaf_flags, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.errors import InputError
+from tonnage.spec.scenario import OF_MEMORY, simulated_leaves
 from tonnage.spec.typed_values import about
 
 PRECISIONS = "precisions"  # the text that shows the number formats
@@ -57,6 +58,7 @@ def catalog(
 class Instance:
     """What runs, and the requests that are counted."""
 
+    layout: str | None = about("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
     gpu: str | None = about("GPU id (default: h100-sxm-80gb, or the first of h200, b200 and b300 of which eight hold the model).")
     precision: str | None = about(
         "Number format: fp16, bf16, fp8 (E4M3), int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, tf32 or fp32; "
@@ -73,7 +75,10 @@ class Instance:
     lora: str | None = about('LoRA adapters, for which memory is set aside, such as "rank=16 adapters=8".')
 
 
-@with_flags(*flags_of(Instance))
+KNOBS = tuple(replace(one, group=None) for one in leaf_flags(leaf for leaf in simulated_leaves() if leaf.name in OF_MEMORY))
+
+
+@with_flags(*flags_of(Instance), *KNOBS)
 def memory(*, model: str, json: bool = False, **asked: Any) -> None:
     """Show where an instance's GPU memory goes, with the arithmetic.
 

@@ -43,12 +43,14 @@ class Flag:
     negative: bool = False  # whether a switch can be turned off by ``--no-…`` too
     several: bool = False  # whether it takes all the values that follow it
     read: Callable[[Any, Sequence[Any]], Any] | None = None  # reads what was typed; None to leave that to cyclopts
+    aliases: tuple[str, ...] = ()  # further names in Python that mean the same
 
     @property
     def parameter(self) -> inspect.Parameter:
         """The flag as a keyword of a verb."""
         negative = None if self.negative else ()
         said: dict[str, Any] = {"help": self.about, "negative": negative, "consume_multiple": self.several, "converter": self.read}
+        said["alias"] = tuple(f"--{alias.replace('_', '-')}" for alias in self.aliases)
         told = Parameter(**said) if self.group is None else Parameter(**said, group=self.group)
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
 
@@ -77,6 +79,7 @@ def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:
             group=GROUPS[leaf.path[0] if len(leaf.path) > 1 else ""],
             negative=leaf.path[0] in ("search", "simulate"),
             read=None if leaf.number is None else _reader(leaf),
+            aliases=leaf.aliases,
         )
         for leaf in found
     )
@@ -163,6 +166,13 @@ class Said:
     engine: str | None = about("Engine preset, where the files do not say it.")
     isl: int | None = about("Prompt tokens, where the files do not say them.")
     osl: int | None = about("Output tokens, where the files do not say them.")
+    concurrency: int | None = about(
+        "Clients of the closed loop, where the files do not say the load; with a rate the most requests in flight."
+    )
+    request_rate: float | None = about("Requests per second that were sent, where the files do not say the load.")
     include_invalid: bool | None = about(
         "Take run folders that their own client called INVALID; they are left out otherwise.", negative=False
+    )
+    allow_errors: bool | None = about(
+        "Take runs of which more than 1% of the requests failed; they are left out otherwise.", negative=False
     )

@@ -18,6 +18,7 @@ from cyclopts.exceptions import CoercionError, MissingArgumentError, RepeatArgum
 
 from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled
 from tonnage.scope import refused
+from tonnage.spec.scenario import by_alias
 from tonnage.version import VERSION
 
 VERBS = {
@@ -162,8 +163,8 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--ep 8",): "expert-parallel-size ep-size enable-expert-parallel moe-expert-parallel-size",
     ("--precision fp8",): "dtype quantization quant weight-format format-of-weights",
     ("--precision fp8+kv-fp8",): "kv-cache-dtype kv-dtype",
-    ("--max-batch-size 256",): "max-num-seqs max-running-requests batch-size max-batch",
-    ("--max-num-tokens 8192",): "max-num-batched-tokens chunked-prefill-size max-prefill-tokens",
+    ("--max-batch-size 256",): "batch-size max-batch",
+    ("--max-num-tokens 8192",): "max-prefill-tokens max-batched-tokens",
     ("--chunked-prefill",): "enable-chunked-prefill enable-chunked-context",
     ("--prefix-caching",): "enable-prefix-caching enable-block-reuse",
     ("--no-prefix-caching",): "disable-radix-cache no-enable-prefix-caching",
@@ -181,7 +182,10 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--json",): "format output-format",
     ("--quiet",): "q silent",
     ("--trace FILE",): "input-file dataset-path dataset-name trace-file replay",
-    ("--isl and --osl; the context is the model's and is not set",): "max-model-len context-length max-context max-seq-len",
+    ("--max-model-len 32768",): "max-context max-position-embeddings max-context-length",
+    (
+        "--gpu-memory-utilization 0.9 (vLLM), --mem-fraction-static 0.88 (SGLang) or --free-gpu-memory-fraction 0.9 (TensorRT-LLM)",
+    ): "memory-fraction gpu-memory-fraction kv-fraction kv-cache-fraction mem-fraction memory-utilization",
 }
 
 KINDS = {int: "a whole number", float: "a number"}
@@ -211,11 +215,12 @@ def _unknown(typed: str, app: App, verb: Sequence[str]) -> str:
     if not verb:
         return ""
     known, name = set(_options(app, verb[0])), typed.lstrip("-").replace("_", "-").lower()
-    if f"--{name}" in known:
-        return f"{typed}: unknown option; type --{name}"
-    for ours, theirs in ELSEWHERE.items():
+    ours = flag((by_alias().get(name.replace("-", "_"), name),))
+    if ours in known:
+        return f"{typed}: unknown option; type {ours}"
+    for examples, theirs in ELSEWHERE.items():
         if name in theirs.split():
-            example = next((one for one in ours if one.split()[0] in known), "")
+            example = next((one for one in examples if one.split()[0] in known), "")
             return f"{typed}: unknown option; type {example}" if example else ""
     return ""
 

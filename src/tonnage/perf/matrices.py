@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from tonnage.errors import DataError
 from tonnage.perf import step_terms as at
 from tonnage.perf.fitted_terms import FITTED_FORMATS
-from tonnage.spec.precision import SPARSE, WIDE
+from tonnage.spec.precision import EXPERTS, SPARSE, WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,9 +75,9 @@ def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu:
 
 
 def format_name(precision: Precision) -> str:
-    """The name of a format as a GPU executes it; MXFP4 may be multiplied as it is, or unpacked."""
+    """The name of a format as a GPU executes it, or of the one whose kernels stand for its own; MXFP4 may be multiplied, or unpacked."""
     unpacked = precision.unpacked and precision.weight_format == "mxfp4"
-    return "mxfp4 unpacked" if unpacked else precision.weight_format
+    return "mxfp4 unpacked" if unpacked else precision.kernels or precision.weight_format
 
 
 def _names(precision: Precision) -> list[str]:
@@ -107,6 +107,8 @@ def unfitted_formats(precision: Precision, gpu: Gpu, origins: Mapping[str, str])
     """
     unfitted = ((name, _entry(origins, name, gpu)) for name in _names(precision))
     wide = ((precision.weight_format, OF_16_BITS),) if precision.weight_format in WIDE else ()
+    if precision.kernels:
+        wide = ((precision.weight_format, f"computed as {precision.kernels}, as no row is in it"),)
     return (*wide, *((name, origins[entry]) for name, entry in unfitted if entry in origins))
 
 
@@ -200,24 +202,40 @@ def add_matrices(c: list[float], terms: MatrixTerms, model: Model, gpu: Gpu, pre
     """Put the matrices of the layers and the head, and the activations between them, into a coefficient array."""
     peak, peak_16 = matrix_rate(gpu, precision), gpu.fp16_tflops * 1e12
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9
-    dense = model.common_parameters
-    if precision.experts_only and model.is_moe:
-        rate, share = (
-            (gpu.fp8_tflops * 1e12, terms.compute_8) if precision.rest_bits == BITS_8 and gpu.fp8_tflops else (peak_16, terms.compute_16)
-        )
-        reached = terms.memory_8 if precision.rest_bits == BITS_8 else terms.memory_16
-        c[at.LINEAR_FLOPS] = 2 * dense / (tp * rate * share)
-        c[at.LINEAR_BYTES] = dense * (precision.rest_bits / 8) / (tp * bandwidth * reached)
-    else:
-        c[at.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
-        c[at.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
+    for weights, form in dense_formats(model, precision):
+        if form is precision:
+            rate, share, reached = peak, terms.compute, terms.memory
+        else:
+            rate, share, reached = _beside(terms, gpu, gpu.executes(form))
+        c[at.LINEAR_FLOPS] += 2 * weights / (tp * rate * share)
+        c[at.LINEAR_BYTES] += weights * form.weight_bytes / (tp * bandwidth * reached)
     c[at.NORM] = terms.norm
     inner = _passes(terms, model, precision) * model.inner * model.inner_layers
     streams = 4 * model.residual_streams * model.hidden * (model.mixing_layers + model.inner_layers)
     moved = ACTIVATION_BYTES * precision.unquantised_bytes / BYTES_16
     c[at.ACTIVATION] = terms.activation * moved * (streams + (model.mixed_width + inner) / tp) / bandwidth
     c[at.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
-    c[at.HEAD_BYTES] = precision.unquantised_bytes * model.head_parameters / (tp * bandwidth * terms.memory_16)
+    head = precision.bits("head", model.is_moe) / 8
+    c[at.HEAD_BYTES] = head * model.head_parameters / (tp * bandwidth * terms.memory_16)
+
+
+def dense_formats(model: Model, precision: Precision) -> list[tuple[float, Precision]]:
+    """The weights that every token is multiplied with, by format; routers count with what surrounds experts."""
+    groups = {group: count for group, count in model.group_parameters.items() if group != EXPERTS}
+    groups["shared"] += model.router_parameters
+    weights: dict[str, tuple[float, Precision]] = {}
+    for group, count in groups.items():
+        for share, form in precision.forms(group, model.is_moe) if count else ():
+            counted, _ = weights.get(form.name, (0, form))
+            weights[form.name] = (counted + share * count, form)
+    return list(weights.values())
+
+
+def _beside(terms: MatrixTerms, gpu: Gpu, form: Precision) -> tuple[float, float, float]:
+    """FLOP/s, the share of them, and that of the bandwidth, that matrices in another format than the plan's reach."""
+    narrow = form.activation_bits < BITS_16 and gpu.fp8_tflops is not None
+    rate, share = (gpu.flops("fp8"), terms.compute_8) if narrow else (gpu.flops("fp16"), terms.compute_16)
+    return rate or gpu.fp16_tflops * 1e12, share, terms.memory_16 if form.weight_bits >= BITS_16 else terms.memory_8
 
 
 def _passes(terms: MatrixTerms, model: Model, precision: Precision) -> float:

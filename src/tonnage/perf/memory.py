@@ -20,13 +20,13 @@ from tonnage.perf import shipped_json
 from tonnage.perf.images_and_adapters import adapter_bytes, encoder_bytes
 from tonnage.perf.links import check_split
 from tonnage.spec.catalog import find_engine, gpus
-from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, EngineKnobs, Parallelism, Windows
+from tonnage.spec.precision import EXPERTS, TABLES
 from tonnage.spec.typed_values import read_as, strict
 from tonnage.units import format_gb
 
 if TYPE_CHECKING:
     from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
 
 
 # Bytes of KV cache per token, and of states per sequence. Layers with sliding-window attention keep the last ``window`` tokens of a
@@ -95,31 +95,21 @@ BYTES_16 = 2
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format; with a format for experts only, all matrices but those of experts are in 16
-    bits, or in FP8 (``Precision.rest_bits``). Routed experts are split over all GPUs, the other matrices over the GPUs of an attention
-    rank. Embedding, output head and router are in 16 bits. The router is on every GPU, and so is the embedding table where the engine
-    replicates it (``EnginePreset.replicated_embedding``); the head is always split.
+    Every group of matrices is in its own format (``Precision.forms``). Routed experts are split over all GPUs, the other matrices over
+    the GPUs of an attention rank. Embedding and output head are in 16 bits where the format does not say otherwise, the router always. The
+    router is on every GPU, and so is the embedding table where the engine replicates it (``EnginePreset.replicated_embedding``); the head
+    is always split.
     """
     model, precision, tp = deployment.model, deployment.precision, deployment.parallelism.tp
-    narrow, wide = matrix_weights(model, precision)
-    matrices = narrow * precision.weight_bytes / tp + wide * precision.rest_bits / 8 / tp
+    sizes = {group: count * precision.bits(group, model.is_moe) / 8 for group, count in model.group_parameters.items()}
+    matrices = sum(sizes.values()) / tp
     if deployment.parallelism.dp > 1:
-        matrices -= expert_weights(model) * precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
+        matrices -= sizes[EXPERTS] * (1 / tp - 1 / deployment.parallelism.stage_gpus)
     unquantised = precision.unquantised_bytes
-    table = model.head_parameters * unquantised
+    table, head = (model.head_parameters * precision.bits(group, model.is_moe) / 8 for group in TABLES)
     tables = table + model.further_embeddings * unquantised
     embedding = tables if find_engine(deployment.engine).replicated_embedding else tables / tp
-    head = 0 if model.tied_embeddings else table / tp
-    return math.ceil(matrices + model.router_parameters * unquantised + embedding + head)
-
-
-def matrix_weights(model: Model, precision: Precision) -> tuple[int, int]:
-    """Parameters of the layers' matrices in the weight format, and in that of the rest; the router is not counted."""
-    matrices = model.linear_parameters - model.router_parameters
-    if not (precision.experts_only and model.is_moe):
-        return matrices, 0
-    experts = expert_weights(model)
-    return experts, matrices - experts
+    return math.ceil(matrices + model.router_parameters * unquantised + embedding + (0 if model.tied_embeddings else head / tp))
 
 
 def expert_weights(model: Model) -> int:
@@ -315,6 +305,11 @@ class MemoryPlan:
         block_bytes = self.kv_bytes_per_token * self.deployment.knobs.tokens_per_block
         return Windows(blocks=-(-size // block_bytes), tokens=1 if self.state_bytes else self.window_tokens)
 
+    @property
+    def room(self) -> int:
+        """Tokens of the longest request that the KV cache holds, in whole blocks; 0 where the windows or states of one take all of it."""
+        return max(0, self.blocks - self.windows.of(self.tokens)) * self.deployment.knobs.tokens_per_block
+
     def request_blocks(self, tokens: int) -> int:
         """Blocks of a request that grows to ``tokens`` tokens, those of its sliding windows included."""
         return math.ceil(tokens / self.deployment.knobs.tokens_per_block) + self.windows.of(tokens)
@@ -329,6 +324,19 @@ class MemoryPlan:
             guesses = 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
             fitting = self.blocks // self.request_blocks(isl + osl + guesses)
         return min(fitting, self.deployment.knobs.max_batch_size)
+
+
+def startable(plan: MemoryPlan, knobs: EngineKnobs) -> EngineKnobs:
+    """Knobs with which an engine starts on a deployment: no more slots than it has room for, and no larger graphs than steps.
+
+    vLLM refuses more slots than tokens of a step, and more sequences than the pages of its pool have states for. A running sequence has a
+    page in each group of layers with states, so that fewer run at once than vLLM accepts slots: as many as can run are set.
+    """
+    slots = [knobs.max_batch_size]
+    if find_engine(plan.deployment.engine).slots_bounded:
+        slots.append(knobs.max_num_tokens)
+        slots += [max(1, plan.blocks // plan.request_blocks(1))] if plan.state_bytes else []
+    return replace(knobs, max_batch_size=min(slots), graph_tokens=min(knobs.graph_tokens, knobs.max_num_tokens))
 
 
 def memory_plan(deployment: Deployment) -> MemoryPlan:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from tonnage.perf.memory import OF_ALL_MEMORY, MemoryPlan, expert_weights, matrix_weights, step_bytes_per_token
+from typing import TYPE_CHECKING
+
+from tonnage.perf.memory import OF_ALL_MEMORY, MemoryPlan, expert_weights, step_bytes_per_token
 from tonnage.spec.attention_layers import FullAttention, LatentLayer
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.layers import KINDS, Mixer
+from tonnage.spec.precision import EXPERTS, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
 
 
 def equations(plan: MemoryPlan, isl: int = 0, osl: int = 0) -> list[str]:
@@ -23,19 +32,36 @@ def _gb(size: float) -> str:
 
 def _weight_equation(plan: MemoryPlan) -> str:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
-    narrow, wide = matrix_weights(model, precision)
-    tables = model.embedding_parameters + model.further_embeddings + model.router_parameters
     p = plan.deployment.parallelism
     split = f", {tp} GPUs" if tp > 1 else ""
-    attention = f" + {wide:,} × {precision.rest_bits / 8:g} B (attention)" if wide else ""
     if p.dp > 1:
         split = f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
-    whose = "embedding, head and router" if model.is_moe else "embedding and head"
     note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
-    return (
-        f"weights = {narrow:,} × {precision.weight_bytes:g} B{attention} + {tables:,} × {precision.unquantised_bytes} B ({whose}){split}"
-        f"{note} = {_gb(plan.weight_bytes)} per GPU"
-    )
+    products = " + ".join(_products(model, precision))
+    return f"weights = {products}{split}{note} = {_gb(plan.weight_bytes)} per GPU"
+
+
+def _products(model: Model, precision: Precision) -> Iterator[str]:
+    """Weights times bytes: of the matrices by format, and of the tables with the router, or apart where these are in their own formats."""
+    groups: dict[float, list[str]] = {}
+    for group, count in model.group_parameters.items():
+        if count:
+            groups.setdefault(precision.bits(group, model.is_moe), []).append(group)
+    base = precision.bits(EXPERTS if model.is_moe else "mlp", model.is_moe)
+    for bits in sorted(groups, key=lambda key: key != base):
+        weights = sum(model.group_parameters[group] for group in groups[bits])
+        words = "" if bits == base else f" ({', '.join(groups[bits])})"
+        yield f"{weights:,} × {bits / 8:.6g} B{words}"
+    width, tables = precision.unquantised_bytes, {"router": model.router_parameters, "further embeddings": model.further_embeddings}
+    tables |= {"embedding": model.head_parameters, "head": 0 if model.tied_embeddings else model.head_parameters}
+    apart = {name: precision.bits(name, model.is_moe) / 8 for name in TABLES if tables[name]}
+    apart = {name: size for name, size in apart.items() if size != width}
+    for name, size in apart.items():
+        yield f"{tables.pop(name):,} × {size:.6g} B ({name})"
+    whose = [name for name in ("embedding", "head") if name not in apart] + (["router"] if model.is_moe else [])
+    named = f"{', '.join(whose[:-1])} and {whose[-1]}" if len(whose) > 1 else "".join(whose)
+    if any(tables.values()):
+        yield f"{sum(tables.values()):,} × {width} B ({named})"
 
 
 def _beside_equations(plan: MemoryPlan) -> list[str]:

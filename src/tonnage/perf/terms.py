@@ -143,7 +143,9 @@ def add_experts(
     chosen = model.experts_per_token * model.expert_parameters
     c[at.EXPERT_FLOPS] = fullest * (2 * chosen / (flops_s * terms.compute))
     reached = bandwidth * min(memory * terms.memory, 1.0)
-    c[at.EXPERT_BYTES] = model.experts * model.expert_parameters * precision.weight_bytes / (parallelism.stage_gpus * reached)
+    c[at.EXPERT_BYTES] = (
+        model.experts * model.expert_parameters * precision.bits("experts", moe=True) / 8 / (parallelism.stage_gpus * reached)
+    )
     miss = 1.0 - model.experts_per_token / model.experts
     c[at.EXPERT_MISS] = miss**terms.spread
     c[at.EXPERT_REST] = (1.0 - (terms.first or model.experts_per_token) / model.experts) / c[at.EXPERT_MISS]

@@ -209,11 +209,12 @@ class UnsteadyPoints:
 
 @strict
 class InvalidRun:
-    """A measured run that its own client called INVALID, why, and whether it counts all the same because requested."""
+    """A measured run that is not to be believed, why, whether it counts all the same, and the option that decides; "" where none does."""
 
     run: str
     why: str
     counts: bool
+    option: str = "include_invalid"
     code: Literal["invalid-run"] = "invalid-run"
 
 

@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 
 METRICS = ("ttft", "itl", "tpot", "e2e")
 SWEPT = ("load", "TTFT ms", "p95", "ITL ms", "p99", "TPOT ms", "E2E ms", "requests/s", "tokens/s", "verdict")
+# How completed outputs ended, by the server's finish reason
+ENDS = {
+    "": "without a reason for their end",
+    "completed": "whole",
+    "content_filter": "cut by a content filter",
+    "function_call": "with a call of a function",
+    "length": "at the length limit",
+    "max_output_tokens": "at the length limit",
+    "stop": "ended by the model",
+    "tool_calls": "with calls of tools",
+}
 SELF_TEST = (
     ("TTFT", "as the client reports it, from the moment of sending; the server's: its first write − its receipt of the request"),
     ("bias", "the client's stamp of a first token (last token) − the server's stamp of its write; one clock, one machine"),
@@ -54,7 +65,9 @@ def _statistics(run: Measured) -> Table:
 
 def _rates(run: Measured) -> str:
     s = run.summary
+    ends = ", ".join(f"{count} {ENDS.get(word, f'with “{word}”')}" for word, count in run.run_json["tokens"]["finish_reasons"].items())
     rates = f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output tokens/s, {s.counted} completed"
+    rates += f" ({ends})" if ends else ""
     failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
     joules = ""
     if energy := run.summary_json.get("energy"):

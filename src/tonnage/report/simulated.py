@@ -88,7 +88,8 @@ def _load(run: Run) -> str:
     if isinstance(arrivals, ClosedLoop):
         return counted(arrivals.concurrency, "client")
     if isinstance(arrivals, OpenLoop):
-        return f"{arrivals.rate:g}/s, {arrivals.process.replace('poisson', 'Poisson')}"
+        cap = f", at most {arrivals.in_flight:,} in flight" if arrivals.in_flight else ""
+        return f"{arrivals.rate:g}/s, {arrivals.process.replace('poisson', 'Poisson')}{cap}"
     if isinstance(arrivals, ModulatedArrivals):
         return f"{arrivals.rate:.3g}/s on average, of two states"
     if isinstance(arrivals, HourlyArrivals):

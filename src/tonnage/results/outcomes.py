@@ -38,7 +38,7 @@ def failure_of(word: object) -> str:
     """Why a request with this finish reason, status word or HTTP status did not complete; "" where it completed, or the word says nothing.
 
     ``stop``, ``length``, ``tool_calls``, ``content_filter`` and their relatives end a whole output. Case, hyphens and a prefix such as
-    "FinishReason." make no difference. Words that are not known count as an end, as every server has some of its own.
+    "FinishReason." make no difference. Words that are not known count as an end, since servers invent some.
     """
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return ""

@@ -13,7 +13,7 @@ from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.deployment import LIMITED, METRICS, Adapters, Limit, LimitMetric, Slo, Speculation
+from tonnage.spec.deployment import LIMITED, METRICS, Adapters, KvRule, Limit, LimitMetric, Slo, Speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.images import Images
 from tonnage.spec.kv_tiers import OFF, KvTiers
@@ -296,6 +296,8 @@ class Question:
         max_batch_sizes, max_num_tokens, chunked_prefill: knobs that the asker set; empty or None leaves them to the
             engine and to ``tune``.
         stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise; no search moves them.
+        shares: of the memory, by the rule of the engines that have each as a setting; empty for the engines' own.
+        max_model_len: context that engines are started with, which ``model`` has as well; None for that of the longest request.
         systems: servers to buy in, at most one of each GPU; those of the catalog where none is named.
         have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
         growth_per_month: of the load, as a share; None where it is not given.
@@ -343,6 +345,8 @@ class Question:
     chunked_prefill: bool | None = None
     stream_interval: int | None = None
     front_ends: int | None = None
+    shares: tuple[tuple[KvRule, float], ...] = ()
+    max_model_len: int | None = None
     systems: tuple[System, ...] = ()
     have: tuple[Owned, ...] = ()
     growth_per_month: float | None = None

@@ -104,7 +104,9 @@ class EnginePreset(EngineKnobs):
     communication_bytes: int | None = None
     by_memory: tuple[MemoryDefault, ...] = ()  # batch limits by GPU memory; the first that applies wins
     without: tuple[str, ...] = ()  # number formats that it has no kernels for
+    loads: tuple[str, ...] = ()  # tools of ``Precision.method`` whose checkpoints it loads
     front_ends_per_rank: bool = False  # an instance is run with a front end for each rank of data-parallel attention, not with one for all
+    slots_bounded: bool = False  # it refuses to start with more slots than tokens of a step, or than sequences whose states its pool holds
     before_rows: bool = False  # whether its versions are older than every one that was measured, so that its terms are those of a later one
     launch: Launch | None = None  # how its server is started; None where it is not known
     # source, date: where the defaults come from and when they were taken down
@@ -119,7 +121,10 @@ class EnginePreset(EngineKnobs):
 
     def lacks(self, precision: Precision) -> str:
         """Why the engine cannot run a precision, such as "vllm has no int8-wo"; empty where it can."""
-        return f"{self.name} has no {precision.weight_format}" if precision.weight_format in self.without else ""
+        for form in (precision, *(part.form for part in precision.parts)):
+            if form.weight_format in self.without or (form.method and form.method not in self.loads):
+                return f"{self.name} has no {form.weight_format}"
+        return ""
 
 
 def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int = 1) -> EngineKnobs:

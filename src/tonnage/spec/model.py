@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from tonnage.errors import InputError, option
 from tonnage.spec.attention_layers import Cache, FullAttention, LatentAttention, LatentLayer, SlidingAttention
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Layers
+from tonnage.spec.precision import EXPERTS
 from tonnage.spec.typed_values import strict
 
 
@@ -53,11 +55,32 @@ class Model:
     date: str = ""
     notes: str = ""  # anything a user should know, such as what is approximated
     reading: str = ""  # how a name or a file was read as this model, where an answer must say it; "" for an entry of the catalog
+    # architecture, layout: the architecture of its file where that is not known here or was to be read as another one, and the known one
+    # that is nearest, or as which it was read; "" elsewhere
+    architecture: str = ""
+    layout: str = ""
+    layout_requested: bool = False  # the file was read as ``layout`` because someone said so
 
     @property
     def usual_precision(self) -> str:
-        """The format that it is run in where nobody says otherwise: the published one, FP16 for any 16 bits."""
-        return "fp16" if self.released in ("", "bf16", "fp16") else self.released
+        """The format that it is run in where nobody says otherwise: the published one, FP16 for any 16 bits.
+
+        Raises InputError: the checkpoint is quantized in a way that has no name here.
+        """
+        if not self.released:
+            raise InputError(
+                f"{self.source or self.name}: {self.notes or 'the checkpoint is quantized in a way that has no name here'} "
+                f"{option('precision')} says what to count, such as {option('precision')} gptq, int4-g64 or fp8-wo"
+            )
+        return "fp16" if self.released in ("bf16", "fp16") else self.released
+
+    @property
+    def layout_mark(self) -> str:
+        """What is not sure about its layers, in words; "" where its architecture is known."""
+        if self.layout_requested:
+            return f"its architecture {self.architecture} is read as {self.layout}, as requested"
+        near = f"nearest known layout {self.layout}" if self.layout else "no known layout is near"
+        return f"its architecture {self.architecture} is not known: counted by its fields alone; {near}" if self.architecture else ""
 
     @property
     def is_moe(self) -> bool:
@@ -127,6 +150,23 @@ class Model:
         mlp = self._matrices * self.hidden * (self.dense_layers * self.dense_ffn + self.expert_layers * self.shared_inner)
         mlp += 2 * self.expert_layers * self.hidden * self.expert_latent
         return self.attention_parameters + self.router_parameters + mlp + (0 if self.is_moe else self.expert_parameters)
+
+    @property
+    def group_parameters(self) -> dict[str, int]:
+        """Weights of the decoder layers by the groups of ``spec.precision.GROUPS``, over all experts; routers are in none of them."""
+        state = sum(some.layers * some.mixer.parameters(self.hidden) for some in self.by_kind if some.mixer.kind in WITH_STATE)
+        dense = self._matrices * self.hidden * self.dense_layers * self.dense_ffn
+        shared = (
+            self._matrices * self.hidden * self.expert_layers * self.shared_inner
+            + 2 * self.expert_layers * self.hidden * self.expert_latent
+        )
+        return {
+            "attention": self.attention_parameters - state,
+            "state": state,
+            "mlp": dense if self.is_moe else dense + self.expert_parameters,
+            "shared": shared,
+            EXPERTS: self.experts * self.expert_parameters if self.is_moe else 0,
+        }
 
     @property
     def linear_parameters(self) -> int:

@@ -7,6 +7,8 @@ expert router and attention itself stay in 16 bits, as the engines keep them.
 It is written as a format, and behind it, each after a plus sign, what differs from the format's own:
 ``fp8``, ``fp8+kv-fp16``, ``awq+kv-int8``, ``fp8+2:4``, ``nvfp4+experts`` (of a mixture of experts only the experts, as in the
 checkpoints that NVIDIA and Moonshot publish), ``mxfp4+rest-fp8`` (the experts, with the other matrices in FP8: DeepSeek V4).
+Groups of matrices may have other formats, for a share of their weights where not all of them have: ``nvfp4+attention-fp8``,
+``fp8+attention-fp16+mlp-fp16:1/63``, ``gptq+head-gptq``.
 
 Sources of the bits: AWQ and GPTQ checkpoints in groups of 128 with a 16-bit scale and a 4-bit zero point
 (AutoAWQ, GPTQModel); INT4 by quantization-aware training in groups of 32 with a 16-bit scale (Kimi K2.5,
@@ -19,10 +21,12 @@ architecture whitepaper).
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from fractions import Fraction
+from typing import Literal, get_args
 
 from tonnage.errors import InputError, UnknownName
 
@@ -34,6 +38,10 @@ BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "tf32"
 SPARSE = "2:4"
 KV = "kv-"
 EXPERTS = "experts"
+GROUPS = ("attention", "state", "mlp", "shared", EXPERTS, "embedding", "head")
+"""Groups of a model's matrices: projections of attention, those of layers with a state (Mamba, linear attention), plain MLPs, shared
+experts, routed experts, and the two tables."""
+TABLES = GROUPS[-2:]
 REST_FP8 = "rest-fp8"
 
 
@@ -51,6 +59,27 @@ class Precision:
     experts_only: bool = False  # in a mixture of experts the other matrices are in another format, as in the checkpoints of gpt-oss
     rest_bits: int = 16  # bits of these other matrices: 16, or 8 for FP8 with a scale per block, as in the checkpoints of DeepSeek V4
     sparse: bool = False  # two of every four weights are zero and neither stored nor multiplied
+    parts: tuple[Part, ...] = ()  # groups of matrices that are in another format, or in part
+    kernels: str = ""  # the format whose fitted terms it is computed with, where it has none
+    method: str = ""  # the tool whose checkpoints are in it, where only engines that load those run it, such as "bitsandbytes"
+
+    def forms(self, group: str, moe: bool) -> tuple[tuple[float, Precision], ...]:
+        """The formats of a group of matrices, each with its share of the weights; ``moe`` is whether the model has experts."""
+        shares = tuple((part.share, part.form) for part in self.parts if part.group == group)
+        rest = 1.0 - sum(share for share, _ in shares)
+        return shares if rest < LEAST_SHARE else (*shares, (rest, self._rest(group, moe)))
+
+    def _rest(self, group: str, moe: bool) -> Precision:
+        """The format of what of a group no part names."""
+        if group in TABLES:
+            return self if self.value_bits > BITS["fp16"] else PRECISIONS["fp16"]
+        if self.experts_only and moe and group != EXPERTS:
+            return PRECISIONS["fp8" if self.rest_bits == BITS["fp8"] else "fp16"]
+        return self
+
+    def bits(self, group: str, moe: bool) -> float:
+        """Mean bits of a weight of a group as stored."""
+        return sum(share * form.weight_bits for share, form in self.forms(group, moe))
 
     @property
     def weight_bytes(self) -> float:
@@ -86,6 +115,25 @@ class Precision:
     def weights(self) -> str:
         """The name without the KV format, such as "nvfp4+experts"."""
         return "+".join(part for part in self.name.split("+") if not part.startswith(KV))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A group of matrices, or a share of it, in another format than the rest."""
+
+    group: str  # one of ``GROUPS``
+    form: Precision
+    share: float = 1.0  # of the group's weights
+
+    @property
+    def name(self) -> str:
+        """As it is written behind the format, such as "mlp-fp16:1/63"."""
+        share = "" if self.share == 1.0 else f":{Fraction(self.share).limit_denominator(LARGEST_PARTS)}"
+        return f"{self.group}-{self.form.name.partition('+')[0]}{share}"
+
+
+LEAST_SHARE = 1e-6  # Shares of a group below this are rounding
+LARGEST_PARTS = 1_000  # The largest denominator of a written share
 
 
 def _format(name: str, *, weight_bits: float, value_bits: int, arithmetic: Arithmetic, kv: KvFormat = "fp16") -> Precision:
@@ -127,6 +175,72 @@ WIDE: dict[str, Precision] = {
 """Formats of 32 bits, estimated on request and never searched: no engine is measured in them. TF32 is FP32 in memory, and
 its products round to 19 bits (NVIDIA Ampere architecture whitepaper)."""
 
+
+def _weight_only(name: str, bits: float, method: str, kernels: str) -> Precision:
+    """A format that is unpacked to 16 bits by the kernels of another, as far as step times go."""
+    form = _format(name, weight_bits=bits, value_bits=math.floor(bits), arithmetic="fp16")
+    return replace(form, method=method, kernels=kernels)
+
+
+STORED: dict[str, Precision] = {
+    form.name: form
+    for form in (
+        _weight_only("fp8-wo", 8, "marlin", "int8-wo"),
+        _weight_only("mxfp8-wo", 8 + 8 / 32, "marlin", "int8-wo"),
+        _weight_only("nvfp4-wo", 4 + 8 / 16, "marlin", "mxfp4 unpacked"),
+        _weight_only("nf4", 4 + 32 / 64, "bitsandbytes", "gptq"),
+        _weight_only("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bitsandbytes", "gptq"),
+        _weight_only("bnb-int8", 8, "bitsandbytes", "int8-wo"),
+        _weight_only("eetq", 8, "eetq", "int8-wo"),
+        replace(_format("nvfp4-a8", weight_bits=4 + 8 / 16, value_bits=4, arithmetic="fp8"), kernels="w4a8"),
+    )
+}
+"""Formats that checkpoints are in and that no step times were fitted to: counted where a file or a user names them, never searched.
+NF4 has a 32-bit scale for 64 weights; ``-dq`` narrows these to 8 bits with a 32-bit one for 256 (QLoRA, arXiv 2305.14314, double
+quantization). LLM.int8() and EETQ have a scale per row (arXiv 2208.07339)."""
+
+SCALES: dict[str, tuple[float, float]] = {
+    "int": (16, 0),
+    "gptq": (16, 1),
+    "awq": (16, 1),
+    "hqq": (32, 0),
+    "torchao": (32, 0),
+    "quanto": (32, 0),
+    **dict.fromkeys(("aqlm", "vptq", "quip", "higgs", "spqr", "bitnet"), (0, 0)),
+}
+"""Bits that a group of weights takes in addition, and how many zero points of a weight's width, by family. HQQ, torchao and quanto keep
+a 16-bit scale and a 16-bit zero point; codebooks are told by the bits that a checkpoint's own numbers come to, scales included."""
+
+FAMILY = re.compile(rf"({'|'.join(SCALES)})-?(\d{{1,2}}(?:\.\d{{1,3}})?)(?:-?bit)?(?:-g(\d{{1,5}}))?")
+
+
+def _of_family(name: str) -> Precision:
+    """The format of a family that is written with its bits and its group, such as "gptq-3bit-g64" or "int4-g64".
+
+    Groups of 128 may be left out, and 0 is a scale per row.
+
+    Raises KeyError: no such format.
+    """
+    match = FAMILY.fullmatch(name)
+    if match is None or not 1 <= float(match[2]) <= BITS["fp8"]:
+        raise KeyError(name)
+    family, bits, group = match[1], float(match[2]), int(match[3] or USUAL_GROUP)
+    scale, zeros = SCALES[family]
+    if not scale:
+        group = 0
+    written = (
+        f"int{bits:g}-g{group}" if family == "int" else f"{family}-{bits:g}bit{'' if group == USUAL_GROUP or not scale else f'-g{group}'}"
+    )
+    if (form := PRECISIONS.get(ALIASES.get(written, written))) is not None:
+        return form
+    stored = bits + ((scale + zeros * bits) / group if group else 0.0)
+    usual = family in ("int", "gptq", "awq") and bits in (BITS["fp4"], BITS["fp8"])
+    method = "" if usual else {"int": "gptq"}.get(family, family)
+    return _weight_only(written, stored, method, "gptq" if bits <= BITS["fp4"] + 1 else "int8-wo")
+
+
+USUAL_GROUP = 128
+
 ALIASES = {
     **dict.fromkeys(("float16", "half", "f16", "w16a16"), "fp16"),
     **dict.fromkeys(("bfloat16", "bfp16"), "bf16"),
@@ -138,6 +252,11 @@ ALIASES = {
     **dict.fromkeys(("int4-awq", "awq-int4", "w4a16-awq", "awq-w4a16", "awq-4bit"), "awq"),
     **dict.fromkeys(("int4-gptq", "gptq-int4", "w4a16", "w4a16-gptq", "gptq-w4a16", "gptq-4bit", "int4", "int4-w4a16"), "gptq"),
     **dict.fromkeys(("w4a8-awq", "w4a8-fp8", "w4afp8"), "w4a8"),
+    **dict.fromkeys(("fp8-w8a16", "w8a16-fp8", "fp8-weight-only"), "fp8-wo"),
+    **dict.fromkeys(("w4a16-nvfp4", "nvfp4-w4a16", "nvfp4a16", "nvfp4-weight-only"), "nvfp4-wo"),
+    **dict.fromkeys(("bnb-nf4", "bitsandbytes-nf4", "bnb-fp4", "nf4-no-dq"), "nf4"),
+    **dict.fromkeys(("bnb-nf4-dq", "bnb-4bit", "bitsandbytes-4bit", "nf4-double-quant"), "nf4-dq"),
+    **dict.fromkeys(("bnb-8bit", "bitsandbytes-8bit", "bitsandbytes-int8", "llm.int8"), "bnb-int8"),
     **dict.fromkeys(("fp4", "nv-fp4", "w4a4", "w4a4-nvfp4", "nvfp4-w4a4"), "nvfp4"),
     **dict.fromkeys(("mx-fp4", "w4a8-mxfp4", "w4a16-mxfp4", "w4a8-mxfp4-mxfp8"), "mxfp4"),
 }
@@ -146,31 +265,57 @@ groups of 128 with GPTQ, as in the names of the checkpoints that Red Hat publish
 
 
 def find_precision(name: str) -> Precision:
-    """The precision of that name, in any case: a format, and behind plus signs its KV format or "2:4".
+    """The precision of that name, in any case: a format, and behind plus signs its KV format, "2:4", or formats of groups of matrices.
 
     Raises UnknownName: the format, or what is behind it, is not known; InputError: a sparse format that no matrix unit multiplies.
     """
     first, *further = (part.strip() for part in name.lower().split("+"))
     try:
-        level = first.replace("_", "-")
-        found = {**PRECISIONS, **WIDE}[ALIASES.get(level, level)]
+        form = _base(first)
     except KeyError:
         raise UnknownName("precision", name, PRECISIONS) from None
-    kv, sparse = found.kv, False
+    kv, sparse, parts = form.kv, False, []
     if EXPERTS in further:
         further.remove(EXPERTS)
-        found = found if found.experts_only else replace(found, name=f"{found.name}+{EXPERTS}", experts_only=True)
+        form = form if form.experts_only else replace(form, name=f"{form.name}+{EXPERTS}", experts_only=True)
     if REST_FP8 in further:
         further.remove(REST_FP8)
-        found = replace(found, name=f"{found.name}+{REST_FP8}", experts_only=True, rest_bits=8)
-    for part in further:
-        chosen: KvFormat | None = next((kind for kind in get_args(KvFormat) if part == KV + kind), None)
-        if chosen is None and part != SPARSE:
-            raise UnknownName(
-                "precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS, REST_FP8)]
-            )
-        kv, sparse = chosen or kv, sparse or part == SPARSE
-    return _with(found, kv, sparse)
+        form = replace(form, name=f"{form.name}+{REST_FP8}", experts_only=True, rest_bits=8)
+    for word in further:
+        chosen: KvFormat | None = next((kind for kind in get_args(KvFormat) if word == KV + kind), None)
+        part = None if chosen is not None or word == SPARSE else _part(word)
+        if part is not None:
+            parts.append(part)
+        elif chosen is None and word != SPARSE:
+            behind = (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS, REST_FP8, "attention-fp16")
+            raise UnknownName("precision", name, [f"{form.name}+{rest}" for rest in behind])
+        kv, sparse = chosen or kv, sparse or word == SPARSE
+    return _with(with_parts(form, parts), kv, sparse)
+
+
+def _base(level: str) -> Precision:
+    """The format of a name without what is behind it. Raises KeyError: no such format."""
+    level = level.replace("_", "-")
+    level = ALIASES.get(level, level)
+    form = {**PRECISIONS, **WIDE, **STORED}.get(level)
+    return _of_family(level) if form is None else form
+
+
+def _part(word: str) -> Part | None:
+    """The group of matrices that a word such as "mlp-fp16:1/63" gives a format; None where it is no such word."""
+    group, _, rest = word.partition("-")
+    form, _, share = rest.partition(":")
+    try:
+        size = float(Fraction(share)) if share else 1.0
+        return Part(group=group, form=_base(form), share=size) if group in GROUPS and 0 < size <= 1 else None
+    except (KeyError, ValueError, ZeroDivisionError):
+        return None
+
+
+def with_parts(form: Precision, parts: Iterable[Part]) -> Precision:
+    """The format with groups in other formats, in the order of ``GROUPS``, and its name."""
+    ordered = tuple(sorted(parts, key=lambda part: (GROUPS.index(part.group), part.name)))
+    return replace(form, name="+".join((form.name, *(part.name for part in ordered))), parts=ordered) if ordered else form
 
 
 def _with(own: Precision, kv: KvFormat | Literal["fp32"], sparse: bool) -> Precision:
@@ -180,91 +325,3 @@ def _with(own: Precision, kv: KvFormat | Literal["fp32"], sparse: bool) -> Preci
     if own.unpacked or own.block_scaled:
         raise InputError(f"precision '{name}': weights that are unpacked or have block scales cannot be 2:4 sparse; use fp8+2:4")
     return replace(own, name=name, kv=kv, sparse=True, weight_bits=own.value_bits / 2 + 1)
-
-
-# The number format in which a checkpoint is published, read from its ``config.json``. Sources of the forms of ``quantization_config``:
-# Hugging Face transformers, docs/source/en/main_classes/quantization (fp8, mxfp4, awq, gptq); compressed-tensors,
-# src/compressed_tensors/quantization/quant_config.py (config_groups with num_bits and type); NVIDIA Model Optimizer, hf_quant_config.json
-# (quant_algo). Read on 2026-11-22.
-
-
-FINE_GROUPS = 32  # Weights of a group in INT4 checkpoints of quantization-aware training (Kimi K2.5)
-
-UNQUANTIZED = "bf16"  # The format of a checkpoint that names none
-
-SIXTEEN_BITS = {"bfloat16": "bf16", "float16": "fp16"}
-
-METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq 4": "awq", "gptq 4": "gptq", "gptq 8": "int8-wo"}
-"""Formats by ``quant_method``, and by its ``bits`` where it has several."""
-
-ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A8_AWQ": "w4a8", "W4A16_AWQ": "awq", "INT8_SQ": "int8-sq", "W8A16": "int8-wo"}
-"""Formats by the ``quant_algo`` of Model Optimizer."""
-
-GROUPS = {
-    ("float", 8, 8): "fp8",
-    ("int", 8, 8): "int8-sq",
-    ("int", 8, 16): "int8-wo",
-    ("int", 4, 16): "gptq",
-    ("int", 4, 8): "w4a8",
-    ("float", 4, 4): "nvfp4",
-    ("float", 4, 16): "mxfp4",
-}
-"""Formats of compressed-tensors, by the type and bits of a weight and the bits of an activation."""
-
-
-WHOLE_ATTENTION = re.compile(r"self_attn(\W*$|\.(q|k|v|o|qkv|q_a|q_b|kv_a|kv_b)_proj)")
-"""How the attention of a layer is named among what is not quantized, its matrices and not its indexer alone."""
-
-
-def released_format(config: Mapping[str, Any], experts: bool) -> str:
-    """The format of a checkpoint, as ``spec.precision`` writes it; empty where it is quantized in a way that has no name there.
-
-    With ``experts``, a checkpoint that leaves its attention in 16 bits is of experts only.
-    """
-    quantized = config.get("quantization_config")
-    if quantized is None:
-        return SIXTEEN_BITS.get(str(config.get("torch_dtype", config.get("dtype"))), UNQUANTIZED)
-    if not isinstance(quantized, Mapping):
-        return ""
-    if experts and (mixed := _experts_beside_fp8(config, quantized)):
-        return mixed
-    method = str(quantized.get("quant_method"))
-    found = METHODS.get(method) or METHODS.get(f"{method} {quantized.get('bits')}")
-    found = found or ALGORITHMS.get(str(quantized.get("quant_algo"))) or _groups(quantized)
-    return f"{found}+experts" if found and found != "mxfp4" and experts and _leaves_attention(quantized) else found
-
-
-def _experts_beside_fp8(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> str:
-    """The format of experts in 4 bits and other matrices in FP8 (DeepSeek V4, MiniMax-M3 of NVIDIA); empty for other checkpoints."""
-    if quantized.get("quant_algo") == "MIXED_PRECISION":
-        layers = quantized.get("quantized_layers")
-        named = (
-            {str(one.get("quant_algo")) for name, one in layers.items() if ".experts" in name and isinstance(one, Mapping)}
-            if isinstance(layers, Mapping)
-            else set()
-        )
-        return "nvfp4+rest-fp8" if named == {"NVFP4"} else ""
-    return "mxfp4+rest-fp8" if quantized.get("quant_method") == "fp8" and config.get("expert_dtype") == "fp4" else ""
-
-
-def _groups(quantized: Mapping[str, Any]) -> str:
-    """The format of the first group of compressed-tensors."""
-    groups = quantized.get("config_groups")
-    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
-    weights = first.get("weights") if isinstance(first, Mapping) else None
-    if not isinstance(first, Mapping) or not isinstance(weights, Mapping):
-        return ""
-    inputs = first.get("input_activations")
-    activation_bits = inputs.get("num_bits") if isinstance(inputs, Mapping) else 16
-    weight_bits = weights.get("num_bits")
-    if not isinstance(weight_bits, int) or not isinstance(activation_bits, int):
-        return ""
-    if weight_bits == 4 and weights.get("group_size") == FINE_GROUPS:
-        return "int4-g32" if weights.get("type") == "int" else "mxfp4"
-    return GROUPS.get((str(weights.get("type")), weight_bits, activation_bits), "")
-
-
-def _leaves_attention(quantized: Mapping[str, Any]) -> bool:
-    """Whether the attention of some layer is named among what is not quantized."""
-    left = [quantized.get(key) for key in ("ignore", "exclude_modules", "modules_to_not_convert")]
-    return any(WHOLE_ATTENTION.search(str(name)) for names in left if isinstance(names, list) for name in names)

@@ -16,6 +16,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from tonnage.csv_file import named_rows, text_lines
@@ -91,6 +92,37 @@ class Recording:
         """The same requests with every gap stretched or shortened alike, so that their mean is ``rps``: the CV stays."""
         factor = self.mean_rps / rps
         return replace(self, due_ns=tuple(round(due * factor) for due in self.due_ns), change=f", stretched to a mean of {rps:g}/s")
+
+    def repeated(self, requests: int) -> Recording:
+        """The recording, one copy after another until it has at least so many requests.
+
+        A prefix that goes on in ``BRANCHES`` ways or more, such as a system prompt, is the same in all copies. Other blocks are new in each
+        copy, so that a repeated prompt does not find itself in a cache.
+        """
+        copies = math.ceil(requests / len(self))
+        if copies <= 1:
+            return self
+        period = round(self.seconds * NS_PER_S)
+        due = tuple(moment + copy * period for copy in range(copies) for moment in self.due_ns)
+        return replace(self, due_ns=due, isl=self.isl * copies, osl=self.osl * copies, blocks=_repeated_blocks(self.blocks, copies))
+
+
+BRANCHES = 3  # Different blocks that follow one and the same, where it ends a prefix of many conversations and not of one
+
+
+def _repeated_blocks(blocks: tuple[tuple[int, ...], ...], copies: int) -> tuple[tuple[int, ...], ...]:
+    """The ids of each prompt's blocks in all copies of a recording (``Recording.repeated``)."""
+    following: dict[int, set[int]] = {}
+    for ids in blocks:
+        for block, after in pairwise(ids):
+            following.setdefault(block, set()).add(after)
+    shared: set[int] = set()
+    for ids in blocks:
+        branching = [place for place, block in enumerate(ids) if len(following.get(block, ())) >= BRANCHES]
+        shared.update(ids[: max(branching, default=-1) + 1])
+    apart = 1 + max(map(max, filter(None, blocks)), default=0)
+    copied = (tuple(block if block in shared else block + copy * apart for block in ids) for copy in range(copies) for ids in blocks)
+    return tuple(copied)
 
 
 def read_recording(path: str, where: str) -> Recording:

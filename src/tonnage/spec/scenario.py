@@ -40,14 +40,15 @@ Texts = str | list[str] | None
 Counts = int | str | list[int] | None
 
 
-def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "") -> Any:
+def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "", aliases: tuple[str, ...] = ()) -> Any:
     """A leaf of the tree, None unless it is given; ``unit`` are the units that its number may have.
 
     Args:
         one: what it says to ``simulate``, where that takes one value of what ``size`` tries or chooses.
         file: whether it is the path of a file.
+        aliases: what engines call it.
     """
-    return field(default=None, metadata={"about": about, "one": one, "file": file, "unit": unit})
+    return field(default=None, metadata={"about": about, "one": one, "file": file, "unit": unit, "aliases": aliases})
 
 
 @strict
@@ -182,9 +183,27 @@ class SearchAsked:
     max_batch_size: Counts = leaf(
         "Numbers of sequences that may run at once, to try (default: the engine's own).",
         one="Sequences that run at once (default: the engine's own).",
+        aliases=("max_num_seqs", "max_running_requests"),
     )
     max_num_tokens: Counts = leaf(
-        "Token budgets of a step, to try (default: the engine's own).", one="Token budget of one step (default: the engine's own)."
+        "Token budgets of a step, to try (default: the engine's own).",
+        one="Token budget of one step (default: the engine's own).",
+        aliases=("max_num_batched_tokens", "chunked_prefill_size"),
+    )
+    max_model_len: int | None = leaf(
+        "Longest prompt with its output that the engine accepts, in tokens (default: the model's context; in a plan its longest request).",
+        aliases=("context_length", "max_seq_len"),
+    )
+    gpu_memory_utilization: Number = leaf(
+        "vLLM: share of each GPU's memory for weights, activations and KV cache (default: the engine's own).", unit="share"
+    )
+    mem_fraction_static: Number = leaf(
+        "SGLang: share of each GPU's memory for weights and KV cache (default: the engine's own).", unit="share"
+    )
+    free_gpu_memory_fraction: Number = leaf(
+        "TensorRT-LLM: share of the memory that is free after loading for the KV cache (default: the engine's own).",
+        unit="share",
+        aliases=("kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction"),
     )
     chunked_prefill: bool | None = leaf("Split prompts over several steps (default: the engine's own).")
     prefix_caching: bool | None = leaf("Use KV blocks of earlier prompts again (default: yes, but for static batching).")
@@ -300,6 +319,7 @@ class Scenario:
         "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared.",
         one="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
     )
+    layout: Text = leaf("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
     lengths: LengthsAsked = field(default_factory=LengthsAsked)
     sessions: SessionsAsked = field(default_factory=SessionsAsked)
     demand: DemandAsked = field(default_factory=DemandAsked)
@@ -330,6 +350,7 @@ class Scenario:
         "Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool.", file=True
     )
     include_invalid: bool | None = leaf("Count measured runs that their client called INVALID; they are left out otherwise.")
+    allow_errors: bool | None = leaf("Count measured runs of which more than 1% of the requests failed; they are left out otherwise.")
     search: SearchAsked = field(default_factory=SearchAsked)
     seed: int | None = leaf("Seed of every random draw (default: 0).", one="Seed of every random draw (default: 0; in the lesson 42).")
 
@@ -338,7 +359,9 @@ class Scenario:
 class SimulationAsked:
     """What ``simulate`` takes in addition to a scenario's leaves: the load of one instance, its further knobs, and its fleet."""
 
-    concurrency: Counts = leaf("Closed loop: clients with one request in flight each; several values with commas make a sweep.")
+    concurrency: Counts = leaf(
+        "Closed loop: clients with one request in flight each; several values with commas make a sweep. With a rate: the most in flight."
+    )
     request_rate: str | float | list[float] | None = leaf("Open loop: requests per second; several values with commas make a sweep.")
     requests: int | None = leaf("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: Text = leaf("Closed loop: count what completes within this time of a common start, such as 216s, in place of requests.")
@@ -380,6 +403,7 @@ class Leaf:
     file: bool  # whether a text there is a path
     one: str = ""
     unit: Unit = ""  # the units that a number may be written in, a key of ``written_numbers.UNITS``
+    aliases: tuple[str, ...] = ()  # what engines call it: taken as well by the command, in a file and in Python
 
     @property
     def name(self) -> str:
@@ -416,6 +440,16 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> tuple[Leaf, .
         found += leaves(kind, (*path, part.name)) if below else [Leaf(path=(*path, part.name), kind=kind, **part.metadata)]
     return tuple(found)
 
+
+@cache
+def by_alias() -> dict[str, str]:
+    """The leaf that each alias means."""
+    return {alias: leaf.name for leaf in leaves() for alias in leaf.aliases}
+
+
+# Leaves of the search that the memory of an instance depends on
+SHARES = ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
+OF_MEMORY = ("max_batch_size", "max_num_tokens", "max_model_len", *SHARES)
 
 OF_SIZE = ("system", "pp", "load", "deploy_on")  # Leaves of the search that one simulated deployment has no use for
 

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.spec.scenario import Leaf, Scenario, leaves, takes, to_document
+from tonnage.spec.scenario import Leaf, Scenario, by_alias, leaves, takes, to_document
 from tonnage.spec.typed_values import adapter, parse_yaml
 from tonnage.spec.written_numbers import numbers_of
 
@@ -85,9 +85,17 @@ def _pruned(values: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any
 def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
     known = {leaf.name: leaf for leaf in leaves()}
-    for name, value in given.items():
+    for leaf in known.values():
+        holder = merged.get(leaf.path[0])
+        for alias in leaf.aliases:
+            if isinstance(holder, dict) and alias in holder:
+                _put_once(holder, leaf.name, alias)
+    for alias, value in given.items():
         if value is None:
             continue
+        name = by_alias().get(alias, alias)
+        if name != alias and given.get(name) is not None:
+            raise InputError(f"{option(alias)} and {option(name)}: are the same setting; give one of them")
         if name not in known:
             raise TypeError(f"no such argument: {name}")
         branch: Any = merged
@@ -98,6 +106,13 @@ def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
         if isinstance(branch, dict):
             branch[name] = list(value) if isinstance(value, tuple | set | frozenset) else value
     return merged
+
+
+def _put_once(branch: dict[str, Any], name: str, alias: str) -> None:
+    """Move a value from a key's alias to the key. Raises InputError: both are there."""
+    if name in branch:
+        raise InputError(f"{alias} and {name}: are the same setting; write one of them")
+    branch[name] = branch.pop(alias)
 
 
 def _as_numbers(leaf: Leaf, value: Any) -> Any:
@@ -198,7 +213,9 @@ def json_schema() -> dict[str, Any]:
     hints = get_type_hints(Scenario)
     for leaf in leaves():
         holder = schema if len(leaf.path) == 1 else definitions[hints[leaf.path[0]].__name__]
-        holder["properties"][leaf.name]["description"] = leaf.about
+        properties = holder["properties"]
+        properties[leaf.name]["description"] = leaf.about
+        properties |= {alias: {**properties[leaf.name], "description": f"As {leaf.name}."} for alias in leaf.aliases}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -67,6 +67,19 @@ def whole_numbers(values: Many, where: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def only(values: Many, name: str) -> str:
+    """The only one of the values. Raises InputError: there are several."""
+    texts = listed(values, option(name))
+    if len(texts) > 1:
+        raise InputError(f"{option(name)}: {', '.join(texts)} are several; name one of them")
+    return texts[0]
+
+
+def only_whole_number(values: Many, name: str) -> int:
+    """The only one of the values, a positive whole number. Raises InputError: there are several, or it is none."""
+    return whole_numbers(only(values, name), option(name))[0]
+
+
 def rates(values: str | float | Iterable[float], where: str) -> tuple[float, ...]:
     """The values as finite numbers above zero. Raises InputError: one is not."""
     texts = [str(values)] if isinstance(values, int | float) else values.split(",") if isinstance(values, str) else [str(v) for v in values]

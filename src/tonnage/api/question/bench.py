@@ -67,7 +67,8 @@ def prepare_bench(**asked: Any) -> Bench:
         lacks = f"{option('endpoint_type')} infer" if not infers else f"no {option('extra_inputs')}, which are JSON"
         raise InputError(f"{option('url')}: gRPC has {lacks}; or give the server's address for HTTP")
     streaming = a.streaming and not infers
-    endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=streaming, pinned=a.pin_output, extra=_extra(a.extra_inputs))
+    extra, omitted = _extra(a.extra_inputs), _omitted(a.omit_inputs, infers)
+    endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=streaming, pinned=a.pin_output, extra=extra, omitted=omitted)
     arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
     a, items = _inference(a, infers)
     made = _made(a, target, infers)
@@ -353,6 +354,15 @@ def _extra(texts: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             found[name] = value
     return found
+
+
+def _omitted(names: Sequence[str], infers: bool) -> Sequence[str]:
+    if names and infers:
+        raise InputError(f"{option('omit_inputs')}: an inference has no field that can be left out; leave the option out")
+    for name in names:
+        if not name.replace("_", "").isalnum():
+            raise InputError(f"{option('omit_inputs')}: '{name}' is no name of a field; write one, such as stream_options")
+    return names
 
 
 def _headers(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -12,8 +12,8 @@ from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_adapters, parse_speculation
-from tonnage.spec.engine import default_knobs
+from tonnage.spec.deployment import Deployment, EngineKnobs, KvRule, Parallelism, Scheduler, parse_adapters, parse_speculation
+from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import Gpu, capped, clocked
 from tonnage.spec.precision import find_precision
 from tonnage.units import parse_bytes
@@ -21,6 +21,7 @@ from tonnage.units import parse_bytes
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.sizing.question import Pools
+    from tonnage.spec.model import Model
     from tonnage.spec.scenario import ScalingAsked, Scenario, SearchAsked, StandbyAsked
     from tonnage.spec.step_times import StepSource
 
@@ -31,6 +32,7 @@ MOST = 10**9  # the largest setting of an engine that is taken: more than any co
 def deployment_of(
     *,
     model: str,
+    layout: str = "",
     gpu: str,
     precision: str = "",
     tp: int,
@@ -44,14 +46,17 @@ def deployment_of(
     lora: str | None = None,
     power_cap: str | None = None,
     gpu_clock: float | None = None,
+    max_model_len: int | None = None,
+    shares: Mapping[str, float | None] | None = None,
 ) -> Deployment:
     """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and another source of step times.
 
-    Without a ``precision`` it is the format that the model is published in (``Model.usual_precision``).
+    Without a ``precision`` it is the format that the model is published in (``Model.usual_precision``). ``shares`` are of the memory, by
+    name (``SHARE_OF``).
 
     Raises InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
     """
-    found_model = find_model(model)
+    found_model = with_context(find_model(model, layout), max_model_len)
     found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision or found_model.usual_precision), find_engine(engine)
     if lacking := found_gpu.lacks(found_precision):
         raise InputError(
@@ -63,7 +68,9 @@ def deployment_of(
     for name, value in set_knobs.items():
         if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= MOST:
             raise InputError(f"{option(name)}: {value} is not possible; write {f'at most {MOST:,}' if value > MOST else '1 or more'}")
-    chosen: EngineKnobs = replace(default_knobs(spec, found_gpu, dp), **set_knobs)  # type: ignore[arg-type]
+    defaults = default_knobs(spec, found_gpu, dp)
+    share = shares_of(shares or {}, (spec,)).get(defaults.kv_rule, defaults.kv_fraction)
+    chosen: EngineKnobs = replace(defaults, **{"kv_fraction": share, **set_knobs})  # type: ignore[arg-type]
     _check_waits(chosen, spec.name)
     if chosen.long_prefill_token_threshold > 0 and chosen.scheduler != "vllm":
         raise InputError(f"{option('long_prefill_token_threshold')}: {spec.name} has no such setting, vLLM does ({option('engine')} vllm)")
@@ -83,6 +90,48 @@ def deployment_of(
         speculation=parse_speculation(speculation),
         adapters=parse_adapters(lora),
     )
+
+
+SHARE_OF: dict[KvRule, str] = {
+    "free_gpu_memory_fraction": "tensorrt-llm",
+    "gpu_memory_utilization": "vllm",
+    "mem_fraction_static": "sglang",
+}
+"""The engine that has each share of the memory as a setting."""
+
+
+def engines_meant(values: Mapping[str, object]) -> tuple[str, ...]:
+    """The engines whose share of the memory is among values by name: no other is tried where none is named."""
+    return tuple(engine for rule, engine in SHARE_OF.items() if values.get(rule) is not None)
+
+
+def shares_of(values: Mapping[str, float | None], engines: Sequence[EnginePreset]) -> dict[KvRule, float]:
+    """The shares of the memory among values by name. Raises InputError: a share that cannot be, or that none of the engines has."""
+    shares: dict[KvRule, float] = {}
+    for rule, engine in SHARE_OF.items():
+        share = values.get(rule)
+        if share is None:
+            continue
+        if not 0 < share <= 1:
+            raise InputError(f"{option(rule)}: {share:g} is not a share of the memory; write a number above 0 and at most 1, such as 0.9")
+        if engines and all(preset.kv_rule != rule for preset in engines):
+            instead = f"write {option(engines[0].kv_rule)} {share:g} or {option('engine')} {engine}"
+            raise InputError(f"{option(rule)}: {engines[0].name} has no such setting; {instead}")
+        shares[rule] = round(share, 6)
+    return shares
+
+
+def with_context(model: Model, most: int | None) -> Model:
+    """The model with a shorter context. Raises InputError: it is below two tokens, or longer than the model's."""
+    if most is None:
+        return model
+    if most < 2:
+        raise InputError(f"{option('max_model_len')}: {most} is not possible; write tokens of a prompt and its output, 2 or more")
+    if most > model.max_context:
+        raise InputError(
+            f"{option('max_model_len')}: {most:,} is longer than the context of {model.name}; write at most {model.max_context}"
+        )
+    return replace(model, max_context=most)
 
 
 def _check_waits(knobs: EngineKnobs, engine: str) -> None:

@@ -48,19 +48,24 @@ Rates = str | float | Iterable[float]
 
 
 def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Process, cv: float, turnaround_s: float) -> list[Arrivals]:
-    """One load for every number of clients, or for every rate. Raises InputError: neither or both are given, or one is no such number."""
-    if (concurrency is None) == (request_rate is None):
-        what = "neither" if concurrency is None else "both"
-        raise InputError(
-            f"{option('concurrency')}, {option('request_rate')}: {what} given; "
-            f"give one of them, for example {option('concurrency')} 1,10,100"
-        )
-    if concurrency is not None:
-        clients = whole_numbers(concurrency, option("concurrency"))
+    """One load for every number of clients, or for every rate; with both every rate, of which so many requests are in flight at most.
+
+    Raises InputError: neither is given, or one is no such number, or there are several caps.
+    """
+    clients = () if concurrency is None else whole_numbers(concurrency, option("concurrency"))
+    if request_rate is None:
+        if not clients:
+            raise InputError(
+                f"{option('concurrency')}, {option('request_rate')}: neither given; give one of them, for example "
+                f"{option('concurrency')} 1,10,100, or a rate with the most requests in flight"
+            )
         return [ClosedLoop(concurrency=n, turnaround_s=turnaround_s) for n in clients]
     if process == "gamma":
         checked_cv(cv)
-    return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", option("request_rate"))]
+    if len(clients) > 1:
+        raise InputError(f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight; give one number")
+    cap = clients[0] if clients else 0
+    return [OpenLoop(rate=rate, process=process, cv=cv, in_flight=cap) for rate in rates(request_rate, option("request_rate"))]
 
 
 def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]:

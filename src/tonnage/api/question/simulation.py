@@ -14,16 +14,16 @@ from tonnage.api.question.arguments import (
     document_of,
     images_of,
     lengths_found,
-    listed,
+    only,
+    only_whole_number,
     plain,
     rates,
     replays_lengths,
     seed_of,
     slo,
-    whole_numbers,
 )
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
-from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
+from tonnage.api.question.deployment import BY_CONTENT, deployment_of, engines_meant, pools_of, router_of, scheduler_of
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
 from tonnage.api.question.sessions import check_sessions, longest_pause_of, served_by, sessions_of, simulated_tiers
 from tonnage.errors import InputError, InputErrors, option
@@ -33,9 +33,9 @@ from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import Deployment, Slo
 from tonnage.spec.lengths import check_context
-from tonnage.spec.scenario import DemandAsked, Scenario, SimulationAsked
+from tonnage.spec.scenario import SHARES, DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.use_cases import with_defaults
-from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulated, TraceArrivals, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, OpenLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
@@ -49,6 +49,10 @@ KNOBS = (
     *("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends"),
     "long_prefill_token_threshold",
 )
+
+
+# Leaves of a search that ``deployment_of`` reads by itself
+OF_DEPLOYMENT = ("coefficients", "step_model", "speculation", "lora", "power_cap", "gpu_clock", "max_model_len")
 
 
 MOST_INSTANCES = 1_000
@@ -127,6 +131,12 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     drafted = deployment.speculation is not None
     workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone, drafted=drafted)
     made = replace(made, workloads=workloads)
+    arrivals = workloads[0].arrivals
+    if isinstance(arrivals, OpenLoop) and arrivals.in_flight and (not alone or workloads[0].recorded is not None):
+        raise InputError(
+            f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight of one instance, without sessions and "
+            "attention ranks; leave one of the two out"
+        )
     if made.workloads[0].shares and made.changes:
         said = ", ".join(map(option, CHANGING))
         raise InputError(
@@ -279,9 +289,11 @@ def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> 
 def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:
     """The one deployment that the scenario's search names."""
     search = found.search
-    names: dict[str, Any] = {"model": faults.of(_one, found.model, "model") if found.model is not None else None}
-    names |= {name: faults.of(_one, getattr(search, name) or default, name) for name, default in DEFAULTS.items()}
-    names["precision"] = "" if search.precision is None else faults.of(_one, search.precision, "precision")
+    names: dict[str, Any] = {"model": faults.of(only, found.model, "model") if found.model is not None else None}
+    shares: dict[str, float | None] = {rule: getattr(search, rule) for rule in SHARES}
+    usual = {**DEFAULTS, "engine": next(iter(engines_meant(shares)), DEFAULTS["engine"])}
+    names |= {name: faults.of(only, getattr(search, name) or default, name) for name, default in usual.items()}
+    names["precision"] = "" if search.precision is None else faults.of(only, search.precision, "precision")
     degrees: dict[str, Any] = {name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")}
     if degrees.pop("pp") not in (None, 1):
         faults.say(f"{option('pp')}: an engine in pipeline stages is sized, not simulated on its own; use {option('pp')} 1")
@@ -291,27 +303,19 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose = {name: getattr(search, name) for name in ("coefficients", "step_model", "speculation", "lora", "power_cap", "gpu_clock")}
-    return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
-
-
-def _one(values: Many, name: str) -> str:
-    """The only one of the values. Raises InputError: there are several."""
-    found = listed(values, option(name))
-    if len(found) > 1:
-        raise InputError(f"{option(name)}: {', '.join(found)} are several; one deployment is simulated, so name one of them")
-    return found[0]
+    whose = {"layout": found.layout or "", **{name: getattr(search, name) for name in OF_DEPLOYMENT}}
+    return faults.of(deployment_of, **names, **degrees, knobs=knobs, shares=shares, **whose)
 
 
 def _degree(values: Many | None, name: str) -> int:
-    return 1 if values is None else whole_numbers(_one(values, name), option(name))[0]
+    return 1 if values is None else only_whole_number(values, name)
 
 
 def _knob(value: Any, name: str) -> Any:
     """A knob of the engine: a switch as it is, a number from whatever a scenario may write."""
     if value is None or isinstance(value, bool | int):
         return value
-    return whole_numbers(_one(value, name), option(name))[0]
+    return only_whole_number(value, name)
 
 
 def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from tonnage.api.question.arguments import (
     whole_numbers,
 )
 from tonnage.api.question.changes import check_scaling
-from tonnage.api.question.deployment import limited, sized_pools
+from tonnage.api.question.deployment import SHARE_OF, engines_meant, limited, shares_of, sized_pools, with_context
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.sessions import (
     check_lengths,
@@ -51,7 +51,7 @@ from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile
-from tonnage.spec.scenario import DEFAULT_GPUS, DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.scenario import DEFAULT_GPUS, DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, SearchAsked, UseCase
 from tonnage.spec.targets import target_runs
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
@@ -78,7 +78,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     faults = Faults(source, flags)
     _check_given(scenario, faults)
     names = _names(scenario.model, option("model"), faults)
-    models = [faults.named(option("model"), find_model, name) for name in names]
+    models = [faults.named(option("model"), _model, name, scenario) for name in names]
     made = [faults.of(judged, name) for name in names]
     held = faults.of(sessions_of_file, scenario.demand)
     if held is not None:
@@ -120,6 +120,11 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
             notes = (*remarks, *lengths.remarks, *(() if note is None else (note,)))
             questions.append(Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest))
     return tuple(questions)
+
+
+def _model(name: str, scenario: Scenario) -> Model:
+    """A model by its name, in the scenario's layout, with the context that engines are to be started with."""
+    return with_context(find_model(name, scenario.layout or ""), scenario.search.max_model_len)
 
 
 def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:
@@ -274,7 +279,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     precisions = _names(asked.precision, option("precision"), faults)
     precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
     runs = None if asked.deploy_on is None else faults.of(target_runs, asked.deploy_on, at="deploy_on")
-    engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
+    engines = _names(asked.engine or engines_meant(_shares(asked)) or DEFAULT_ENGINES, option("engine"), faults)
     if runs is not None and asked.engine is None:
         engines = tuple(name for name in engines if name in runs.engines)
     if runs is not None and asked.disaggregated and not runs.pools:
@@ -294,6 +299,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "chunked_prefill": asked.chunked_prefill,
         "stream_interval": asked.stream_interval,
         "front_ends": asked.front_ends,
+        "max_model_len": asked.max_model_len,
         "load": asked.load or "open",
         "process": "poisson" if asked.arrivals in (None, "mmpp", "trace", "profile") else asked.arrivals,
         "cv": 1.0 if asked.cv is None else asked.cv,
@@ -311,6 +317,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }
+    chosen["shares"] = tuple((faults.of(shares_of, _shares(asked), [find_engine(name) for name in chosen["engines"]]) or {}).items())
     chosen["systems"] = bought = (*bought, *filter(None, map(machine_meant, gpus)))
     if bought:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
@@ -325,6 +332,10 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     _check_unsized(scenario, faults)
     faults.of(places, scenario.where)
     return chosen
+
+
+def _shares(asked: SearchAsked) -> dict[str, float | None]:
+    return {rule: getattr(asked, rule) for rule in SHARE_OF}
 
 
 def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
@@ -430,7 +441,7 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     faults = Faults()
     if name == "model":
         for one in _names(scenario.model, option("model"), faults):
-            faults.named(option("model"), find_model, one)
+            faults.named(option("model"), find_model, one, scenario.layout or "")
     elif name in LengthsAsked.__dataclass_fields__:
         given = scenario.lengths
         lengths_found(given if name in ("pairs", "mixture") else replace(given, isl=given.isl or 1, osl=1), None, faults)

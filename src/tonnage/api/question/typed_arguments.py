@@ -45,6 +45,10 @@ class SharedArguments(TypedDict, total=False):
     ttft: Texts
     tpot: Texts
     e2e: Texts
+    max_model_len: int | None
+    gpu_memory_utilization: Number
+    mem_fraction_static: Number
+    free_gpu_memory_fraction: Number
     chunked_prefill: bool | None
     prefix_caching: bool | None
     kv_tiers: Text
@@ -75,6 +79,7 @@ class SizeArguments(SharedArguments, total=False):
 
     title: Text
     model: Texts
+    layout: Text
     peak_rps: Number
     mean_rps: Number
     peak_percentile: Number
@@ -120,6 +125,7 @@ class SizeArguments(SharedArguments, total=False):
     prices: str | Path | dict[str, Any] | None
     benchmarks: str | Path | None
     include_invalid: bool | None
+    allow_errors: bool | None
     gpu: Texts
     system: Texts
     precision: Texts

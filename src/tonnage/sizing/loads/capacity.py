@@ -15,7 +15,7 @@ from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, SURE, Care, Instance
 from tonnage.sizing.loads.load_scan import Highest, LoadScan, breach, strain, worst_limit
 from tonnage.sizing.loads.ready import MARGIN, STABLE
-from tonnage.sizing.loads.runs import CLOSED_ROUNDS, Runs
+from tonnage.sizing.loads.runs import CLOSED_ROUNDS, Runs, Seen
 from tonnage.sizing.question import Question
 from tonnage.spec.workload import OpenLoop
 
@@ -139,26 +139,28 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
         return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     recording = replayed.recording
     mean, saturated = recording.mean_rps, runs.saturation(instance)
-    found: dict[int, Summary] = {}
+    seen: dict[int, Seen] = {}
 
     def holds(count: int) -> bool:
-        found[count] = fleet_seen(runs, instance, mean, count, replayed=replayed).summary
-        return worst_limit(found[count], slo) is None
+        seen[count] = fleet_seen(runs, instance, mean, count, replayed=replayed)
+        return worst_limit(seen[count].summary, slo) is None
 
     fewest = max(1, math.ceil(mean / (STABLE * min(saturated, MARGIN * instance.saturation_estimate()))))
     low, high = fewest - 1, fewest
     while not holds(high):
         low, high = high, 2 * high
         if high > min(MOST_INSTANCES, 2 * len(recording)):
-            last = worst_limit(found[low], slo) or slo[0]
-            return no_capacity(found[low], BrokenOnManyInstances(breach=breach(found[low], last), instances=low), len(recording))
+            most_instances = seen[low].summary
+            last = worst_limit(most_instances, slo) or slo[0]
+            reason = BrokenOnManyInstances(breach=breach(most_instances, last), instances=low)
+            return no_capacity(most_instances, reason, seen[low].requests)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    summary, most = found[high], STABLE * saturated
-    binds = worst_limit(found[low], slo) if low in found else None
+    summary, most = seen[high].summary, STABLE * saturated
+    binds = worst_limit(seen[low].summary, slo) if low in seen else None
     if binds is not None:
-        rate = _between(mean / high, mean / low, strain(summary, slo), strain(found[low], slo))
+        rate = _between(mean / high, mean / low, strain(summary, slo), strain(seen[low].summary, slo))
     elif low > 0:
         rate = min(max(most, mean / high), mean / low * HAIR)
     else:
@@ -169,7 +171,7 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
         summary=summary,
         binds=SATURATION if binds is None else bound_by(binds),
         reason=None,
-        simulated_requests=len(recording),
+        simulated_requests=seen[high].requests,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.plan.reason import BrokenOnManyInstances
-from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, middle
+from tonnage.sizing.loads.instance import QUICK, WITHIN_S, Instance, burst_factor, middle
 from tonnage.sizing.loads.load_scan import statistic_s
 from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.runs import Seen
@@ -110,11 +110,14 @@ def fleet_record(
         record, simulated = session_fleet(runs_of(instance, held, seed, runs), held, rate, instances)
         return middle(record), simulated
     if replayed is not None:
-        arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
+        recording = replayed.recording
+        requests = instance.requests_of(recording.mean_rps / instances, QUICK, instances)
         if traffic.sharing is not None and traffic.sharing.recording is not None:
-            whole = recorded(replace(traffic.sharing, recording=replayed.recording), replayed.recording.mean_rps, traffic.seed)
+            whole = recorded(replace(traffic.sharing, recording=recording), recording.mean_rps, traffic.seed, requests)
         else:
-            whole = instance.workload(arrivals, len(replayed.recording)).trace(traffic.seed)
+            recording = recording.repeated(requests)
+            arrivals = TraceArrivals(recording=recording, lengths=replayed.lengths)
+            whole = instance.workload(arrivals, len(recording)).trace(traffic.seed)
         return instance.together(whole, instances, router), len(whole)
     shown = simulated_of(instance, instances, rate)
     share = rate / instances

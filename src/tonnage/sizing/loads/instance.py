@@ -20,12 +20,24 @@ from tonnage.simulator.spec import engine_spec, pooled, rank_traces
 from tonnage.simulator.tiers import resolved_tiers, tiers_of
 from tonnage.sizing.loads.confidence import slower
 from tonnage.sizing.loads.session_load import alone_run, clients_at, session_requests, session_run, session_traces
-from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, balanced_trace, owners, parts_of, replayed, shared_out_as
+from tonnage.sizing.loads.shared_load import (
+    ANSWER,
+    SEEN,
+    Answers,
+    SharedLoad,
+    after,
+    balanced_trace,
+    owners,
+    parts_of,
+    replayed,
+    shared_out_as,
+)
 from tonnage.sizing.question import Sharing
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.kv_tiers import OFF, AskedTier, Offloading, SystemTier
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload
+from tonnage.units import to_ps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,8 +213,7 @@ class Instance:
         if longest > model.max_context:
             raise DoesNotFit(f"one request of {longest:,} tokens exceeds the context of {model.name}, {model.max_context:,} tokens")
         if self.memory.request_blocks(longest) > self.memory.blocks:
-            room = self.memory.tokens - self.memory.windows.of(longest) * knobs.tokens_per_block
-            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {max(room, 0):,} tokens")
+            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {self.memory.room:,} tokens")
         whole = longest if knobs.scheduler == "vllm" else traffic.isl.longest
         if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
@@ -440,7 +451,8 @@ class Instance:
             chosen = self._routed(replace(trace, isl=computed, contents=None), instances, router).chosen
             owner = chosen // self.deployment.parallelism.dp
         else:
-            owner = owners(trace, instances, shared_out_as(sharing, router), self.traffic.seed)
+            answers = Answers(answer_ps=to_ps(ANSWER * self.alone_e2e_s), apart_ps=to_ps(1 / self.saturation_estimate()))
+            owner = owners(trace, instances, shared_out_as(sharing, router), self.traffic.seed, answers)
         return pooled([self.serve(part) for part in parts_of(trace, owner, instances)])
 
     def _routed(self, trace: Trace, instances: int, router: str) -> Routed:

@@ -10,13 +10,16 @@ statistics.
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tonnage.simulator.router import Request as Routable
+from tonnage.simulator.router import View, memory_of, prefix_aware
 from tonnage.sizing.question import AFFINE, Sharing
 from tonnage.spec.recording import Recording
 from tonnage.spec.sessions import Contents, Drawn, Sessions, contents_of, draw
@@ -147,13 +150,13 @@ class SharedLoad:
         return round(min(prefixes + rate * lasts, MOST_WARM))
 
     def trace(self, rate: float, requests: int, seed: int, *, router: str = "", whole: bool = False) -> Trace:
-        """So many requests of an open loop at ``rate``, fewer where they take too long to simulate; a recording has its own number.
+        """So many requests of an open loop at ``rate``, fewer where they take too long to simulate; a recording is repeated, whole.
 
         ``whole``: they are those of several instances, which are still to be shared out.
         """
         sharing, sessions = self.sharing, self.sharing.sessions
         if sessions is None or sharing.new is None:
-            return replayed(sharing, rate, seed)
+            return replayed(sharing, rate, seed, requests)
         arrivals = OpenLoop(rate=rate, process=self.process, cv=self.cv)
         requests = max(1, min(requests, round(rate * WITHIN_S)))
         workload = Workload(isl=sharing.new, osl=self.osl, arrivals=arrivals, requests=requests, sessions=sessions)
@@ -175,12 +178,13 @@ class SharedLoad:
         return after(record, warm, int(np.searchsorted(record.due_ns, ends, side="right")))
 
 
-def replayed(sharing: Sharing, rate: float, seed: int) -> Trace:
-    """A recording, stretched to ``rate`` requests per second. Raises ValueError: there is none."""
+def replayed(sharing: Sharing, rate: float, seed: int, requests: int = 0) -> Trace:
+    """A recording, stretched to ``rate`` requests per second and repeated until it has so many. Raises ValueError: there is none."""
     if sharing.recording is None:
         raise ValueError("sharing: no recording")
-    whole = TraceArrivals(recording=replace(sharing.recording.at_mean(rate), blocks=()))
-    return replace(whole_trace(whole, seed), contents=_contents_of_blocks(sharing.recording.blocks, sharing.recording.isl))
+    recording = sharing.recording.at_mean(rate).repeated(requests)
+    whole = TraceArrivals(recording=replace(recording, blocks=()))
+    return replace(whole_trace(whole, seed), contents=_contents_of_blocks(recording.blocks, recording.isl))
 
 
 def whole_trace(arrivals: TraceArrivals, seed: int) -> Trace:
@@ -252,37 +256,67 @@ def shared_out_as(sharing: Sharing, router: str) -> str:
     return router if router in ("round-robin", "prefix-aware", "session") else "random"
 
 
-def owners(trace: Trace, instances: int, router: str, seed: int) -> Ints:
-    """The instance of each request by the rule of ``shared_out_as``: in turn, where its prompt was sent before, or drawn at random.
+def owners(trace: Trace, instances: int, router: str, seed: int, answers: Answers | None = None) -> Ints:
+    """The instance of each request by the rule of ``shared_out_as``: in turn, by its prefix and the load, or drawn at random.
 
-    The turns of a conversation are drawn together where they follow one another.
+    The turns of a conversation are drawn together where they follow one another. ``answers`` is what prefix-aware routing counts on.
     """
     if router == "round-robin":
         return np.arange(len(trace)) % instances
-    if router == "prefix-aware" and trace.pause_ps is None and trace.contents is not None:
-        return _by_prefix(trace, trace.contents, instances)
+    if router == "prefix-aware" and trace.pause_ps is None and trace.contents is not None and answers is not None:
+        return _by_prefix(trace, trace.contents, instances, answers)
     return np.random.default_rng([seed, instances, 7]).integers(0, instances, len(trace))
 
 
-def _by_prefix(trace: Trace, contents: Contents, instances: int) -> Ints:
-    """Where most of a prompt was sent before, if that is half of it; else where the fewest prompt tokens were sent."""
-    where: dict[int, set[int]] = {}
-    sent, owner = [0] * instances, np.empty(len(trace), np.int64)
-    for row, isl in enumerate(trace.isl.tolist()):
+class Answers(NamedTuple):
+    """When an instance answers, as far as closed forms know it."""
+
+    answer_ps: int  # from a request to the end of its answer, in picoseconds
+    apart_ps: int  # least time between the ends of two answers of one instance: one over what it completes when always busy
+
+
+def _by_prefix(trace: Trace, contents: Contents, instances: int, answers: Answers) -> Ints:
+    """The choices of the router ``prefix_aware``, whose outstanding requests end when ``answers`` says."""
+    holders: dict[int, set[int]] = {}
+    outstanding, last_end = [0] * instances, [0] * instances
+    ends: list[tuple[int, int]] = []
+    owner = np.empty(len(trace), np.int64)
+    idle = View(
+        available=[1] * instances,
+        requests=outstanding,
+        tokens=outstanding,
+        kv_used=[0.0] * instances,
+        matched=[],
+        weight=[1.0] * instances,
+    )
+    memory = memory_of(instances)
+    for row, (at, isl) in enumerate(zip(trace.due_ps.tolist(), trace.isl.tolist(), strict=True)):
+        while ends and ends[0][0] <= at:
+            outstanding[heapq.heappop(ends)[1]] -= 1
         pieces, until = contents.of(row)
-        left, matched = set(range(instances)), 0
-        for piece, end in zip(pieces, until, strict=True):
-            there = left & where.get(piece, set())
-            if not there:
-                break
-            left, matched = there, min(end, isl)
-        among = left if 2 * matched >= isl else range(instances)
-        place = min(among, key=lambda i: (sent[i], i))
+        matched = _matched(pieces, until, isl, holders, instances)
+        place = prefix_aware(idle._replace(matched=matched), Routable(number=row, session=-1, isl=isl), memory)
         for piece in pieces:
-            where.setdefault(piece, set()).add(place)
-        sent[place] += max(isl - matched if 2 * matched >= isl else isl, 1)
+            holders.setdefault(piece, set()).add(place)
+        last_end[place] = max(at + answers.answer_ps, last_end[place] + answers.apart_ps)
+        heapq.heappush(ends, (last_end[place], place))
+        outstanding[place] += 1
         owner[row] = place
     return owner
+
+
+def _matched(pieces: list[int], until: list[int], isl: int, holders: dict[int, set[int]], instances: int) -> list[int]:
+    """For each instance, how many tokens of a prompt were sent there before, as an unbroken prefix."""
+    tokens = [0] * instances
+    remaining: set[int] | None = None
+    for piece, end in zip(pieces, until, strict=True):
+        there = holders.get(piece, set())
+        remaining = there if remaining is None else remaining & there
+        if not remaining:
+            break
+        for place in remaining:
+            tokens[place] = min(end, isl)
+    return tokens
 
 
 def after(requests: Requests, first: int, last: int | None = None) -> Requests:

@@ -42,15 +42,17 @@ def _shown(spelling: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in spelling[:80])
 
 
-def find_model(name_or_path: str) -> Model:
+def find_model(name_or_path: str, layout: str = "") -> Model:
     """The model of that name, or of the ``config.json`` at that path (a file, or a folder that holds one).
+
+    ``layout`` is the architecture as which the file is read, "" for its own.
 
     Raises UnknownName: no model of that name and no such file; InputError: the file cannot be read as a model.
     """
     if name_or_path.endswith(".json") or ("/" in name_or_path and os.path.exists(name_or_path)):
         from tonnage.spec.config_json import read_config
 
-        return read_config(name_or_path)
+        return read_config(name_or_path, layout)
     exact = entries.model_shelf().by_name.get(plain(name_or_path)) or _kept.get(plain(name_or_path))
     return exact or _model_named(name_or_path)
 

@@ -234,6 +234,23 @@ def quantised_at_start(model: str, wanted: Precision, engine: EnginePreset) -> t
     return () if wanted.experts_only and not find_model(model).is_moe else words
 
 
+def loaded(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> tuple[str, tuple[str, ...]]:
+    """The repository that an engine loads of a model, and the arguments that make it quantise that at start.
+
+    It is the model's own name, and nothing else, where no repository is known.
+    """
+    found = published(model, wanted, engine, vendor)
+    if found is not None:
+        return found.repository, ()
+    words, half = quantised_at_start(model, wanted, engine), half_of(model)
+    return (half.repository, words) if words and half is not None else (model, ())
+
+
+def half_of(model: str) -> Checkpoint | None:
+    """The 16-bit checkpoint of a model; None if none is known."""
+    return next((one for one in find_checkpoints(model) if one.half), None)
+
+
 def loadable(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> bool:
     """Whether an engine has a checkpoint to load: a published one, one that it makes at start, or a folder of a model in 16 bits."""
     own = same_weights(wanted.weights, HALF[0]) and not find_checkpoints(model)
