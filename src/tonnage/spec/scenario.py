@@ -320,6 +320,7 @@ class Scenario:
         "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared.",
         one="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
     )
+    layout: Text = leaf("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
     lengths: LengthsAsked = field(default_factory=LengthsAsked)
     sessions: SessionsAsked = field(default_factory=SessionsAsked)
     demand: DemandAsked = field(default_factory=DemandAsked)

@@ -79,6 +79,7 @@ class SizeArguments(SharedArguments, total=False):
 
     title: Text
     model: Texts
+    layout: Text
     peak_rps: Number
     mean_rps: Number
     peak_percentile: Number
