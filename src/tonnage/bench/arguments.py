@@ -71,6 +71,7 @@ class LoadArguments(ServerArguments):
     cv: float = about("Coefficient of variation of gamma arrivals: standard deviation over mean of the gaps.", default=1.0)
     burst_size: int | None = about("Requests that come at the same moment, for arrivals in bursts (default: 8).")
     trace: str | None = about("File of recorded requests, which are sent as they came.")
+    trace_unit: str | None = about("Unit of the trace's times (s, ms, us or ns), where they are numbers and do not make it clear.")
     conversation_num: int | None = about(
         "Conversations per load; a turn carries what was said before, with the real answers, and the prompt length counts its new part."
     )

@@ -75,7 +75,7 @@ def prepare_bench(**asked: Any) -> Bench:
     streaming = a.streaming and not infers
     extra, omitted = _extra(a.extra_inputs), _omitted(a.omit_inputs, infers)
     endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=streaming, pinned=a.pin_output, extra=extra, omitted=omitted)
-    arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
+    arrivals, pairs = _arrivals(a)
     a, items = _inference(a, infers)
     made = _made(a, target, infers)
     talk = _talk(a, made) if not isinstance(made, Tensors) else None
@@ -264,23 +264,22 @@ def _listed(made: FilePrompts, isl: object, osl: str | float | None) -> tuple[tu
     return made.isl, tuple(int(value) for value in drawn)
 
 
-def _arrivals(
-    concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float
-) -> tuple[tuple[Arrivals, ...], Pairs | None]:
+def _arrivals(a: BenchArguments) -> tuple[tuple[Arrivals, ...], Pairs | None]:
     """The loads, and the pairs of lengths of a trace."""
-    given = [name for name, value in (("concurrency", concurrency), ("request_rate", request_rate), ("trace", trace)) if value is not None]
+    given = [name for name in ("concurrency", "request_rate", "trace") if getattr(a, name) is not None]
     if len(given) != 1:
         names = ", ".join(option(name) for name in ("concurrency", "request_rate", "trace"))
         raise InputError(f"{names}: give exactly one of them, such as a concurrency of 16")
+    pattern = a.arrival_pattern
     if pattern not in PATTERNS:
         raise UnknownName("arrival pattern", pattern, PATTERNS)
-    if trace is not None:
-        recording = recording_from(trace, option("trace"))
+    if a.trace is not None:
+        recording = recording_from(a.trace, option("trace"), a.trace_unit)
         return (TraceArrivals(recording=recording, lengths=False),), recording.pairs()
-    if concurrency is not None:
-        return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(concurrency, option("concurrency"))), None
+    if a.concurrency is not None:
+        return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(a.concurrency, option("concurrency"))), None
     process: Process = "constant" if pattern == "constant" else "gamma" if pattern == "gamma" else "poisson"
-    return tuple(OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate, option("request_rate"))), None
+    return tuple(OpenLoop(rate=rate, process=process, cv=a.cv) for rate in rates(a.request_rate or "", option("request_rate"))), None
 
 
 def _workers(count: int, loads: Sequence[Arrivals], talk: Talk | None) -> int:
