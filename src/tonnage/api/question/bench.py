@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Many, attainments, lengths_of, rates, seed_of, whole_numbers
+from tonnage.api.question.arguments import attainments, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.arguments import BenchArguments
 from tonnage.bench.benchmark import Wanted
