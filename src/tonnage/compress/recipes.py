@@ -216,8 +216,9 @@ def script(form: Format, tool: str, *, model: str, output: str, text: str, name:
             "    found.tie_weights()  # the export copies a tied output head, which vLLM refuses\n"
             "    found.save_pretrained(OUTPUT)"
         )
+    made = f"{form.name} of {Path(model).name}, by {TOOLS[tool]}"
     return (_HEAD + body + _MAIN).format(
-        description=f"{form.name} of {Path(model).name}, by {TOOLS[tool]}; made by tonnage compress, to be run where the GPU is: python {name}",
+        description=f"{made}; made by tonnage compress, to be run where the GPU is: python {name}",
         imports="\n".join(imports),
         model=model,
         output=output,
