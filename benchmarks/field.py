@@ -121,9 +121,13 @@ def main() -> None:
     for row in rows:
         sources[row[0]["source"]].append(row)
     table(sources, "source")
-    for written, row in rows if arguments.rows else ():
-        values = (f"{METRICS[m]} {row.measured[m]:g} → {row.predicted[m]:.4g} {row.intervals.get(m)}" for m in METRICS if m in row.errors)
-        print(f"{row.line} {row.group['deployment']} {row.group['engine']} {written['load']}: {'; '.join(values)}")
+    for written, scored in rows if arguments.rows else ():
+        values = (
+            f"{METRICS[m]} {scored.measured[m]:g} → {scored.predicted[m]:.4g} {scored.intervals.get(m)}"
+            for m in METRICS
+            if m in scored.errors
+        )
+        print(f"{scored.line} {scored.group['deployment']} {scored.group['engine']} {written['load']}: {'; '.join(values)}")
 
 
 if __name__ == "__main__":
