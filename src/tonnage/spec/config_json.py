@@ -15,7 +15,7 @@ from tonnage.spec.attention_layers import LatentAttention
 from tonnage.spec.config_kinds import FAMILIES, Fields, pattern_of, state_space_hybrid
 from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Config, ConfigValues, Layout, shown
 from tonnage.spec.model import Model
-from tonnage.spec.released_format import released_format
+from tonnage.spec.released_format import released_format, released_kv
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -104,7 +104,7 @@ class _Reader(ConfigValues):
         )
         made = self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
         released = released_format(self.config, made)
-        return replace(made, released=released, notes=" ".join(self.notes(layout, released)))
+        return replace(made, released=released, released_kv=released_kv(self.config), notes=" ".join(self.notes(layout, released)))
 
     def unwrap(self, layout: Layout) -> None:
         """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""

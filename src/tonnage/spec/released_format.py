@@ -26,6 +26,7 @@ from tonnage.spec.precision import EXPERTS, LEAST_SHARE, REST_FP8, TABLES, Part,
 
 if TYPE_CHECKING:
     from tonnage.spec.model import Model
+    from tonnage.spec.precision import KvFormat
 
 UNQUANTIZED = "bf16"  # The format of a checkpoint that names none
 
@@ -104,6 +105,20 @@ def released_format(config: Mapping[str, Any], model: Model) -> str:
     excluded = Names.of(name for key in LEFT_OUT for name in _texts(quantized.get(key)))
     shares = {group: _shares(group, model, rules, excluded) for group in (*model.group_parameters, *TABLES)}
     return _written(model, shares)
+
+
+def released_kv(config: Mapping[str, Any]) -> KvFormat:
+    """The format of the KV cache that a checkpoint declares; 16 bits where it declares none."""
+    quantized = config.get("quantization_config")
+    if not isinstance(quantized, Mapping):
+        return "fp16"
+    scheme = quantized.get("kv_cache_scheme", quantized.get("kv_cache_quant_config"))
+    declared = str(quantized.get("kv_cache_quant_algo", "")).upper()
+    if isinstance(scheme, Mapping) and scheme.get("num_bits") == EIGHT:
+        declared = "INT8" if scheme.get("type") == "int" else "FP8"
+    if isinstance(scheme, Mapping) and "fp8" in str(scheme.get("dtype", "")):
+        declared = "FP8"
+    return {"FP8": "fp8", "INT8": "int8"}.get(declared, "fp16")  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
