@@ -105,14 +105,15 @@ def draftings(draw: st.DrawFn) -> Drafting:
 
 @st.composite
 def traces(draw: st.DrawFn, most: int = 40) -> Trace:
-    """Open and closed loops, fixed and mixed lengths; due times and turnarounds partly on a grid of half milliseconds."""
+    """Open loops, some with a cap, closed ones, fixed and mixed lengths; times partly on a grid of half milliseconds."""
     count = draw(st.sampled_from([n for n in (7, 20, 40, 2, 1) if n <= most]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     isl, osl = (_lengths(rng, count, draw(st.sampled_from([30, 90, 5, 1])), draw(st.booleans())) for _ in range(2))
     if draw(st.booleans()):
         turnaround = draw(st.sampled_from([0, MS // 2, MS, 1_234_567_891]))
-        due = np.full(count, -1, dtype=np.int64)
-        return Trace(due_ps=due, isl=isl, osl=osl, concurrency=draw(st.integers(1, 12)), turnaround_ps=turnaround)
+        capped = draw(st.booleans())
+        due = np.sort(rng.integers(0, 200 * MS, count)) if capped else np.full(count, -1, dtype=np.int64)
+        return Trace(due_ps=due, isl=isl, osl=osl, concurrency=draw(st.integers(1, 12)), turnaround_ps=0 if capped else turnaround)
     spread = draw(st.sampled_from([1, 20, 200, 2000]))
     due = rng.integers(0, 2 * spread, count) * (MS // 2) if draw(st.booleans()) else rng.integers(0, spread * MS, count)
     return Trace(due_ps=np.sort(due), isl=isl, osl=osl, concurrency=0, turnaround_ps=0)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tonnage
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with, question
 from tests.strategies import examples
@@ -24,7 +25,7 @@ from tonnage.plan.cost import WAYS
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
 from tonnage.report.numbers import dollars
-from tonnage.report.plans.answer import answer_text
+from tonnage.report.plans.answer import answer_text, smaller_text
 from tonnage.report.plans.question import aim_text
 from tonnage.report.plans.screen import answer_rows, brief_lines, quiet_lines
 from tonnage.results.metrics import Latencies
@@ -103,6 +104,50 @@ def test_the_objective_is_never_worse_than_that_of_the_default_choice(plan: Plan
     else:
         assert mean_latency(found.choice) <= mean_latency(plan.choice)
     assert found.choice == plan.choice or found.choice.checked
+
+
+def types_usd(plan: Plan, gpus: int) -> dict[str, float]:
+    """The yearly cost of the cheapest deployment of each GPU type on so many GPUs."""
+    usd: dict[str, float] = {}
+    for each in plan.candidates:
+        if each.gpus == gpus:
+            usd[each.gpu] = min(usd.get(each.gpu, math.inf), spent(plan, each).own_usd_per_year)
+    return usd
+
+
+@given(plans())
+@examples(0.6)
+def test_of_equally_few_gpus_the_cheapest_type_is_the_answer(plan: Plan) -> None:
+    ALL[:] = plan.candidates
+    found = chosen(FIRST, plan, Scenario(), prices=PRICES, where=WAYS, search=searching(0))
+    assert found.choice is not None
+    usd = types_usd(found, found.choice.gpus)
+    assert found.choice.gpus == min(each.gpus for each in plan.candidates)
+    assert usd[found.choice.gpu] == min(usd.values())
+    assert found.choice.identity == next(each.identity for each in plan.candidates if each.gpu == found.choice.gpu)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        ("llama-3-8b", {"isl": 2000, "osl": 200, "peak_rps": 5, "ttft": "p95<=500ms"}),
+        ("llama-3.1-8b", {"isl": 500, "osl": 100, "peak_rps": 20, "tpot": "p95<=40ms"}),
+        ("mistral-7b", {"isl": 300, "osl": 300, "peak_rps": 8, "ttft": "p95<=1s"}),
+        ("qwen2.5-7b", {"isl": 1000, "osl": 50, "peak_rps": 3}),
+    ],
+)
+def test_a_small_load_is_answered_by_the_cheapest_system_that_carries_it(model: str, asked: dict[str, Any]) -> None:
+    """One system of any type is enough, so that the count of GPUs does not decide."""
+    plan = tonnage.size(model=model, gpu="b300,h100,l40s", precision="fp8", tp=1, engine="vllm", **asked)
+    assert plan.choice is not None
+    assert (plan.choice.systems, plan.choice.gpus) == (1, 8)
+    usd = types_usd(plan, 8)
+    assert set(usd) == {"b300-sxm-270gb", "h100-sxm-80gb", "l40s"}
+    assert plan.choice.gpu == min(usd, key=lambda gpu: usd[gpu])
+    assert plan.choice.checked
+    assert plan.runner_up is not None
+    assert plan.runner_up.more_usd_per_year > 0
+    assert "USD a year: rented GPUs" in smaller_text(plan, plan.choice)
 
 
 @given(plans(), st.sampled_from(OBJECTIVES), st.sampled_from(["300k USD", "2m USD", "300k USD/year"]), st.sampled_from([None, 15.0, 60.0]))

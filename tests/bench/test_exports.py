@@ -13,7 +13,9 @@ from tests.bench.test_cli import ASKED
 from tonnage.api.compare import compare_runs
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
+from tonnage.errors import InputError
 from tonnage.formats.genai_perf import read_report
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.measured_files import read_measured
 from tonnage.formats.vllm_bench import is_vllm, vllm_points
 from tonnage.report.document import Drawing
@@ -92,7 +94,10 @@ def test_an_export_comes_back_as_the_run_that_it_was(measured: Path, name: str, 
     for metric in ("request_latency_ms", "inter_token_latency_ms", "gap_by_event_ms"):
         for statistic in ("mean", "p50", "p99"):
             assert again[metric][statistic] == pytest.approx(theirs[metric][statistic], rel=1e-3), (metric, statistic)
-    rows = read_measured(tmp_path / "back", {"gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1})
+    deployment = {"gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1}
+    with pytest.raises(InputError, match=r"6 of 60 requests \(10 %\) failed; allow_errors takes it all the same"):
+        read_measured(tmp_path / "back", deployment)
+    rows = read_measured(tmp_path / "back", deployment, InvalidRuns(allow_errors=True))
     assert (rows[0]["model"], rows[0]["concurrency"], rows[0]["osl"]) == ("m", 4, 8)
     found, original = read_run(tmp_path / "back").requests, read_run(measured).requests
     assert found.gaps.sum() == pytest.approx(original.gaps.sum(), abs=60)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.engines.vllm_server import engines_python
+from tests.plan.start_lines import drawn_plan, faults
 from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import service_of
 from tonnage.plan.launch import command, with_drafter
@@ -75,7 +76,7 @@ def test_every_flag_of_the_preset_is_read_as_it_was_meant() -> None:
     assert (wide["tensor_parallel_size"], wide["pipeline_parallel_size"], wide["data_parallel_size"]) == (2, 2, 4)
     assert (wide["enable_expert_parallel"], wide["api_server_count"], wide["kv_cache_dtype"]) == (True, 4, "fp8")
     assert (wide["max_num_seqs"], wide["max_num_batched_tokens"], wide["max_model_len"]) == (96, 4_000, 4_096)
-    assert (wide["gpu_memory_utilization"], wide["block_size"]) == (0.92, 16)
+    assert wide["gpu_memory_utilization"] == 0.92
     assert (wide["max_cudagraph_capture_size"], wide["stream_interval"]) == (256, 4)
     assert (wide["enable_chunked_prefill"], wide["async_scheduling"]) == (True, True)
     assert (plain["enable_chunked_prefill"], plain["async_scheduling"]) == (False, False)
@@ -83,6 +84,17 @@ def test_every_flag_of_the_preset_is_read_as_it_was_meant() -> None:
     launch = find_engine("vllm-0.32").launch
     said = {word for argv in (launched(Parallelism(tp=2, pp=2, dp=4, ep=8), stream_interval=4),) for word in argv}
     assert {flag for _, flag in launch.values} <= said
+
+
+def test_the_start_lines_of_200_drawn_plans_are_read_and_refused_nowhere() -> None:
+    plans = [plan for place in range(200) if (plan := drawn_plan(place, ("vllm",))) is not None]
+    assert len(plans) > 100
+    assert {fault for plan in plans for fault in faults(plan)} == set()
+    found = parsed(*(plan.choice.launch for plan in plans if plan.choice is not None))
+    for plan, said in zip(plans, found, strict=True):
+        knobs = plan.choice.pool.knobs if plan.choice is not None else None
+        assert knobs is not None
+        assert (said["max_num_seqs"], said["max_num_batched_tokens"]) == (knobs.max_batch_size, knobs.max_num_tokens)
 
 
 SPECULATIVE: dict[str, dict[str, Any]] = {

@@ -13,8 +13,9 @@ from tonnage.api.compare import read_history
 from tonnage.api.question.loads import traffic_from
 from tonnage.cli.main import run
 from tonnage.errors import InputError, TonnageError
+from tonnage.formats.invalid_runs import InvalidRuns, why_invalid
 from tonnage.formats.lm_eval import TaskScore, task_scores
-from tonnage.formats.measured_files import InvalidRuns, read_measured, why_invalid
+from tonnage.formats.measured_files import read_measured
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -98,12 +99,13 @@ def test_a_vllm_result_is_read_with_its_own_definitions(tmp_path: Path) -> None:
 def test_vllm_loads(tmp_path: Path) -> None:
     def load(**change: Any) -> tuple[Any, Any]:
         (row,) = read_measured(file_of(tmp_path, {**VLLM, **change}), GIVEN)
-        return row["concurrency"], row["request_rate"]
+        return row["concurrency"] or row["in_flight"], row["request_rate"]
 
     assert load(max_concurrency=None) == (80, None)  # all at once
     assert load(max_concurrency=None, request_rate=2.5) == (None, 2.5)
     assert load(request_rate="Infinity") == (8, None)
-    for change in ({"request_rate": 2.5}, {"request_rate": "often"}, {"request_rate": -1, "max_concurrency": None}, {"completed": 0}):
+    assert load(request_rate=2.5) == (8, 2.5)  # an open loop with a cap
+    for change in ({"request_rate": "often"}, {"request_rate": -1, "max_concurrency": None}, {"completed": 0}):
         with pytest.raises(TonnageError, match=r"result\.json"):
             load(**change)
 

@@ -286,7 +286,7 @@ def test_each_line_is_a_point_with_its_own_definitions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"request_rate": 2.5}, "a request_rate and a max_concurrency"),
+        ({"request_rate": -2.5}, "request_rate"),
         ({"completed": None}, "no request was completed"),
         ({"mean_ttft_ms": "quick"}, "mean_ttft_ms"),
     ],

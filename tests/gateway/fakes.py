@@ -63,6 +63,9 @@ async def silent(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
     """Never answer."""
 
 
+NO_KEY = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+
+
 def listed(models: tuple[str, ...] | None) -> bytes:
     """A list of models; without any, 404."""
     if models is None:
@@ -72,11 +75,16 @@ def listed(models: tuple[str, ...] | None) -> bytes:
 
 
 class Fake:
-    """A backend; its health checks pass unless it is frozen, it lists ``models``, and everything else goes to ``answer``."""
+    """A backend; its health checks pass unless it is frozen, it lists ``models``, and everything else goes to ``answer``.
+
+    Attributes:
+        key: what must authorize a reading of its models; b"" for anyone.
+    """
 
     def __init__(self, answer: Answer = fine, models: tuple[str, ...] | None = None) -> None:
         self.answer = answer
         self.models = models
+        self.key = b""
         self.got: list[Got] = []
         self.connections = 0
         self.lost = 0
@@ -120,7 +128,8 @@ class Fake:
                     writer.write(OK)
                     continue
                 if got.line.startswith(b"GET /v1/models "):
-                    writer.write(listed(self.models))
+                    keyed = got.headers.get(b"authorization", b"") == self.key
+                    writer.write(listed(self.models) if keyed or not self.key else NO_KEY)
                     continue
                 self.got.append(got)
                 await self.answer(self, got, writer)

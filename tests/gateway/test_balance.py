@@ -9,8 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fakes import Fake, Got, asked, before, fine, get, post, replies, silent, talk, until
+from tonnage import api
 from tonnage.gateway.core import BLOCK, Prefixes
 from tonnage.gateway.http import Request
+from tonnage.gateway.server import gateway
 from tonnage.simulator.router import ROUTERS
 from tonnage.version import VERSION
 
@@ -113,6 +115,26 @@ async def test_the_models_of_all_backends_are_listed_once() -> None:
         assert (status, [one["shortName"] for one in json.loads(body)["modelInfo"]]) == (200, ["a", "b", "c"])
         status, body = await asked(running, get("/v1/version"))
         assert (status, json.loads(body)["release"]) == (200, VERSION)
+
+
+@pytest.mark.parametrize(("header", "status"), [(("Authorization: Bearer k",), 200), (("Authorization: Bearer x",), 401), ((), 401)])
+async def test_backends_that_want_a_key_are_asked_for_their_models_with_the_clients(header: tuple[str, ...], status: int) -> None:
+    fake = await Fake(models=("m",)).begin()
+    fake.key = b"Bearer k"
+    settings = api.gateway_settings(backends=[fake.url], policy="round-robin", port=0)
+    try:
+        async with gateway(settings) as running:
+            found, body = await asked(running, get("/v1/models", *header))
+            assert found == status
+            assert not header or status == 401 or [one["id"] for one in json.loads(body)["data"]] == ["m"]
+    finally:
+        await fake.end()
+
+
+async def test_the_models_of_backends_without_a_list_are_no_concern_of_the_others() -> None:
+    async with before(fine, fine, models=((), None)) as (running, _):
+        status, body = await asked(running, get("/v1/models"))
+        assert (status, json.loads(body)["data"]) == (200, [])
 
 
 async def test_metrics_say_what_happened() -> None:

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.questions import question
-from tonnage.plan.launch import Command, command, needs_drafter, with_drafter
+from tests.plan.start_lines import drawn_plan, faults
+from tests.questions import plans_with, question
+from tonnage.api.sizing import size_models
+from tonnage.plan.launch import Command, command, needs_drafter, with_drafter, without_checkpoint
+from tonnage.report.plans.screen import brief_lines
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog import engines, find_engine, find_gpu, usual_offloading
 from tonnage.spec.deployment import Parallelism, parse_speculation
@@ -59,9 +62,9 @@ def test_a_plan_holds_the_command_of_its_choice() -> None:
 
 BASE = {
     "vllm": "vllm serve my/model --tensor-parallel-size 1 --max-num-seqs 1024 --max-num-batched-tokens 8192 --max-model-len 4096 "
-    "--gpu-memory-utilization 0.92 --block-size 16 --max-cudagraph-capture-size 512 --enable-chunked-prefill --async-scheduling",
+    "--gpu-memory-utilization 0.92 --max-cudagraph-capture-size 512 --enable-chunked-prefill --async-scheduling",
     "sglang": "python -m sglang.launch_server --model-path my/model --tp-size 1 --max-running-requests 1024 --chunked-prefill-size 8192 "
-    "--context-length 4096 --mem-fraction-static 0.83 --page-size 1",
+    "--context-length 4096 --mem-fraction-static 0.83",
     "tensorrt-llm": "trtllm-serve my/model --backend pytorch --tp_size 1 --max_batch_size 2048 --max_num_tokens 8192 --max_seq_len 4096 "
     "--kv_cache_free_gpu_memory_fraction 0.9 --extra_llm_api_options engine.yaml",
 }
@@ -75,7 +78,6 @@ KNOBS: list[tuple[str, dict[str, object], str, str]] = [
     ("vllm", {"max_num_tokens": 4_000}, "--max-num-batched-tokens 4000", "--max-num-batched-tokens 8192"),
     ("vllm", {"chunked_prefill": False}, "--no-enable-chunked-prefill", "--enable-chunked-prefill"),
     ("vllm", {"overlap_schedule": False}, "--no-async-scheduling", "--async-scheduling"),
-    ("vllm", {"tokens_per_block": 32}, "--block-size 32", "--block-size 16"),
     ("vllm", {"kv_fraction": 0.8}, "--gpu-memory-utilization 0.8", "--gpu-memory-utilization 0.92"),
     ("vllm", {"kv_8bit": True}, "--kv-cache-dtype=fp8", ""),
     ("vllm", {"graph_tokens": 1_024}, "--max-cudagraph-capture-size 1024", "--max-cudagraph-capture-size 512"),
@@ -105,7 +107,6 @@ KNOBS: list[tuple[str, dict[str, object], str, str]] = [
     ("sglang", {"max_num_tokens": 4_000}, "--chunked-prefill-size 4000", "--chunked-prefill-size 8192"),
     ("sglang", {"chunked_prefill": False}, "--chunked-prefill-size -1 --max-prefill-tokens 8192", "--chunked-prefill-size 8192"),
     ("sglang", {"overlap_schedule": False}, "--disable-overlap-schedule", ""),
-    ("sglang", {"tokens_per_block": 16}, "--page-size 16", "--page-size 1"),
     ("sglang", {"kv_fraction": 0.7}, "--mem-fraction-static 0.7", "--mem-fraction-static 0.83"),
     ("sglang", {"kv_8bit": True}, "--kv-cache-dtype=fp8_e4m3", ""),
     ("sglang", {"stream_interval": 4}, "--stream-interval 4", ""),
@@ -227,3 +228,66 @@ def test_commands_are_those_that_were_read_from_the_engines_sources() -> None:
     assert json.loads(GOLDEN.read_text(encoding="utf-8")) == made
     assert {"sglang", "tensorrt-llm", "nim"} <= {name.rsplit("-", 1)[0] for name in made}
     assert all(one["read from"] and one["on"] for one in made.values())
+
+
+LEAVES_OUT = plans_with()
+
+
+@pytest.mark.parametrize("place", [0, 1, 3, 4, 5, 6, *(pytest.param(place, marks=pytest.mark.accuracy) for place in (2, *range(7, 60)))])
+def test_the_engine_starts_with_the_plans_own_flags(place: int) -> None:
+    """``./check --engines`` has vLLM's parser read those of 200."""
+    plan = drawn_plan(place)
+    assert plan is None or list(faults(plan)) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "reported"),
+    [
+        ("qwen3.6-27b", "1", 614),
+        ("nemotron-3-super-120b-a12b", "2", 524),
+        ("glm-5.3-flash", "4", 2_048),
+        ("kimi-linear-48b-a3b", "2", 2_048),
+    ],
+)
+def test_no_more_sequences_are_started_than_have_states(model: str, tp: str, reported: int) -> None:
+    """The fewest pages of states that vLLM reported of each; of the others, what the pool has room for."""
+    asked = {"model": model, "tp": tp, "gpu": "h200" if tp == "4" else "h100", "engine": "vllm", "precision": "fp8"}
+    (plan,) = size_models(**asked, isl=2_000, osl=500, peak_rps=4, ttft="p95<=2s", max_batch_size="2048")
+    slots = int(pairs(plan.choice.launch)["--max-num-seqs"])
+    assert 16 <= slots <= reported
+    assert slots == plan.choice.pool.knobs.max_batch_size
+    assert list(faults(plan)) == []
+
+
+def test_a_start_line_names_a_repository_or_says_that_the_name_is_tonnages() -> None:
+    (plan,) = size_models(model="llama-3.1-8b", gpu="h100", engine="vllm", isl=500, osl=100, peak_rps=1, precision="fp16,mxfp8")
+    assert plan.choice.launch[2] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert "Start        vllm serve meta-llama/" in "\n".join(brief_lines([plan]))
+    (half,) = size_models(model="llama-3.1-8b", gpu="h100", engine="vllm", isl=500, osl=100, peak_rps=1, precision="fp8", where="on-prem")
+    assert "/" in half.choice.launch[2]
+    (unnamed,) = size_models(model="gpt-j-6b", gpu="h100", engine="vllm", isl=500, osl=100, peak_rps=1, precision="awq")
+    assert unnamed.choice.launch[2] == "gpt-j-6b"
+    assert "(gpt-j-6b is Tonnage's name: put the checkpoint's in its place)" in "\n".join(brief_lines([unnamed]))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "nim-2024"])
+def test_a_command_is_found_again_without_its_checkpoint(engine: str) -> None:
+    spec = find_engine(engine)
+    started = command(
+        spec.launch,
+        checkpoint="some/repository",
+        parallelism=Parallelism(tp=2),
+        knobs=default_knobs(spec, find_gpu("h100")),
+        max_context=100,
+    )
+    words = spec.launch.quantizing("fp8")
+    bare = without_checkpoint((*started.argv, *words), spec.launch, "llama-3.1-8b", "fp8")
+    assert bare == tuple(word.replace("some/repository", "llama-3.1-8b") for word in started.argv)
+
+
+def test_a_context_that_the_pool_has_no_room_for_is_refused() -> None:
+    asked = {"model": "llama-3.1-8b", "gpu": "l4", "tp": "1", "pp": "1", "engine": "vllm", "precision": "fp16"}
+    (plan,) = size_models(**asked, isl=500, osl=100, peak_rps=1, max_model_len=120_000)
+    assert plan.choice is None
+    assert [type(one.reason).__name__ for one in plan.rejected][:1] == ["CannotRun"]
+    assert "max_model_len: 120,000 tokens do not fit the KV cache" in str(plan.rejected[0].reason.error)

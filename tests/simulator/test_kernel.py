@@ -117,7 +117,12 @@ def compare(r: Run) -> None:
     event(f"windows: {r.windows.blocks > 0}")
 
 
-LOADS = [OpenLoop(rate=25.0), OpenLoop(rate=100.0, process="gamma", cv=4.0), ClosedLoop(concurrency=40, turnaround_s=0.0016)]
+LOADS = [
+    OpenLoop(rate=25.0),
+    OpenLoop(rate=100.0, process="gamma", cv=4.0),
+    ClosedLoop(concurrency=40, turnaround_s=0.0016),
+    OpenLoop(rate=100.0, in_flight=12),
+]
 
 
 @pytest.mark.parametrize(

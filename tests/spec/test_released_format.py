@@ -84,7 +84,7 @@ def test_weights_of_the_fields_checkpoints(case: str, asked: dict[str, Any], gig
     report = api.memory(model=str(FIELD / case / "config.json"), **asked)
     assert report.plan.weight_bytes / 1e9 == pytest.approx(gigabytes, abs=0.05)
     assert report.plan.deployment.parallelism.gpus == asked.get("tp", 1)
-    assert report.plan.deployment.precision.name == report.plan.deployment.model.released
+    assert report.plan.deployment.precision.weights == report.plan.deployment.model.released
 
 
 LLAMA_8B = next(config for config, billions in configs() if config["architectures"] == ["LlamaForCausalLM"] and 7.9 < billions < 8.1)

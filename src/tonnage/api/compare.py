@@ -14,7 +14,7 @@ from tonnage.api.question.loads import traffic_from
 from tonnage.api.running.plans import planned
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
-from tonnage.formats.measured_files import InvalidRuns
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.prometheus import curves
 from tonnage.results.metrics import Summary
 from tonnage.results.store import Run, check_free, read_run
@@ -35,7 +35,7 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
     """Compare two run folders by their records, as ``tonnage compare`` does. Raises InputError: none, or INVALID; DataError: damaged."""
     from tonnage.bench.intervals import compare
 
-    invalid = InvalidRuns(include=include_invalid)
+    invalid = InvalidRuns(include=include_invalid, allow_errors=True)
     one, other = (_believed(folder, invalid) for folder in (first, second))
     found = compare(one.requests, other.requests, slo=attainments(attain))
     return replace(found, notes=(*found.notes, *invalid.sentences))
@@ -71,7 +71,7 @@ def compare_plan(
     if router is not None and (router not in ROUTERS or router in BY_CONTENT):
         known = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(f"{option('router')}: '{router}' is none of {known}")
-    invalid = InvalidRuns(include=include_invalid)
+    invalid = InvalidRuns(include=include_invalid, allow_errors=True)
     found, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
         raise InputError(f"{plan}: rests on measured points and makes no prediction; give a plan that was simulated")
@@ -109,12 +109,18 @@ def import_run(
 
 
 def describe_workload(
-    file: str | Path, *, model: str | None = None, gpu: str | None = None, tp: int | None = None, engine: str = "tensorrt-llm"
+    file: str | Path,
+    *,
+    model: str | None = None,
+    gpu: str | None = None,
+    tp: int | None = None,
+    engine: str = "tensorrt-llm",
+    trace_unit: str | None = None,
 ) -> Description:
     """Lengths, arrivals and shared prefixes of recorded traffic; arguments as of ``tonnage workload describe``. Raises InputError."""
     if model is None and (gpu is not None or tp is not None):
         raise InputError(f"{option('gpu')}, {option('tp')}: belong to a model; give {option('model')} too")
-    found = describe(traffic_from(str(file), "the traffic"))
+    found = describe(traffic_from(str(file), "the traffic", trace_unit))
     return found if model is None else replace(found, gain=_gain(found.limits, model, gpu, tp, engine))
 
 
@@ -143,12 +149,12 @@ def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, eng
     )
 
 
-def fit_workload(file: str | Path, output: str | Path | None = None, *, model: str | None = None) -> Fit:
+def fit_workload(file: str | Path, output: str | Path | None = None, *, model: str | None = None, trace_unit: str | None = None) -> Fit:
     """A scenario whose simulation reproduces recorded traffic; arguments as of ``tonnage workload fit``. Raises InputError."""
     from tonnage.workload.fit import fit
 
     target = scenario_target(output)
-    found = fit(describe_workload(file), "scenario" if target is None else target.stem, model)
+    found = fit(describe_workload(file, trace_unit=trace_unit), "scenario" if target is None else target.stem, model)
     if target is not None:
         write_scenario(found.scenario, found.files, target)
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tonnage.api.question.arguments import attainments, listed, plain, with_signature
 from tonnage.errors import InputError, option
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.perf.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.measured_steps import checked_source
 from tonnage.spec.calibration import read_calibration
@@ -34,6 +35,8 @@ class MeasuredArguments(TypedDict, total=False):
     engine: str | None
     isl: int | None
     osl: int | None
+    concurrency: int | None
+    request_rate: float | None
 
 
 @with_signature(MeasuredArguments)
@@ -44,6 +47,7 @@ def score(
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
     include_invalid: bool = False,
+    allow_errors: bool = False,
     attain: str | Sequence[str] = (),
     progress: Progress | None = None,
     **said: Unpack[MeasuredArguments],
@@ -57,6 +61,7 @@ def score(
         coefficients: a file that ``calibrate`` wrote; the shipped terms if not given.
         step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``perf.measured_steps``).
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
+        allow_errors: whether runs count of which more than 1 % of the requests failed; they are left out if not, by name.
         attain: shares of requests that must meet several limits at once, which run folders are compared by too.
         progress: called with (done, total, name).
         said: what the file does not say.
@@ -74,7 +79,7 @@ def score(
         progress=progress,
         calibration=calibration,
         step_source=source,
-        include_invalid=include_invalid,
+        invalid=InvalidRuns(include=include_invalid, allow_errors=allow_errors),
         slo=attainments(attain),
     )
 
@@ -93,6 +98,7 @@ def score_models(
     worst: int = 10,
     coefficients: str | Path | None = None,
     include_invalid: bool = False,
+    allow_errors: bool = False,
     progress: Progress | None = None,
     **said: Unpack[MeasuredArguments],
 ) -> ModelScores:
@@ -104,6 +110,7 @@ def score_models(
         worst: how many of the worst rows of each to keep.
         coefficients: refused, because a calibration belongs to the fitted terms alone.
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
+        allow_errors: whether runs count of which more than 1 % of the requests failed; they are left out if not, by name.
         progress: called with (done, total, name), from the beginning for each step model.
         said: what the file does not say.
 
@@ -124,9 +131,8 @@ def score_models(
         else:
             names.append(AICONFIGURATOR)
     sources = [checked_source(name) for name in dict.fromkeys(names)]
-    return compare(
-        measured, sources, given=plain(said), worst=worst, progress=progress, remarks=tuple(remarks), include_invalid=include_invalid
-    )
+    invalid = InvalidRuns(include=include_invalid, allow_errors=allow_errors)
+    return compare(measured, sources, given=plain(said), worst=worst, progress=progress, remarks=tuple(remarks), invalid=invalid)
 
 
 @with_signature(MeasuredArguments)
@@ -138,6 +144,7 @@ def calibrate(
     plan: str | Path | None = None,
     own_terms: bool | None = None,
     include_invalid: bool = False,
+    allow_errors: bool = False,
     progress: Progress | None = None,
     **said: Unpack[MeasuredArguments],
 ) -> CalibrationReport:
@@ -153,13 +160,14 @@ def calibrate(
         own_terms: whether to fit new terms, from eight loads or more, instead of factors on the shipped ones; where the GPU is
             described by a YAML file if not given.
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
+        allow_errors: whether runs count of which more than 1 % of the requests failed; they are left out if not, by name.
         progress: called with (done, total, name).
         said: what the files do not say.
 
     Raises InputError: a file cannot be read, points are too few, all of them are INVALID, or they are of several engines or GPUs.
     """
     from tonnage.evidence.calibrate import calibrate as run_calibrate
-    from tonnage.formats.measured_files import InvalidRuns, read_measured
+    from tonnage.formats.measured_files import read_measured
     from tonnage.results.store import write_json
 
     paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
@@ -168,7 +176,7 @@ def calibrate(
     if plan is not None:
         deployed, further = _of_plan(plan, given)
         given |= deployed
-    invalid = InvalidRuns(include=include_invalid)
+    invalid = InvalidRuns(include=include_invalid, allow_errors=allow_errors)
     rows = [{**row, **further} for path in paths for row in read_measured(path, given, invalid)]
     invalid.check(rows)
     report = run_calibrate(rows, data=", ".join(path.name for path in paths), own=own_terms, remarks=invalid.sentences, progress=progress)

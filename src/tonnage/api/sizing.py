@@ -12,6 +12,7 @@ from tonnage.api.question.aims import aim_of, places_of, prices_of, reserve_of, 
 from tonnage.api.question.arguments import Many, ScenarioLike, document_of, listed, plain, slo, spare_of, whole_numbers, with_signature
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
 
@@ -172,8 +173,8 @@ def _measured_beside(understood: Asked) -> Plan | None:
     """The plan that a scenario's own ``benchmarks`` give for the same question, within its lengths and deployments; None without them."""
     scenario = understood.scenario
     if scenario.benchmarks is None:
-        if scenario.include_invalid:
-            raise InputError(f"{option('include_invalid')}: is for measured points; add {option('benchmarks')}, or leave it out")
+        if idle := next((name for name in ("include_invalid", "allow_errors") if getattr(scenario, name)), None):
+            raise InputError(f"{option(idle)}: is for measured points; add {option('benchmarks')}, or leave it out")
         return None
     question = understood.questions[0]
     search, (isl, osl) = scenario.search, (question.isl.mean, question.osl.mean)
@@ -182,7 +183,7 @@ def _measured_beside(understood: Asked) -> Plan | None:
         question={"demand": question.demand, "slo": question.slo, "spare": question.spare, "mean_isl": isl, "mean_osl": osl},
         chosen={"model": question.model.name, "isl": round(isl), "osl": round(osl)},
         narrowed={"gpu": search.gpu, "precision": search.precision, "tp": search.tp},
-        include_invalid=bool(scenario.include_invalid),
+        invalid=InvalidRuns(include=bool(scenario.include_invalid), allow_errors=bool(scenario.allow_errors)),
     )
 
 
@@ -212,6 +213,7 @@ def size_measured(
     spare: int | None = None,
     have: str | None = None,
     include_invalid: bool | None = None,
+    allow_errors: bool | None = None,
     command: str = "",
     today: date | None = None,
     **demand: Any,
@@ -226,6 +228,7 @@ def size_measured(
         ttft, itl, tpot, e2e, spare: as in ``size``.
         have: systems that exist; what they carry is then the question where no load is given.
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a note names them.
+        allow_errors: whether runs count of which more than 1 % of the requests failed; likewise.
         command, today: as typed, and the day, for the plan to name.
         demand: the demand in any form that needs no lengths, as in ``size``: ``peak_rps=199.77``.
 
@@ -256,7 +259,7 @@ def size_measured(
                 "osl": None if osl is None else whole_numbers(osl, option("osl"))[0],
             },
             narrowed={"gpu": gpu, "precision": precision, "tp": tp, "engine": engine},
-            include_invalid=bool(include_invalid),
+            invalid=InvalidRuns(include=bool(include_invalid), allow_errors=bool(allow_errors)),
         )
 
     plan = _of_existing(exists, asked, plan_for) if exists else plan_for(demand_asked(asked))
@@ -279,9 +282,9 @@ def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable
 
 
 def _measured(
-    *, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any], include_invalid: bool
+    *, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any], invalid: InvalidRuns
 ) -> Plan:
-    from tonnage.formats.measured_files import InvalidRuns, read_points
+    from tonnage.formats.measured_files import read_points
     from tonnage.plan.note import InvalidRun
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured
@@ -296,13 +299,13 @@ def _measured(
         engines=listings.get("engine"),
         data=str(benchmarks),
     )
-    invalid = InvalidRuns(include=include_invalid)
     single: dict[str, str | int | None] = {"model": asked.model, "isl": asked.isl, "osl": asked.osl}
     choices = {"gpu": asked.gpus, "precision": asked.precisions, "tp": asked.tps, "engine": asked.engines}
     single.update({name: values[0] for name, values in choices.items() if values and len(values) == 1})
     said = {name: value for name, value in single.items() if value is not None}
     plan = measured(read_points(benchmarks, said, invalid), asked)
-    return replace(plan, notes=(*plan.notes, *(InvalidRun(run=one.run, why=one.why, counts=one.counts) for one in invalid.met)))
+    left_out = (InvalidRun(run=run.run, why=run.why, counts=run.counts, option=run.option) for run in invalid.met)
+    return replace(plan, notes=(*plan.notes, *left_out))
 
 
 # Options of one plan alone, and not of a fleet of several use cases

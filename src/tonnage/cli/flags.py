@@ -166,6 +166,13 @@ class Said:
     engine: str | None = about("Engine preset, where the files do not say it.")
     isl: int | None = about("Prompt tokens, where the files do not say them.")
     osl: int | None = about("Output tokens, where the files do not say them.")
+    concurrency: int | None = about(
+        "Clients of the closed loop, where the files do not say the load; with a rate the most requests in flight."
+    )
+    request_rate: float | None = about("Requests per second that were sent, where the files do not say the load.")
     include_invalid: bool | None = about(
         "Take run folders that their own client called INVALID; they are left out otherwise.", negative=False
+    )
+    allow_errors: bool | None = about(
+        "Take runs of which more than 1% of the requests failed; they are left out otherwise.", negative=False
     )

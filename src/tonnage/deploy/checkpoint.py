@@ -12,7 +12,16 @@ from tonnage.errors import InputError, option
 from tonnage.plan.note import Judged
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import published_loss
-from tonnage.spec.catalog.checkpoints import HALF, Checkpoint, find_checkpoints, find_maker, published, quantised_at_start, same_weights
+from tonnage.spec.catalog.checkpoints import (
+    HALF,
+    Checkpoint,
+    find_checkpoints,
+    find_maker,
+    half_of,
+    published,
+    quantised_at_start,
+    same_weights,
+)
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.precision import Precision, find_precision
 
@@ -100,7 +109,7 @@ def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loadi
     words = quantised_at_start(model, wanted, engine)
     if not words:
         return None
-    half = _half(model)
+    half = half_of(model)
     name = half.repository if half else _folder(model, HALF[1])
     told = (
         f"The engine loads `{name}` in 16 bits and quantises it to {wanted.weights} at start (`{shlex.join(words)}`), because no published "
@@ -133,12 +142,8 @@ def _made_first(model: str, wanted: Precision, engine: EnginePreset) -> Loading:
 
 def source_of(model: str) -> str:
     """The checkpoint that a tool quantises: the 16-bit one, or the author's own if there is none in 16 bits, or a folder."""
-    half = _half(model)
+    half = half_of(model)
     return half.repository if half else next((one.repository for one in find_checkpoints(model)), _folder(model, HALF[1]))
-
-
-def _half(model: str) -> Checkpoint | None:
-    return next((one for one in find_checkpoints(model) if one.half), None)
 
 
 def _folder(model: str, weights: str) -> str:

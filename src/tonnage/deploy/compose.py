@@ -52,7 +52,10 @@ def prometheus(service: Service) -> dict[str, Any]:
         "scrape_configs": [
             {"job_name": "engines", **path, "static_configs": [{"targets": engines, "labels": label}]},
             *([] if service.simulated else [gpus]),
-            noted(before, "It runs on the machine itself."),
+            noted(
+                before,
+                "It runs on the machine itself: down until `host` in gateway.yaml is an address that containers see, such as 172.17.0.1.",
+            ),
         ],
     }
 
@@ -339,7 +342,8 @@ def readme(service: Service) -> str:
         rows.append((f"`{ROUTER}`", "Prometheus and Grafana, next to the gateway"))
     further = """\
 Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone.
-Prometheus reaches the gateway's metrics once the gateway listens on an address that containers see (`host` in `gateway.yaml`)."""
+In Prometheus the target `gateway` is down, and the alert on failed requests without data, until `host` in `gateway.yaml` is an address
+that containers see, such as 172.17.0.1, that of Docker's bridge."""
     commands = (
         "export HF_TOKEN GF_SECURITY_ADMIN_PASSWORD    # their values: of the hub for gated models, and of your choice",
         start,

@@ -15,7 +15,7 @@ from tonnage.errors import InputError, option
 from tonnage.formats.prometheus import HISTORIES, Signals
 from tonnage.plan.candidate import Candidate, Pool, Role
 from tonnage.plan.fleet import Proposal
-from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics
+from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics, without_checkpoint
 from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.results.store import json_text
@@ -381,12 +381,14 @@ def service_of(
     if interface is None:  # which an obstacle is
         raise InputError(f"{option('plan')}: no image is known for {pool.engine}")
     loaded = loading(pool.model, pool.precision, INSIDE.get(engine.family, engine.name), vendor=gpu.vendor, asked=checkpoint)
+    weights = find_precision(pool.precision).weights
+    bare = pool.launch if engine.launch is None else without_checkpoint(pool.launch, engine.launch, pool.model, weights)
     if simulated:
         loaded = replace(loaded, told=NO_CHECKPOINT, make=())
     return Service(
         plan=plan if taken is choice else around(plan, taken),
         choice=taken,
-        pool=replace(pool, launch=(*pool.launch, *loaded.words)),
+        pool=replace(pool, launch=(*bare, *loaded.words)),
         family=engine.family,
         interface=interface,
         loading=loaded,

@@ -11,6 +11,7 @@ from typing import Any
 from tonnage.errors import in_python
 from tonnage.evidence.predict import Measured, MeasuredTable, measured_table
 from tonnage.evidence.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_json, errors_of, report_of
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.spec.step_times import FITTED, StepSource
 
 
@@ -48,18 +49,18 @@ def compare(
     worst: int = 10,
     progress: Progress | None = None,
     remarks: tuple[str, ...] = (),
-    include_invalid: bool = False,
+    invalid: InvalidRuns | None = None,
 ) -> ModelScores:
     """Predict every row with every step model and compare the errors; None among the ``sources`` stands for the fitted terms.
 
     Args:
-        measured, given, worst, include_invalid: as in ``score``.
+        measured, given, worst, invalid: as in ``score``.
         remarks: what the caller left out.
 
     Raises:
         InputError: the file cannot be read, or a table of step times is of one deployment and the rows of several.
     """
-    table = measured_table(measured, given, include_invalid=include_invalid)
+    table = measured_table(measured, given, invalid=invalid)
     apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in table.apart.items()}
     return replace(_compare(replace(table, apart={}), sources, worst, progress), remarks=remarks, apart=apart)
 

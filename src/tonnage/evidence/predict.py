@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.measured_files import InvalidRuns, read_measured
+from tonnage.formats.invalid_runs import InvalidRuns
+from tonnage.formats.measured_files import read_measured
 from tonnage.formats.table import DRAWN, RATIO
 from tonnage.perf.memory import static_peak_bytes
 from tonnage.perf.pipeline import EstimatedInstance, estimated_instance
@@ -28,7 +29,7 @@ from tonnage.spec.deployment import Deployment, Parallelism, Slo
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.precision import find_precision
-from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
+from tonnage.spec.workload import LEAST_CV, ClosedLoop, Lengths, OpenLoop, Process, Workload
 from tonnage.units import PS_PER_S, to_ps
 
 # A row of a measured table as a point that can be predicted: its deployment and its load.
@@ -54,6 +55,10 @@ class Point:
     batch: int | None = None
     concurrency: int | None = None
     request_rate: float | None = None
+    # burstiness, in_flight: of a rate, the shape of its gamma arrivals (1 is Poisson, infinite a constant rate), and the most requests that
+    # its client had in flight; None for no cap
+    burstiness: float = 1.0
+    in_flight: int | None = None
     # requests, window_s: how many requests were sent, or for how many seconds; None where the row does not say
     requests: int | None = None
     window_s: float | None = None
@@ -84,9 +89,10 @@ class Point:
         dp = self.ranks
         if dp == 1:
             return self
-        batch, clients, requests = (None if n is None else math.ceil(n / dp) for n in (self.batch, self.concurrency, self.requests))
+        counts = (self.batch, self.concurrency, self.requests, self.in_flight)
+        batch, clients, requests, cap = (None if n is None else math.ceil(n / dp) for n in counts)
         rate = None if self.request_rate is None else self.request_rate / dp
-        return replace(self, batch=batch, concurrency=clients, requests=requests, request_rate=rate)
+        return replace(self, batch=batch, concurrency=clients, requests=requests, request_rate=rate, in_flight=cap)
 
 
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
@@ -116,6 +122,8 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
         batch=row.get("batch"),
         concurrency=row.get("concurrency"),
         request_rate=row.get("request_rate"),
+        burstiness=row.get("burstiness") or 1.0,
+        in_flight=row.get("in_flight"),
         requests=row.get("requests"),
         window_s=row.get("window_s"),
         drawn=_drawn(row),
@@ -152,7 +160,15 @@ def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple
 # The load that a benchmark sent for one row of a measured table, as a workload that can be simulated. In a closed loop all clients start
 # together, and each sends its next request when the last is answered, after the client's serial turnaround. Where there are no more
 # requests than clients, the benchmark runs in the engine's own process and nothing is streamed. In an open loop requests arrive at random
-# (Poisson).
+# (Poisson, or as bursty as the row
+# says).
+
+
+def open_loop(rate: float, *, burstiness: float = 1.0, in_flight: int = 0) -> OpenLoop:
+    """An open loop as vLLM's and SGLang's clients send it: gaps of a gamma distribution whose shape is the burstiness."""
+    cv = 1.0 / math.sqrt(burstiness)
+    process: Process = "poisson" if burstiness == 1.0 else "gamma" if cv >= LEAST_CV else "constant"
+    return OpenLoop(rate=rate, process=process, cv=cv, in_flight=in_flight)
 
 
 ROUNDS = 10  # Requests per client of a closed loop that says neither ``requests`` nor ``window_s``: what benchmarks commonly send
@@ -178,7 +194,7 @@ def workload_of(point: Point, step: StepModel, *, turnaround_s: float) -> Worklo
             requests = point.concurrency * (2 + math.ceil(point.window_s / alone))
     else:
         rate = point.request_rate or 1.0
-        arrivals = OpenLoop(rate=rate)
+        arrivals = open_loop(rate, burstiness=point.burstiness, in_flight=point.in_flight or 0)
         requests = point.requests or round(min(max(OPEN_REQUESTS, OPEN_SECONDS * rate), OPEN_MOST))
     isl, osl = point.drawn or (Lengths(mean=point.isl), Lengths(mean=point.osl))
     return Workload(isl=isl, osl=osl, arrivals=arrivals, requests=requests)
@@ -311,19 +327,21 @@ Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]
 """What can be scored: a table, a file or folder of measurements, or rows that were read before."""
 
 
-def measured_table(measured: Measured, given: Mapping[str, str | int] | None = None, *, include_invalid: bool = False) -> MeasuredTable:
+def measured_table(
+    measured: Measured, given: Mapping[str, str | int] | None = None, *, invalid: InvalidRuns | None = None
+) -> MeasuredTable:
     """The table of a file or folder, or of rows that were read before; a table is returned as it is.
 
     Args:
         given: model, gpu, precision, tp, engine, isl and osl, where a file does not say them.
-        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a remark names them.
+        invalid: decides on runs that are not to be believed; a remark names each. They are left out without it.
 
     Raises:
         InputError: the file cannot be read as measurements.
     """
     if isinstance(measured, MeasuredTable):
         return measured
-    invalid = InvalidRuns(include=include_invalid)
+    invalid = invalid or InvalidRuns()
     rows = _read(Path(measured), given, invalid) if isinstance(measured, Path | str) else [dict(row) for row in measured]
     invalid.check(rows)
     return MeasuredTable(

@@ -18,6 +18,7 @@ from typing import Any
 from tonnage.errors import InputError, UnknownName, in_python, option
 from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table, reported_metrics, simulated
 from tonnage.evidence.reasons import cache_group, reason
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.measured_files import is_steady
 from tonnage.formats.table import MEASURES, RATIO
 from tonnage.notebook import Displayed
@@ -258,13 +259,13 @@ def score(
     workers: int | None = None,
     calibration: Calibration | None = None,
     step_source: StepSource | None = None,
-    include_invalid: bool = False,
+    invalid: InvalidRuns | None = None,
     slo: Slo = (),
 ) -> ScoreReport:
     """Predict every row of a measured table and compare.
 
     Args:
-        measured, given, include_invalid: as in ``measured_table``.
+        measured, given, invalid: as in ``measured_table``.
         worst: how many of the worst rows to keep.
         progress: called in the calling thread after each row.
         workers: threads; one per core if not given.
@@ -274,7 +275,7 @@ def score(
     Raises:
         InputError: the file cannot be read as such a table; the message names file, line and column.
     """
-    table = replace(measured_table(measured, given, include_invalid=include_invalid), slo=slo)
+    table = replace(measured_table(measured, given, invalid=invalid), slo=slo)
     if slo and not any(row.get("run") for row in table.rows):
         raise InputError(f"{option('attain')}: no row has single requests; score run folders, which tonnage bench and import write")
     return report_of(table, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, option
-from tonnage.formats.measured_files import InvalidRuns
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.results.store import Run, read_run
 from tonnage.simulator.services import run_service
 from tonnage.spec.service import service_of
@@ -75,7 +75,7 @@ def calibrate_service(folders: Sequence[Path], document: Mapping[str, Any] | Non
 
     Raises InputError: no run with one client, or a model that the service does not have.
     """
-    invalid = InvalidRuns(include=include_invalid)
+    invalid = InvalidRuns(include=include_invalid, allow_errors=True)
     found = [(path, read_run(path)) for folder in folders for path in _runs(folder)]
     runs = [run for path, run in found if invalid.takes(path, run.summary)]
     invalid.check(runs)

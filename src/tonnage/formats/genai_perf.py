@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ from tonnage.errors import InputError
 from tonnage.formats.finished_run import FinishedRun, statistics
 from tonnage.formats.table import (
     DRAWN,
+    FAILED,
+    REFUSED,
+    SENT,
     VARIES,
     Column,
     checked_count,
@@ -31,6 +35,7 @@ from tonnage.formats.table import (
     find_column,
     load_json,
     measured_rows,
+    number_at,
     parse_number,
     shown,
 )
@@ -72,7 +77,7 @@ def read_report(path: Path) -> dict[str, str | int | float]:
     if "requests_s" not in values:
         raise InputError(f"{path}: has no request throughput; give a report of GenAI-Perf or AIPerf, or a table of points")
     if path.suffix.lower() == ".json":
-        values.update(_config_values(path) | _varied(path))
+        values.update(_config_values(path) | _varied(path) | _failed(path))
     clients = _CONCURRENCY.findall(str(path))
     if clients and "concurrency" not in values and "request_rate" not in values:
         values["concurrency"] = checked_count(float(clients[-1]), f"{path}, its name")
@@ -138,17 +143,33 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
     """Model and load from the report's own record of how it was run."""
     config = _load(path).get("input_config")
     values: dict[str, str | int | float] = {}
+    phased = isinstance(config, dict) and isinstance(config.get("phases"), list)
     config = _of_phases(config)
     model = _find(config, ("model_names", "model", "formatted_model_name"))
     if isinstance(model, str) and model.strip():
         values["model"] = shown(model)
     where = f"{path}, input_config"
-    clients, rate = _find(config, ("concurrency",)), _find(config, ("request_rate",))
+    clients, rate, kind = (_find(config, (name,)) for name in ("concurrency", "request_rate", "type" if phased else "request_rate_mode"))
+    if isinstance(rate, int | float) and 0 < rate < 1e300:
+        values["request_rate"] = checked_measure(rate, f"{where}.request_rate")
+        smoothness = _find(config, ("arrival_smoothness", "smoothness"))
+        if kind in ("constant", "gamma"):
+            values["burstiness"] = math.inf if kind == "constant" or not isinstance(smoothness, int | float) else float(smoothness)
+        elif kind not in (None, "poisson") or _find(config, ("request_rate_ramp_duration", "concurrency_ramp_duration", "rate_ramp")):
+            values[REFUSED] = f"its load ({shown(str(kind))}) is not simulated"
     if isinstance(clients, int):
         values["concurrency"] = checked_count(clients, f"{where}.concurrency")
-    elif isinstance(rate, int | float):
-        values["request_rate"] = checked_measure(rate, f"{where}.request_rate")
     return values
+
+
+def _failed(path: Path) -> dict[str, str | int | float]:
+    """How many requests were sent and failed, as AIPerf counts them."""
+    document = _load(path)
+    completed, failed = (number_at(document, str(path), f"{name}request_count", "avg") or 0 for name in ("", "error_"))
+    listed = document.get("error_summary")
+    summed = sum(entry.get("count") or 0 for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else 0
+    lost = round(max(failed, summed))
+    return {SENT: round(completed) + lost, FAILED: lost}
 
 
 def _varied(path: Path) -> dict[str, str | int | float]:
@@ -173,7 +194,8 @@ def _of_phases(config: Any) -> Any:
     items = models.get("items") if isinstance(models, dict) else None
     named = items[0].get("name") if isinstance(items, list) and items and isinstance(items[0], dict) else None
     rate = profiled.get("request_rate", profiled.get("rate"))
-    return {"model": named, "concurrency": profiled.get("concurrency"), "request_rate": rate}
+    further = {name: profiled.get(name) for name in ("type", "arrival_smoothness", "smoothness", "rate_ramp")}
+    return {"model": named, "concurrency": profiled.get("concurrency"), "request_rate": rate, **further}
 
 
 def _find(config: Any, names: tuple[str, ...]) -> str | int | float | None:

@@ -2,19 +2,21 @@
 
 Over the successful requests. Its inter-token latency is our TPOT, one value per request; what it calls time per
 output token counts the first one in, (last token − start) / tokens, and is left alone. Latencies of whole requests
-are in seconds. It does not say GPU, precision or parallelism. Source: GuideLLM 0.8.1,
-``benchmark/schemas`` and ``schemas/request_stats.py``. Of single requests it keeps the first and the last token and nothing between, so
+are in seconds. It does not say GPU, precision or parallelism. Files of 0.2 and 0.3 have the load in ``args`` and the model in ``worker``.
+Source: GuideLLM 0.8.1, ``benchmark/schemas`` and ``schemas/request_stats.py``.
+Of single requests it keeps the first and the last token and nothing between, so
 a run made of them has no gaps: its ITL percentiles are empty, its TPOT is exact.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.table import count_at, inside, measure_at, name_at, shown
+from tonnage.formats.table import FAILED, REFUSED, SENT, count_at, inside, measure_at, name_at, shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number
 
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}
@@ -41,8 +43,10 @@ def guidellm_points(document: dict[str, Any], source: str) -> Iterator[Point]:
         if not values:
             continue
         succeeded += 1
-        values |= _load(benchmark, where)
-        model = name_at(benchmark, "config", "backend", "model") or name_at(document, "config", "spec", "backend", "model")
+        values |= _load(benchmark, where) | _failures(benchmark)
+        places = (("config", "backend", "model"), ("worker", "backend_model"), ("benchmarker", "backend", "model"))
+        model = next((name for place in places if (name := name_at(benchmark, *place))), None)
+        model = model or name_at(document, "config", "spec", "backend", "model")
         yield where, values | ({"model": model} if model else {})
     if not succeeded:
         raise InputError(f"{source}: in none of its benchmarks did a request succeed; give a report that measured something")
@@ -64,20 +68,42 @@ def _measured(benchmark: dict[str, Any], where: str) -> dict[str, str | int | fl
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _strategy(benchmark: dict[str, Any]) -> dict[str, Any]:
+    """How a benchmark was loaded, where versions from 0.2 on write it."""
+    places = (("config", "strategy"), ("args", "strategy"), ("scheduler", "strategy"))
+    found = next((part for place in places if isinstance(part := inside(benchmark, *place), dict)), {})
+    return dict(found)
+
+
 def _load(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]:
-    strategy = inside(benchmark, "config", "strategy")
-    kind = inside(strategy, "type_")
+    strategy = _strategy(benchmark)
+    kind = strategy.get("type_")
     if kind == "synchronous":
         return {"concurrency": 1}
     clients = {"concurrent": "streams", "throughput": "max_concurrency"}.get(str(kind))
-    if clients and (found := count_at(strategy, f"{where}, strategy", clients)) is not None:
-        return {"concurrency": found}
-    if kind in ("poisson", "constant") and (rate := measure_at(strategy, f"{where}, strategy", "rate")) is not None:
-        return {"request_rate": rate}
+    if clients and (streams := count_at(strategy, f"{where}, strategy", clients)) is not None:
+        return {"concurrency": streams}
+    rate = measure_at(strategy, f"{where}, strategy", "rate") if kind in ("poisson", "constant", "async") else None
+    if rate is not None:
+        cap = count_at(strategy, f"{where}, strategy", "max_concurrency")
+        even = {"burstiness": math.inf} if kind == "constant" else {}
+        return {"request_rate": rate, **even, **({"concurrency": cap} if cap else {})}
     name = shown(str(kind)) if kind else "none"
-    raise InputError(
-        f"{where}: its load is not known (strategy {name}); give benchmarks that are synchronous, concurrent, poisson or constant"
-    )
+    why = " sends as many requests as it can, and does not say how many" if kind == "throughput" else " is not simulated"
+    return {REFUSED: f"its strategy {name}{why}"}
+
+
+def _failures(benchmark: dict[str, Any]) -> dict[str, str | int | float]:
+    """How many requests were sent and failed; requests that the end of the benchmark cut off count as neither."""
+    places = (("request_totals",), ("metrics", "request_totals"), ("run_stats", "requests_made"), ("scheduler_metrics", "requests_made"))
+    totals = next((part for place in places if isinstance(part := inside(benchmark, *place), dict)), {})
+    groups = inside(benchmark, "requests")
+    counts = {}
+    for name in ("successful", "errored"):
+        listed = groups.get(name) if isinstance(groups, dict) else None
+        total = totals.get(name)
+        counts[name] = total if isinstance(total, int) else len(listed) if isinstance(listed, list) else 0
+    return {SENT: sum(counts.values()), FAILED: counts["errored"]}
 
 
 def guidellm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
@@ -90,15 +116,27 @@ def guidellm_runs(path: Path, document: dict[str, Any], reading: Reading) -> lis
             raise InputError(f"{where}: holds no single requests; give a report that was saved with all of them")
         found = [_request(entry, outcome, where) for name, outcome in _GROUPS.items() for entry in groups.get(name) or ()]
         found.sort(key=lambda request: request.sent_ns)
-        strategy = (benchmark.get("config") or {}).get("strategy") or {}
+        strategy = _strategy(benchmark)
         clients = strategy.get("streams") or strategy.get("max_concurrency") or 0
         rate = strategy.get("rate") or 0.0
         runs.append(ImportedRun(tool="guidellm", model="", concurrency=int(clients), rate=float(rate), requests=tuple(found)))
     return runs
 
 
+def _timings(entry: dict[str, Any]) -> dict[str, Any]:
+    """The moments of a request under the names of 0.8: at its top they have others, up to 0.3."""
+    info = inside(entry, "info", "timings") or inside(entry, "scheduler_info", "request_timings")
+    if isinstance(info, dict):
+        return info
+    names = {"start_time": "request_start", "end_time": "request_end"}
+    names |= {f"{which}_token_time": f"{which}_token_iteration" for which in ("first", "last")}
+    return {ours: entry.get(theirs) for theirs, ours in names.items()}
+
+
 def _request(entry: dict[str, Any], outcome: str, where: str) -> ImportedRequest:
-    timings = (entry.get("info") or {}).get("timings") or {}
+    if not isinstance(entry, dict):
+        raise InputError(f"{where}: a request is no object; give the file as the tool wrote it")
+    timings = _timings(entry)
     start = timings.get("request_start") or timings.get("resolve_start") or timings.get("queued")
     if start is None:
         raise InputError(f"{where}: a request has no request_start; give the file as the tool wrote it")
@@ -107,11 +145,18 @@ def _request(entry: dict[str, Any], outcome: str, where: str) -> ImportedRequest
     due_ns = sent if due is None else min(round(finite_number(due, f"{where}, targeted_start") * NS_PER_S), sent)
     if outcome:
         return ImportedRequest(due_ns=due_ns, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome=outcome)
-    first = timings.get("first_token_iteration") or timings.get("first_iteration") or timings.get("request_end")
+    first = timings.get("first_token_iteration") or timings.get("first_iteration")
     last = timings.get("last_token_iteration") or timings.get("last_iteration") or timings.get("request_end")
-    ends = tuple(round(finite_number(moment, f"{where}, timings") * NS_PER_S) for moment in (first, last))
     isl, osl = (round(finite_number(entry.get(name) or 0, f"{where}, {name}")) for name in ("prompt_tokens", "output_tokens"))
-    return ImportedRequest(due_ns=due_ns, sent_ns=sent, events_ns=ends if osl > 1 else ends[:1], isl=isl, osl=osl, single=osl <= 1)
+    seen = [moment for moment in (first, last) if moment is not None]
+    ends = tuple(round(finite_number(moment, f"{where}, timings") * NS_PER_S) for moment in seen)
+    if not ends or ends[-1] < sent or ends[0] > ends[-1]:
+        return ImportedRequest(due_ns=due_ns, sent_ns=sent, events_ns=(), isl=isl, osl=osl)
+    streamed, several = len(ends) > 1 and ends[0] < ends[-1], osl > 1
+    events = ends if streamed and several else ends[-1:]
+    return ImportedRequest(
+        due_ns=due_ns, sent_ns=sent, events_ns=events, isl=isl, osl=osl, single=not several, streamed=streamed or not several
+    )
 
 
 FORMAT = ToolFormat(

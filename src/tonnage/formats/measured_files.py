@@ -9,28 +9,33 @@ and ``points`` what is sized from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, option
-from tonnage.formats.genai_perf import find_reports, is_report, read_report
+from tonnage.formats.genai_perf import REPORTS, find_reports, is_report, read_report
+from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.table import (
     DRAWN,
+    FAILED,
     LATENCIES,
     LATENCY_COLUMNS,
     RATIO,
+    REFUSED,
+    REMARK,
+    SENT,
     STATISTICS,
     Table,
     files_below,
     latency_column,
+    load_documents,
     load_json,
-    load_json_lines,
     read_table,
     shown,
 )
-from tonnage.formats.tool_format import points_of, tool_formats
+from tonnage.formats.tool_format import not_read, points_of
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
@@ -38,79 +43,15 @@ from tonnage.spec.catalog import find_gpu
 from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.spec.hardware import is_hardware_file
 
-# Run folders that their own client called INVALID: their latencies may be the client's, so they count only where that is requested.
-
-
-INVALID = "INVALID"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvalidRun:
-    """One such run folder."""
-
-    run: str  # its path
-    why: str  # the first of its client's reasons, and how many more there are
-    counts: bool  # whether it counts all the same, because requested
-
-    @property
-    def sentence(self) -> str:
-        """The run, why it is INVALID, and the option that decides; the option is not spelled yet (``errors.spelled``)."""
-        flag = option("include_invalid")
-        if self.counts:
-            return f"{self.run} counts because of {flag}, though its own client called it {INVALID}: {self.why}."
-        return f"{self.run} is left out, because its own client called it {INVALID}: {self.why}; {flag} takes it all the same."
-
-
-def why_invalid(summary: Mapping[str, Any]) -> str:
-    """Why the client called the run of this ``summary.json`` INVALID; "" where it did not, or where nobody judged it."""
-    validity = summary.get("validity")
-    if not isinstance(validity, Mapping) or validity.get("verdict") != INVALID:
-        return ""
-    found = validity.get("reasons")
-    reasons = [str(reason) for reason in found] if isinstance(found, list) else []
-    further = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
-    return f"{reasons[0]}{further}" if reasons else "it does not say why"
-
-
-class InvalidRuns:
-    """Decides on such runs while measurements are read, and remembers them.
-
-    Attributes:
-        include: whether they count all the same.
-        met: the met ones, in order.
-    """
-
-    def __init__(self, *, include: bool = False) -> None:
-        self.include = include
-        self.met: list[InvalidRun] = []
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """One on each; options are not spelled yet."""
-        return tuple(run.sentence for run in self.met)
-
-    def takes(self, folder: Path | str, summary: Mapping[str, Any]) -> bool:
-        """Whether a run counts."""
-        why = why_invalid(summary)
-        if why:
-            self.met.append(InvalidRun(run=str(folder), why=why, counts=self.include))
-        return self.include or not why
-
-    def check(self, taken: Sized) -> None:
-        """Refuse measurements of which nothing is left. Raises InputError: nothing was taken, and what there was is INVALID."""
-        if len(taken) or self.include or not self.met:
-            return
-        more = f" Of {len(self.met) - 1} more runs it is the same." if len(self.met) > 1 else ""
-        raise InputError(f"no valid measurement is left: {self.met[0].sentence}{more}")
-
-
 Value = str | int | float
 Values = Mapping[str, Value]
+IN_FLIGHT = "in_flight"
 REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")
 LENGTHS = frozenset(("isl", "osl"))
 LOADS = ("batch", "concurrency", "request_rate")
 MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
-KEYS = (*REQUIRED, *LOADS, *DRAWN.values(), RATIO, "engine", "source", "run", "requests", "window_s", *MEASURED)
+KEYS = (*REQUIRED, *LOADS, "burstiness", IN_FLIGHT, *DRAWN.values(), RATIO, "engine", "source", "run", "requests", "window_s", *MEASURED)
+NO_STREAM = 0.001  # Share of E2E after the first token below which the answer came at once
 LINES = ".jsonl"  # A file with a JSON document in each line
 NEAR = 0.05  # A measured mean length this near to the nominal one requested counts as it
 
@@ -133,6 +74,8 @@ class Measurement:
         loads = {name for name in LOADS if name in self.values}
         merged: dict[str, Any] = {name: value for name, value in given.items() if not (loads and name in LOADS)}
         merged |= self.values
+        if {"request_rate", "concurrency"} <= merged.keys():
+            merged[IN_FLIGHT] = merged.pop("concurrency")
         for name in self.soft & given.keys() & self.values.keys():
             if abs(merged[name] - int(given[name])) <= NEAR * int(given[name]):
                 merged[name] = given[name]
@@ -152,17 +95,41 @@ def measurements(path: Path | str, given: Values | None = None, invalid: Invalid
 
     Args:
         given: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and a load.
-        invalid: called with each INVALID run folder; they are left out without it.
+        invalid: decides on points that are not to be believed or not simulated, and remembers them; they are left out without it.
 
     Raises:
         InputError: naming file, line or key, and what would be right.
     """
-    path = Path(path)
+    path, invalid = Path(path), invalid or InvalidRuns()
     if not _is_folder(path) and path.suffix.lower() not in (".json", LINES) and not is_report(path):
         yield from _table(read_table(path), given or {})
         return
-    for number, (where, values) in enumerate(_runs(path, invalid or InvalidRuns()), start=1):
-        yield Measurement(values=values, where=where, line=number, soft=LENGTHS, whole_run=True)
+    for number, (where, values) in enumerate(_runs(path, invalid), start=1):
+        if _fits(where, values, invalid):
+            yield Measurement(values=_streamed(where, values, invalid), where=where, line=number, soft=LENGTHS, whole_run=True)
+
+
+def _fits(where: str, values: Values, invalid: InvalidRuns) -> bool:
+    """Whether a point counts: its load can be simulated, and few enough of its requests failed."""
+    if remark := values.get(REMARK):
+        invalid.remark(where, str(remark))
+    if why := values.get(REFUSED):
+        invalid.leave_out(where, str(why))
+        return False
+    return invalid.takes_errors(where, int(values.get(FAILED, 0)), int(values.get(SENT, 0)))
+
+
+def _streamed(where: str, values: Values, invalid: InvalidRuns) -> Values:
+    """The values without TTFT and times of tokens where the report of a run has no moment of a first token."""
+    ttft, whole = values.get("ttft_ms"), values.get("e2e_ms")
+    decoded = [name for name in values if name.startswith(("tpot", "itl")) and name.endswith("_ms")]
+    at_once = (
+        ttft is not None and whole is not None and int(values.get("osl", 1)) > 1 and float(whole) - float(ttft) <= NO_STREAM * float(whole)
+    )
+    if whole is None or not (at_once or (ttft is None and decoded)):
+        return values
+    invalid.remark(where, "has no moment of a first token, as it was not streamed: TTFT and the times of tokens are left out")
+    return {name: value for name, value in values.items() if not name.startswith(("ttft", "tpot", "itl"))}
 
 
 def _is_folder(path: Path) -> bool:
@@ -199,21 +166,18 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     if path.is_dir():
         yield from _folder(path, invalid)
         return
-    if path.suffix.lower() == LINES:
-        for number, document in enumerate(load_json_lines(path), start=1):
-            where = f"{path}, line {number}"
-            known = points_of(document)
-            if known is None:
-                tools = ", ".join(each.tool for each in tool_formats() if each.points)
-                raise InputError(f"{where}: not a result of {tools}; give the file as the tool wrote it")
-            yield from known.read(document, where)
-        return
-    document = load_json(path) if path.suffix.lower() == ".json" else None
-    found = points_of(document)
-    if found:
-        yield from found.read(document, str(path))
-    else:
+    if path.suffix.lower() not in (".json", LINES):
         yield str(path), read_report(path)
+        return
+    documents = load_documents(path)
+    for where, document in documents:
+        reader = points_of(document)
+        if reader:
+            yield from reader.read(document, where)
+        elif len(documents) == 1 and path.suffix.lower() == ".json":
+            yield where, read_report(path)
+        else:
+            raise InputError(f"{where}: {not_read(document)}")
 
 
 def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
@@ -224,12 +188,21 @@ def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
             yield str(folder), _run_values(folder, run)
     if runs:
         return
-    results = [file for file in sorted(path.glob("*.json")) if points_of(load_json(file))]
-    for file in results:
-        yield from _runs(file, invalid)
-    if not results:
-        for report in find_reports(path):
-            yield str(report), read_report(report)
+    for reports in (sorted(path.glob("*.json")), files_below(path, "*.json")):
+        results = [file for file in reports if _holds_points(file)]
+        for file in results:
+            yield from _runs(file, invalid)
+        if results:
+            return
+        if any(files_below(path, *REPORTS)):
+            break
+    for report in find_reports(path):
+        yield str(report), read_report(report)
+
+
+def _holds_points(file: Path) -> bool:
+    """Whether a file is a result of a tool, and no list of results that are files as well."""
+    return points_of(load_json(file)) is not None
 
 
 def _run_values(folder: Path, run: Run) -> Values:
@@ -271,6 +244,8 @@ def read_measured(path: Path | str, given: Values | None = None, invalid: Invali
     - ``model, gpu, precision`` (str, as written); ``tp, isl, osl`` (int): never None;
     - ``pp, ep, dp`` (int, 1 where absent); ``engine, source`` (str or None);
     - exactly one of ``batch`` (int, static), ``concurrency`` (int, closed loop), ``request_rate`` (float, Poisson) is not None;
+    - ``burstiness`` (float or None) and ``in_flight`` (int or None): of a rate, the shape of its gamma arrivals, and the client's cap,
+      which the concurrency of a row with both is;
     - ``isl_drawn, osl_drawn`` (str or None): how lengths vary, in a form of ``parse_lengths``, and ``range_ratio`` (float or None);
     - ``run`` (str or None): the run folder, where the row is of one;
     - ``requests`` (int or None), ``window_s`` (float or None);
@@ -289,8 +264,11 @@ def read_measured(path: Path | str, given: Values | None = None, invalid: Invali
     Raises:
         InputError: naming file, line or key, and what would be right.
     """
-    known = dict(given or {})
-    return [_row(measurement, known) for measurement in measurements(path, known, invalid)]
+    known, decides = dict(given or {}), invalid or InvalidRuns()
+    rows = [_row(measurement, known) for measurement in measurements(path, known, decides)]
+    if invalid is None:
+        decides.check(rows)
+    return rows
 
 
 def _row(measurement: Measurement, given: Values) -> dict[str, Any]:

@@ -131,6 +131,8 @@ def _lines(text: str, left_out: Counter[str], models: Counter[str]) -> Iterator[
             continue
         isl, osl = (_count(fields, side) for side in TOKENS)
         outcome = _outcome(fields)
+        if osl == 0:
+            outcome = outcome or "no output"
         if not outcome and not (isl and osl):
             left_out["no counts of tokens"] += 1
             continue

@@ -8,11 +8,14 @@ lengths are means. Source: SGLang 0.5, ``python/sglang/bench_serving.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.table import DRAWN, completed_requests, count_at, measure_at, served_values, with_keys
-from tonnage.formats.tool_format import Point, Points, ToolFormat
+from tonnage.formats.table import DRAWN, REFUSED, completed_requests, count_at, failures, number_at, served_values, with_keys
+from tonnage.formats.tool_format import ImportedRun, Point, Points, Reading, Requests, ToolFormat
+from tonnage.formats.vllm_bench import open_load, vllm_runs
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2e"}
 
@@ -20,11 +23,12 @@ LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2e"}
 def sglang_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     """The one run of the document. Raises InputError: naming the place and the key."""
     completed = completed_requests(document, where, "completed")
-    values: dict[str, str | int | float | None] = {"engine": "sglang", "requests": completed}
-    clients, rate = count_at(document, where, "max_concurrency"), _rate(document, where)
-    if clients is not None and rate is not None:
-        raise InputError(f"{where}: has a request_rate and a max_concurrency; give runs that were loaded by one of them")
-    values |= {"request_rate": rate} if rate is not None else {"concurrency": clients or completed}
+    values: dict[str, str | int | float | None] = {"engine": "sglang"}
+    if document.get("request_rate") == "trace":
+        values[REFUSED] = "its arrivals were those of a trace, which is not simulated"
+    else:
+        values |= open_load(document, where, completed)
+    values |= failures(completed, None, number_at(document, where, "failed"), document.get("errors"))
     values |= served_values(document, where, LATENCIES, completed)
     values |= {DRAWN[name]: _drawn(document, where, side) for name, side in (("isl", "input"), ("osl", "output"))}
     yield where, {name: value for name, value in values.items() if value is not None}
@@ -38,14 +42,19 @@ def _drawn(document: dict[str, Any], where: str, part: str) -> str | None:
     return f"{max(round(stated * ratio), 1)}-{stated}"
 
 
-def _rate(document: dict[str, Any], where: str) -> float | None:
-    """Requests per second of an open loop; None where all requests were sent at once: an infinite rate reads as none."""
-    if document.get("request_rate") == "trace":
-        raise InputError(f"{where}: its arrivals were those of a trace; give runs at a request_rate or with a max_concurrency")
-    return measure_at(document, where, "request_rate")
+def sglang_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
+    """Every request of a run that was saved with ``--output-details``. Raises InputError: it was not, or a list is damaged."""
+    if not isinstance(document.get("ttfts"), list):
+        raise InputError(f"{path}: kept no single requests; measure again with the option output-details of SGLang's bench_serving")
+    return [replace(run, tool="sglang") for run in vllm_runs(path, document, reading)]
 
 
 # vLLM's result, which came first, has ``num_prompts`` and another name for E2E.
 is_sglang = with_keys("completed", "total_output_tokens", "mean_e2e_latency_ms", "mean_ttft_ms")
 
-FORMAT = ToolFormat(name="sglang", tool="SGLang's bench_serving", points=Points(recognises=is_sglang, read=sglang_points))
+FORMAT = ToolFormat(
+    name="sglang",
+    tool="SGLang's bench_serving",
+    points=Points(recognises=is_sglang, read=sglang_points),
+    requests=Requests(recognises=is_sglang, read=sglang_runs),
+)

@@ -34,6 +34,10 @@ VARIES = 0.01  # Lengths whose standard deviation is less than this share of the
 
 RATIO = "range_ratio"  # Lengths are uniform from this share of the stated one up to it, as InferenceX and SGLang's bench_serving draw them
 
+SENT, FAILED, REFUSED, REMARK = "sent", "failed", "refused", "remark"
+"""What a reader says of a point next to its columns: how many requests were sent and failed, why its load is not simulated, and what a user
+must know of it."""
+
 LATENCIES = ("ttft", "itl", "tpot", "e2e")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
@@ -329,18 +333,24 @@ def load_json(path: Path, constant: Callable[[str], Any] = lambda word: None) ->
         raise InputError(f"{path}: not a report (nested too deep, or a number too long); give the file as the tool wrote it") from None
 
 
-def load_json_lines(path: Path) -> list[Any]:
-    """The documents of a file that holds one in each line; empty lines do not count.
+def load_documents(path: Path) -> list[tuple[str, Any]]:
+    """Where each document of a JSON file is, and the document: the whole file, every object of a list, or one in each line.
 
     Raises InputError: the file cannot be read, or a line is not JSON.
     """
-    found = []
-    for number, line in enumerate(filled_text(path).splitlines(), start=1):
-        try:
-            found += [json.loads(line, parse_constant=lambda word: None)] if line.strip() else []
-        except (RecursionError, ValueError):
-            raise InputError(f"{path}, line {number}: not JSON; give the file as the tool wrote it") from None
-    return found
+    lines = [(number, line) for number, line in enumerate(filled_text(path).splitlines(), start=1) if line.strip()]
+    if len(lines) > 1 and lines[0][1].startswith("{") and lines[0][1].rstrip().endswith("}"):
+        found = []
+        for number, line in lines:
+            try:
+                found.append((f"{path}, line {number}", json.loads(line, parse_constant=lambda word: None)))
+            except (RecursionError, ValueError):
+                raise InputError(f"{path}, line {number}: not JSON; give the file as the tool wrote it") from None
+        return found
+    document = load_json(path)
+    if isinstance(document, list) and document and all(isinstance(entry, dict) for entry in document):
+        return [(f"{path}, entry {number}", entry) for number, entry in enumerate(document, start=1)]
+    return [(str(path), document)]
 
 
 def inside(document: Any, *keys: str) -> Any:
@@ -403,6 +413,13 @@ def served_values(document: Any, where: str, latencies: Mapping[str, str], compl
         total = count_at(document, where, theirs)
         values[ours] = None if total is None else max(round(total / completed), 1)
     return values
+
+
+def failures(completed: int, sent: int | None, failed: float | None, errors: object = None) -> dict[str, str | int | float | None]:
+    """How many requests were sent and how many failed, by the tool's count, its list of errors, or what was sent and did not complete."""
+    listed = sum(bool(error) for error in errors) if isinstance(errors, list) else 0
+    lost = max(round(failed or 0), listed, (sent or 0) - completed)
+    return {SENT: completed + lost, FAILED: lost}
 
 
 def name_at(document: Any, *keys: str) -> str | None:

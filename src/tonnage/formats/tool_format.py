@@ -153,18 +153,46 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
 def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[ImportedRun]:
     """The runs in the text of such a file."""
     document = first_document(text)
-    if isinstance(rows := listed_rows(document), list):
-        text, document, lines = "\n".join(map(json.dumps, rows)), rows[0], True
-    known = [(each.tool, each.requests) for each in tool_formats() if each.requests and each.requests.lines == lines]
-    if document is None and not lines:
-        raise InputError(f"{source}: is not JSON; give the file as the tool wrote it")
-    found = next((each for _, each in known if each.recognises(document)), known[0][1] if lines else None)
-    if found is None:
-        raise InputError(f"{source}: is no file with single requests; give one of {', '.join(tool for tool, _ in known)}")
-    runs = found.read(source, text if lines else document, reading)
+    if (rows := listed_rows(document)) is not None:
+        text, document = "\n".join(map(json.dumps, rows)), rows[0]
+    known = [(each.tool, each.requests) for each in tool_formats() if each.requests]
+    reader = next((requests for _, requests in known if requests.recognises(document)), None)
+    if reader is None and lines:  # which of its lines is damaged, a reader of lines says
+        reader = next(requests for _, requests in known if requests.lines)
+    if reader is None:
+        raise InputError(f"{source}: {not_read(document, requests=True)}")
+    if reader.lines:
+        runs = reader.read(source, text, reading)
+    else:
+        runs = [run for one in _documents(text, document) for run in reader.read(source, one, reading)]
     if not all(run.requests for run in runs):
         raise InputError(f"{source}: holds no request; give a run that sent something")
     return runs
+
+
+def _documents(text: str, first: Any) -> list[Any]:
+    """All documents of a text whose first one is known: one in each line, or one in all."""
+    try:
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (ValueError, RecursionError):
+        return [first]
+
+
+def not_read(document: Any, *, requests: bool = False) -> str:
+    """Why a document is not read, and what to give: the tool that wrote it, where its keys tell, and what of it is missing."""
+    if document is None:
+        return "is not JSON; give the file as the tool wrote it"
+    parts = [(each.tool, each.requests if requests else each.points) for each in tool_formats()]
+    tools = ", ".join(tool for tool, part in parts if part)
+    tool = next(
+        (each.tool for each in tool_formats() if any(part and part.recognises(document) for part in (each.points, each.requests))), ""
+    )
+    if tool:
+        missing = "no single requests" if requests else "single requests and no measured points: run tonnage import on it first"
+        return f"a file of {tool} with {missing}; {'save it with all of them, or ' if requests else ''}give one of {tools}"
+    keys = ", ".join(map(shown, [*document][:5])) if isinstance(document, dict) else ""
+    what = "no file with single requests" if requests else "not a known file"
+    return f"{what}{f' (its keys are {keys})' if keys else ''}; give one of {tools}"
 
 
 def first_document(text: str) -> Any:

@@ -11,9 +11,11 @@ its ITL pools the gaps between events. Requests that did not complete are in the
 from __future__ import annotations
 
 import datetime
+import heapq
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +24,12 @@ from tonnage.formats.finished_run import FinishedRun
 from tonnage.formats.table import (
     DRAWN,
     MAX_COUNT,
+    REFUSED,
     VARIES,
     completed_requests,
     count_at,
+    failures,
+    measure_at,
     name_at,
     number_at,
     served_values,
@@ -44,7 +49,9 @@ LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
 def vllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     """The one run of the document. Raises InputError: naming the place and the key."""
     completed = completed_requests(document, where, "completed")
-    values = _load(document, where) | served_values(document, where, LATENCIES, completed)
+    prompts = count_at(document, where, "num_prompts")
+    values = open_load(document, where, prompts) | served_values(document, where, LATENCIES, completed)
+    values |= failures(completed, prompts, number_at(document, where, "failed"), document.get("errors"))
     values |= {DRAWN[name]: _varied(document.get(f"{side}_lens")) for name, side in (("isl", "input"), ("osl", "output"))}
     values |= {"model": name_at(document, "model_id"), "engine": "vllm"}
     yield where, {name: value for name, value in values.items() if value is not None}
@@ -59,10 +66,13 @@ def _varied(values: object) -> str | None:
     return "histogram:" + ",".join(f"{tokens}:1" for tokens in deciles)
 
 
-def _load(document: dict[str, Any], where: str) -> dict[str, str | int | float | None]:
-    """Rate or clients; without either, all prompts at once."""
-    prompts, clients = count_at(document, where, "num_prompts"), count_at(document, where, "max_concurrency")
-    rate = document.get("request_rate")
+def open_load(document: dict[str, Any], where: str, requests: int | None) -> dict[str, str | int | float | None]:
+    """The load of vLLM's and SGLang's clients: a rate, clients, or both; without either, all prompts at once."""
+    clients = count_at(document, where, "max_concurrency")
+    rate, ramp = document.get("request_rate"), document.get("ramp_up_strategy")
+    if ramp:
+        span = "–".join(f"{document.get(key)}" for key in ("ramp_up_start_rps", "ramp_up_end_rps"))
+        return {"request_rate": None, REFUSED: f"its rate rose (ramp_up_strategy {shown(str(ramp))}, {span}/s), which is not simulated"}
     if isinstance(rate, str):
         if rate.strip().lower() not in ("inf", "infinity"):
             raise InputError(f"{where}, request_rate: '{shown(rate)}' is not a rate; give the file as the tool wrote it")
@@ -70,16 +80,19 @@ def _load(document: dict[str, Any], where: str) -> dict[str, str | int | float |
     elif rate is not None:
         rate = number_at(document, where, "request_rate")
     if rate is None or not math.isfinite(rate):
-        return {"concurrency": clients or prompts, "requests": prompts}
-    if clients is not None:
-        raise InputError(f"{where}: has a request_rate and a max_concurrency; give runs that were loaded by one of them")
+        return {"concurrency": clients or requests, "requests": requests}
     if rate <= 0:
         raise InputError(f"{where}, request_rate: {rate:g} is not a rate; give the file as the tool wrote it")
-    return {"request_rate": rate, "requests": prompts}
+    return {
+        "request_rate": rate,
+        "concurrency": clients,
+        "burstiness": measure_at(document, where, "burstiness"),
+        "requests": requests,
+    }
 
 
 NS_PER_S = 1e9
-_LISTS = ("input_lens", "output_lens", "ttfts", "itls", "start_times")
+_LISTS = ("input_lens", "output_lens", "ttfts", "itls")
 
 
 def vllm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
@@ -87,10 +100,19 @@ def vllm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[Im
     missing = [name for name in _LISTS if not isinstance(document.get(name), list)]
     if missing:
         raise InputError(f"{path}: has no {', '.join(missing)}; save the run again with vllm bench serve --save-detailed")
-    if len({len(document[name]) for name in _LISTS}) != 1:
+    count = len(document["ttfts"])
+    errors = document.get("errors") or [""] * count
+    starts = document.get("start_times")
+    if {len(document[name]) for name in _LISTS} != {count} or len(errors) != count or (starts and len(starts) != count):
         raise InputError(f"{path}: its lists have different lengths; give the file as the tool wrote it")
-    errors = document.get("errors") or [""] * len(document["ttfts"])
-    requests = [_request(document, place, str(errors[place] or ""), f"{path}, request {place}") for place in range(len(document["ttfts"]))]
+    requests = [_request(document, place, str(errors[place] or ""), f"{path}, request {place}") for place in range(count)]
+    remarks = []
+    if not starts:
+        clients, rated = document.get("max_concurrency"), isinstance(document.get("request_rate"), int | float)
+        if rated and document["request_rate"] < 1e300:
+            raise InputError(f"{path}: was sent at a rate and keeps no start_times (vLLM keeps them since January 2026); measure it again")
+        requests = _in_turn(requests, clients if isinstance(clients, int) and clients > 0 else count)
+        remarks.append("The file keeps no moments of sending: each request is taken to follow the one before of its client at once.")
     requests.sort(key=lambda request: request.sent_ns)
     rate = document.get("request_rate")
     run = ImportedRun(
@@ -99,20 +121,35 @@ def vllm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[Im
         concurrency=int(document.get("max_concurrency") or 0),
         rate=float(rate) if isinstance(rate, int | float) and rate < 1e300 else 0.0,
         requests=tuple(requests),
+        remarks=remarks,
     )
     return [run]
 
 
+def _in_turn(requests: list[ImportedRequest], clients: int) -> list[ImportedRequest]:
+    """The requests at the moments at which so many clients send them, each at once after its last one ended."""
+    free = [0] * min(clients, len(requests))
+    sent = []
+    for request in requests:
+        start = heapq.heappop(free)
+        events = tuple(start + event for event in request.events_ns)
+        sent.append(replace(request, due_ns=start, sent_ns=start, events_ns=events))
+        heapq.heappush(free, events[-1] if events else start)
+    return sent
+
+
 def _request(document: dict[str, Any], place: int, error: str, where: str) -> ImportedRequest:
-    isl, osl, first, start = (
-        finite_number(document[name][place], f"{where}, {name}") for name in ("input_lens", "output_lens", "ttfts", "start_times")
-    )
-    sent = round(start * NS_PER_S)
+    isl, osl, first = (finite_number(document[name][place], f"{where}, {name}") for name in ("input_lens", "output_lens", "ttfts"))
+    starts = document.get("start_times")
+    sent = round(finite_number(starts[place], f"{where}, start_times") * NS_PER_S) if starts else 0
     if error or (not osl and not first):
         outcome = " ".join(error.split())[:60] or "failed"
         return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=(), isl=round(isl), osl=0, outcome=outcome)
-    gaps = [finite_number(gap, f"{where}, itls") for gap in document["itls"][place]]
-    return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=moments(sent, first, gaps, NS_PER_S), isl=round(isl), osl=round(osl))
+    gaps = document["itls"][place]
+    if not isinstance(gaps, list):
+        raise InputError(f"{where}, itls: is no list; give the file as the tool wrote it")
+    seconds = [finite_number(gap, f"{where}, itls") for gap in gaps]
+    return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=moments(sent, first, seconds, NS_PER_S), isl=round(isl), osl=round(osl))
 
 
 def write_vllm(run: FinishedRun, folder: Path) -> list[Path]:

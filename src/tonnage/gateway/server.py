@@ -58,7 +58,7 @@ class OwnPaths:
             reply(self._known(path, close, head))
         elif reads and path in (VERSIONS, METADATA):
             reply(document(200, self._about(path), close=close, head=head))
-        elif reads and path == MODELS:
+        elif reads and path == MODELS and not self._asks_for_a_key():
             reply(self._models(close, head))
         elif _UPWARDS.search(path):
             self._core.refused[400] += 1
@@ -86,6 +86,12 @@ class OwnPaths:
         core, now = self._core, self._core.loop.time()
         known = {name for backend in core.backends if backend.takes(now) for name in backend.models or ()}
         return {"version": VERSION, "assetInfo": [], "modelInfo": [{"shortName": name, "modelUrl": ""} for name in sorted(known)]}
+
+    def _asks_for_a_key(self) -> bool:
+        """Whether backends take requests but list no models to the health checks, which have no key: a client's key then reaches one."""
+        core, now = self._core, self._core.loop.time()
+        taking = [backend for backend in core.backends if backend.takes(now)]
+        return bool(taking) and all(backend.models is None for backend in taking)
 
     def _models(self, close: bool, head: bool) -> bytes:
         """The models of all backends that take requests, each name once, as the health checks last read them."""

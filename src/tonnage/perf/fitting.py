@@ -13,7 +13,7 @@ from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
 TPS, NARROWER, LARGER = (2, 4, 8), ("fp8", "int4-wo", "awq", "nvfp4"), ("h200", "b200", "b300")
-"""What is tried in place of a deployment: tensor-parallel degrees, number formats from wide to narrow, GPUs from small to large."""
+"""Alternatives to a deployment, in the order in which they are tried: tensor-parallel degrees, number formats from wide to narrow, GPUs from small to large."""
 
 
 def holds(deployment: Deployment, isl: int = 1, osl: int = 0) -> bool:
@@ -40,7 +40,7 @@ def check_room(deployment: Deployment, isl: int, osl: int) -> None:
 
 
 def _instead(deployment: Deployment, isl: int, osl: int) -> str:
-    """What has room for the request, as the end of a message: a wider instance, narrower numbers, a larger GPU, a shorter request."""
+    """Room for the request, as the end of a message: a wider instance, narrower numbers, a larger GPU, a shorter request."""
     wider, narrower = list(_wider(deployment)), list(_narrower(deployment))
     both = [(f"{tp} {precision}", replace(one, precision=narrow.precision)) for tp, one in wider for precision, narrow in narrower]
     ways = [next((way for way, one in tried if holds(one, isl, osl)), "") for tried in (wider, narrower)]

@@ -20,7 +20,7 @@ from tonnage.perf import shipped_json
 from tonnage.perf.images_and_adapters import adapter_bytes, encoder_bytes
 from tonnage.perf.links import check_split
 from tonnage.spec.catalog import find_engine, gpus
-from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, EngineKnobs, Parallelism, Windows
 from tonnage.spec.precision import EXPERTS, TABLES
 from tonnage.spec.typed_values import read_as, strict
 from tonnage.units import format_gb
@@ -324,6 +324,19 @@ class MemoryPlan:
             guesses = 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
             fitting = self.blocks // self.request_blocks(isl + osl + guesses)
         return min(fitting, self.deployment.knobs.max_batch_size)
+
+
+def startable(plan: MemoryPlan, knobs: EngineKnobs) -> EngineKnobs:
+    """Knobs with which an engine starts on a deployment: no more slots than it has room for, and no larger graphs than steps.
+
+    vLLM refuses more slots than tokens of a step, and more sequences than the pages of its pool have states for. A running sequence has a
+    page in each group of layers with states, so that fewer run at once than vLLM accepts slots: as many as can run are set.
+    """
+    slots = [knobs.max_batch_size]
+    if find_engine(plan.deployment.engine).slots_bounded:
+        slots.append(knobs.max_num_tokens)
+        slots += [max(1, plan.blocks // plan.request_blocks(1))] if plan.state_bytes else []
+    return replace(knobs, max_batch_size=min(slots), graph_tokens=min(knobs.graph_tokens, knobs.max_num_tokens))
 
 
 def memory_plan(deployment: Deployment) -> MemoryPlan:

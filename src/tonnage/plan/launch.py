@@ -137,6 +137,20 @@ def _put(file: dict[str, Any], key: str, value: Value) -> None:
     file[name] = value
 
 
+def without_checkpoint(argv: tuple[str, ...], launch: Launch, model: str, weights: str) -> tuple[str, ...]:
+    """A command with the model's name in place of its checkpoint, and without the arguments that make the engine quantise that.
+
+    Args:
+        model: catalog id of the model.
+        weights: number format that was sized (``Precision.weights``).
+    """
+    words, template = launch.quantizing(weights), launch.command
+    argv = argv[: -len(words)] if words and argv[-len(words) :] == words else argv
+    place, holder = next((number, word) for number, word in enumerate(template) if MODEL in word)
+    place = place if FLAGS not in template[:place] else len(argv) + place - len(template)
+    return (*argv[:place], holder.replace(MODEL, model), *argv[place + 1 :])
+
+
 def with_drafter(started: Command, drafter: str) -> Command:
     """A command with the drafter's checkpoint in its place."""
     return Command(argv=tuple(word.replace(DRAFTER, drafter) for word in started.argv), file=_named(started.file, drafter))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,8 @@ from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.rules import is_for_reference
 from tonnage.simulator.spec import spec_of
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.workload import ClosedLoop, TraceArrivals
-from tonnage.units import to_ps
+from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
+from tonnage.units import PS_PER_NS, to_ps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,9 +145,10 @@ def _one(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier],
     """One point; without ``stop`` by the reference, which gives the same record."""
     deployment, workload = point
     plain = stop is None or _is_plain(point)
-    return spec_of(deployment, tiers=tiers).run(
-        workload.trace(seed), window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop
-    )
+    trace = workload.trace(seed)
+    record = spec_of(deployment, tiers=tiers).run(trace, window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop)
+    capped = isinstance(workload.arrivals, OpenLoop) and workload.arrivals.in_flight
+    return replace(record, due_ns=trace.due_ps // PS_PER_NS) if capped else record
 
 
 def _watch(futures: list[Future[Requests]], points: Sequence[Point], progress: Progress | None) -> None:

@@ -11,7 +11,7 @@ from tonnage.notebook import InNotebooks
 from tonnage.results.breakdown import Violation, violations
 from tonnage.results.requests import FAILED
 from tonnage.spec.deployment import Deployment
-from tonnage.spec.workload import ClosedLoop, Simulated, TraceArrivals, Workload
+from tonnage.spec.workload import ClosedLoop, OpenLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.results.breakdown import ClassResult
@@ -102,6 +102,8 @@ class SimulatedRun(InNotebooks):
             if isinstance(w.arrivals, ClosedLoop)
             else {"request_rate": w.arrivals.rate, "arrivals": w.arrivals.process}
         )
+        if isinstance(w.arrivals, OpenLoop) and w.arrivals.in_flight:
+            load["in_flight"] = w.arrivals.in_flight
         summary = self.summary.to_json()
         summary["mean_concurrency"] = summary.pop("concurrency")
         return {

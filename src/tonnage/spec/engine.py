@@ -106,6 +106,7 @@ class EnginePreset(EngineKnobs):
     without: tuple[str, ...] = ()  # number formats that it has no kernels for
     loads: tuple[str, ...] = ()  # tools of ``Precision.method`` whose checkpoints it loads
     front_ends_per_rank: bool = False  # an instance is run with a front end for each rank of data-parallel attention, not with one for all
+    slots_bounded: bool = False  # it refuses to start with more slots than tokens of a step, or than sequences whose states its pool holds
     before_rows: bool = False  # whether its versions are older than every one that was measured, so that its terms are those of a later one
     launch: Launch | None = None  # how its server is started; None where it is not known
     # source, date: where the defaults come from and when they were taken down

@@ -121,6 +121,7 @@ class DemandAsked:
         one="File of recorded requests, replayed with its lengths unless others are given; sets the arrivals.",
         file=True,
     )
+    trace_unit: Literal["s", "ms", "us", "ns"] | None = leaf("Unit of the trace's times, where they are numbers and do not make it clear.")
     sessions: Number = leaf("Recorded sessions at once, another one for each that is over; the trace is a file of sessions.")
     sessions_per_hour: Number = leaf("Recorded sessions that begin in an hour, in place of how many there are at once.", unit="rate")
     engineers: Number = leaf("People who hold recorded sessions, in place of how many there are at once.")
@@ -319,6 +320,7 @@ class Scenario:
         "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared.",
         one="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
     )
+    layout: Text = leaf("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
     lengths: LengthsAsked = field(default_factory=LengthsAsked)
     sessions: SessionsAsked = field(default_factory=SessionsAsked)
     demand: DemandAsked = field(default_factory=DemandAsked)
@@ -349,6 +351,7 @@ class Scenario:
         "Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool.", file=True
     )
     include_invalid: bool | None = leaf("Count measured runs that their client called INVALID; they are left out otherwise.")
+    allow_errors: bool | None = leaf("Count measured runs of which more than 1% of the requests failed; they are left out otherwise.")
     search: SearchAsked = field(default_factory=SearchAsked)
     seed: int | None = leaf("Seed of every random draw (default: 0).", one="Seed of every random draw (default: 0; in the lesson 42).")
 
@@ -357,7 +360,9 @@ class Scenario:
 class SimulationAsked:
     """What ``simulate`` takes in addition to a scenario's leaves: the load of one instance, its further knobs, and its fleet."""
 
-    concurrency: Counts = leaf("Closed loop: clients with one request in flight each; several values with commas make a sweep.")
+    concurrency: Counts = leaf(
+        "Closed loop: clients with one request in flight each; several values with commas make a sweep. With a rate: the most in flight."
+    )
     request_rate: str | float | list[float] | None = leaf("Open loop: requests per second; several values with commas make a sweep.")
     requests: int | None = leaf("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: Text = leaf("Closed loop: count what completes within this time of a common start, such as 216s, in place of requests.")

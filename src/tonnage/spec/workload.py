@@ -49,6 +49,8 @@ class OpenLoop:
     rate: float  # mean requests per second
     process: Process = "poisson"  # "poisson", "constant", or "gamma" with the coefficient of variation ``cv``
     cv: float = 1.0  # standard deviation of the gaps over their mean, for "gamma"
+    # the most requests that the client has in flight: one that is due while so many are waits at the client, in order; 0 for no cap
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +181,7 @@ class Workload:
             gaps = _stretch(gaps)
         due = gaps.astype(np.int64)
         np.cumsum(due, out=due)
-        return Trace(due_ps=due, isl=isl[: len(due)], osl=osl[: len(due)], concurrency=0, turnaround_ps=0, seed=seed)
+        return Trace(due_ps=due, isl=isl[: len(due)], osl=osl[: len(due)], concurrency=arrivals.in_flight, turnaround_ps=0, seed=seed)
 
     def too_long(self, rate: float) -> InputError:
         """The remark on requests that come over more time than can be simulated."""
@@ -243,12 +245,12 @@ def checked_cv(cv: float) -> float:
 class Trace:
     """Requests as columns; row number is the request id."""
 
-    # when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time
+    # when each request is due, in picoseconds; with clients the earliest at which one of them sends it, -1 for any time
     due_ps: NDArray[np.int64]
     # isl, osl: int64, prompt and output tokens
     isl: NDArray[np.int64]
     osl: NDArray[np.int64]
-    concurrency: int  # clients of a closed loop, 0 for an open loop
+    concurrency: int  # clients of a closed loop, or the cap of an open one; 0 for an open loop without
     turnaround_ps: int  # serial client time per request sent in a closed loop
     seed: int = 0  # of what is drawn while they are served: which guesses of a drafter are right
     contents: Contents | None = None  # what the requests have in common; None where they have nothing in common, or it is not known

@@ -9,7 +9,7 @@ is made again. The remaining one then gets every part of a plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -79,13 +79,16 @@ class Race:
         spent = outlay(candidate, traffic_of(plan), self.prices, spare=self.question.spare, model=model, where=self.where)
         return replace(spent, job_usd=rented_job(plan, candidate, self.prices, self.question.spare) if "cloud" in self.where else 0.0)
 
-    def key(self, candidate: Candidate, spent: Outlay) -> tuple[object, ...]:
-        """What the candidates are sorted by: the objective first, then as the search sorts them."""
-        watts = math.inf if spent.drawn_watts is None else spent.drawn_watts * candidate.systems
-        known = (spent.job_usd, spent.cheapest_usd_per_year, spent.own_usd_per_year)
+    def key(self, candidate: Candidate, spent: Outlay, of_type: Outlay) -> tuple[object, ...]:
+        """What the candidates are sorted by: the objective first, then as the search sorts them.
+
+        The fewest GPUs of several types are the cheapest of these types, then the one that draws the least power. ``of_type`` is what the
+        cheapest deployment on as many GPUs of the candidate's type costs and draws: within a type the search decides.
+        """
+        watts = _or_infinite(spent.drawn_watts) * candidate.systems
         aimed: dict[str, tuple[float, ...]] = {
-            "gpus": (),
-            "cost": tuple(math.inf if usd is None else usd for usd in known),
+            "gpus": (candidate.gpus, *_usd(of_type), _or_infinite(of_type.drawn_watts) * candidate.systems),
+            "cost": (_or_infinite(spent.job_usd), _or_infinite(spent.cheapest_usd_per_year), _or_infinite(spent.own_usd_per_year)),
             "power": (watts,),
             "latency": (mean_latency(candidate),),
         }
@@ -151,6 +154,26 @@ class Race:
         return {"system": candidate.system, "most_systems": held(low) if low else 0, "most_requests_per_second": low * rate}
 
 
+def _or_infinite(amount: float | None) -> float:
+    """The amount; infinity where it is not known, so that it is never the least."""
+    return math.inf if amount is None else amount
+
+
+def _usd(spent: Outlay) -> tuple[float, float]:
+    """USD of one job on rented GPUs, and of a year of the candidate's own GPUs."""
+    return (_or_infinite(spent.job_usd), _or_infinite(spent.own_usd_per_year))
+
+
+def _cheapest_of_types(running: Sequence[Candidate], spent: Mapping[int, Outlay]) -> dict[tuple[str, int], Outlay]:
+    """What the cheapest deployment costs on each type and number of GPUs."""
+    cheapest: dict[tuple[str, int], Outlay] = {}
+    for candidate in running:
+        place, outlay_here = (candidate.gpu, candidate.gpus), spent[id(candidate)]
+        if place not in cheapest or _usd(outlay_here) < _usd(cheapest[place]):
+            cheapest[place] = outlay_here
+    return cheapest
+
+
 def _serving(candidate: Candidate, spare: int) -> int:
     """Systems that carry load."""
     return candidate.systems - spare - (0 if candidate.standby is None else candidate.standby.extra_systems)
@@ -159,7 +182,8 @@ def _serving(candidate: Candidate, spare: int) -> int:
 def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
     """The plan with the choice that the scenario asks for. Raises InputError: a cost is to be the least and no candidate has a price."""
     aim, reserve = aim_of(scenario.choice), reserve_of(scenario.standby)
-    if (aim is None and reserve is None) or not plan.candidates:
+    plain = aim is None and reserve is None
+    if not plan.candidates or (plain and plan.demand.of_existing):
         return plan
     race = Race(question=question, aim=aim or Aim(), reserve=reserve, prices=prices, where=where)
     first = race.prepared(plan.candidates[0])
@@ -168,7 +192,10 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     while True:
         spent = {id(each): race.outlay(plan, each) for each in running}
         _check_priced(race.aim, list(spent.values()))
-        running.sort(key=lambda each: race.key(each, spent[id(each)]))
+        cheapest = _cheapest_of_types(running, spent)
+        running.sort(key=lambda each: race.key(each, spent[id(each)], cheapest[each.gpu, each.gpus]))
+        if plain and running[0] is first:
+            return plan
         broken = {id(each): race.broken(plan, each, spent[id(each)]) for each in running}
         best = next((each for each in running if broken[id(each)] is None), None)
         if best is None or id(best) in sure or len(sure) > MOST_CHECKED:

@@ -33,6 +33,7 @@ MOST = 10**9  # the largest setting of an engine that is taken: more than any co
 def deployment_of(
     *,
     model: str,
+    layout: str = "",
     gpu: str,
     precision: str = "",
     tp: int,
@@ -56,7 +57,7 @@ def deployment_of(
 
     Raises InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
     """
-    found_model = with_context(find_model(model), max_model_len)
+    found_model = with_context(find_model(model, layout), max_model_len)
     found_gpu, spec = find_gpu(gpu), find_engine(engine)
     found_precision = with_default_kv(find_precision(precision or found_model.usual_precision), found_model, spec, found_gpu.vendor)
     if lacking := found_gpu.lacks(found_precision):

@@ -48,19 +48,24 @@ Rates = str | float | Iterable[float]
 
 
 def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Process, cv: float, turnaround_s: float) -> list[Arrivals]:
-    """One load for every number of clients, or for every rate. Raises InputError: neither or both are given, or one is no such number."""
-    if (concurrency is None) == (request_rate is None):
-        what = "neither" if concurrency is None else "both"
-        raise InputError(
-            f"{option('concurrency')}, {option('request_rate')}: {what} given; "
-            f"give one of them, for example {option('concurrency')} 1,10,100"
-        )
-    if concurrency is not None:
-        clients = whole_numbers(concurrency, option("concurrency"))
+    """One load for every number of clients, or for every rate; with both every rate, of which so many requests are in flight at most.
+
+    Raises InputError: neither is given, or one is no such number, or there are several caps.
+    """
+    clients = () if concurrency is None else whole_numbers(concurrency, option("concurrency"))
+    if request_rate is None:
+        if not clients:
+            raise InputError(
+                f"{option('concurrency')}, {option('request_rate')}: neither given; give one of them, for example "
+                f"{option('concurrency')} 1,10,100, or a rate with the most requests in flight"
+            )
         return [ClosedLoop(concurrency=n, turnaround_s=turnaround_s) for n in clients]
     if process == "gamma":
         checked_cv(cv)
-    return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", option("request_rate"))]
+    if len(clients) > 1:
+        raise InputError(f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight; give one number")
+    cap = clients[0] if clients else 0
+    return [OpenLoop(rate=rate, process=process, cv=cv, in_flight=cap) for rate in rates(request_rate, option("request_rate"))]
 
 
 def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]:
@@ -115,15 +120,15 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
     return Workload(isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count)
 
 
-def recording_from(path: str, where: str) -> Recording:
-    """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client. Raises InputError."""
+def recording_from(path: str, where: str, unit: str | None = None) -> Recording:
+    """A trace in one of the formats of ``spec.recording`` (``unit`` likewise), a run folder, or a load client's file. Raises InputError."""
     from tonnage.formats.sessions import read_sessions
 
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):
         return traffic_from(path, where).recording
-    return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where)
+    return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where, unit)
 
 
 def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
@@ -135,7 +140,7 @@ def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
     return read_sessions(asked.trace, option("trace"))
 
 
-def traffic_from(path: str, where: str) -> Traffic:
+def traffic_from(path: str, where: str, unit: str | None = None) -> Traffic:
     """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
     from tonnage.formats.sessions import read_sessions
     from tonnage.workload.traffic import Traffic, read_traffic
@@ -143,7 +148,7 @@ def traffic_from(path: str, where: str) -> Traffic:
     if (sessions := read_sessions(path, where)) is not None:
         return Traffic(recording=sessions.recording, recorded=sessions)
     if not _is_clients(path, where):
-        return read_traffic(path, where)
+        return read_traffic(path, where, unit)
     recording = _of_client(path, where)
     if not recording.isl:
         raise InputError(f"{where}: {path} holds texts and no counts of prompt tokens; import it with a tokenizer and name the run folder")

@@ -35,7 +35,7 @@ from tonnage.spec.deployment import Deployment, Slo
 from tonnage.spec.lengths import check_context
 from tonnage.spec.scenario import SHARES, DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.use_cases import with_defaults
-from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulated, TraceArrivals, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, OpenLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
@@ -131,6 +131,12 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     drafted = deployment.speculation is not None
     workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone, drafted=drafted)
     made = replace(made, workloads=workloads)
+    arrivals = workloads[0].arrivals
+    if isinstance(arrivals, OpenLoop) and arrivals.in_flight and (not alone or workloads[0].recorded is not None):
+        raise InputError(
+            f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight of one instance, without sessions and "
+            "attention ranks; leave one of the two out"
+        )
     if made.workloads[0].shares and made.changes:
         said = ", ".join(map(option, CHANGING))
         raise InputError(
@@ -297,7 +303,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose = {name: getattr(search, name) for name in OF_DEPLOYMENT}
+    whose = {"layout": found.layout or "", **{name: getattr(search, name) for name in OF_DEPLOYMENT}}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, shares=shares, **whose)
 
 

@@ -13,7 +13,7 @@ from tonnage.api.running.processes import serve_programs
 from tonnage.deploy.checkpoint import loading
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
-from tonnage.plan.launch import FILE, Command, command, needs_drafter, with_drafter, with_metrics
+from tonnage.plan.launch import FILE, Command, command, needs_drafter, with_drafter, with_metrics, without_checkpoint
 from tonnage.serve import launch
 from tonnage.serve.machine import Device, Machine, detect, read_machine
 from tonnage.serve.profiles import ENGINES as ORDER
@@ -205,7 +205,9 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
         raise InputError(f"{option('checkpoint')}: {unknown}; give one as owner/name or as a folder")
     if not nim:
         launch.check_folder(loaded)
-    argv = tuple(loaded if word == pool.model else _image(word.replace(f"/{pool.model}", f"/{loaded}")) for word in started.argv)
+    spec, weights = find_engine(preset), find_precision(pool.precision).weights
+    bare = started.argv if spec.launch is None else without_checkpoint(started.argv, spec.launch, pool.model, weights)
+    argv = tuple(loaded if word == pool.model else _image(word.replace(f"/{pool.model}", f"/{loaded}")) for word in bare)
     started = Command(argv=(*argv, *found.words), file=started.file)
     if needs_drafter(started):
         if asked.drafter is None:

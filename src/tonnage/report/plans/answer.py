@@ -12,10 +12,10 @@ from tonnage.plan.fleet import Standby
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import TooMuch
 from tonnage.report.document import Section, Table, facts_known, section
-from tonnage.report.numbers import ABSENT, counted, number, plain, span
+from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, span
 from tonnage.report.plans.candidates import most_text, taken, taken_text
 from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
-from tonnage.report.plans.cost import power_text
+from tonnage.report.plans.cost import power_text, priced, yearly
 from tonnage.report.plans.deployments import (
     bought,
     deployment,
@@ -38,6 +38,7 @@ from tonnage.spec.precision import find_precision
 NO_ANSWER = "no deployment meets the limits"
 FASTEST = "lowest latency on ≤ 2 × the GPUs"
 SERVERS = (1, 2, 4)  # GPUs of the servers that are sold next to those of eight
+HARDLY_USED = 0.2  # share of one system that the peak takes, below which the first screen prices rented GPUs and APIs
 SAME = 0.005  # loads that are nearer than this share are printed alike
 
 
@@ -123,7 +124,7 @@ def checkpoint_text(plan: Plan, best: Candidate) -> str:
 
 
 def smaller_text(plan: Plan, best: Candidate) -> str:
-    """The smallest server that carries the peak, where one system is far more than that; "" elsewhere."""
+    """The smallest server that carries the peak, where one system is far more, and the cost of sharing; "" elsewhere."""
     if len(best.pools) != 1 or plan.demand.offline or plan.existing is not None or best.load.kind != "open" or best.confidence is None:
         return ""
     pool = best.pool
@@ -132,7 +133,12 @@ def smaller_text(plan: Plan, best: Candidate) -> str:
     if best.systems_exact > 1 or size is None or size >= pool.gpus_per_system:
         return ""
     carry = "one GPU carries" if gpus == 1 else f"{gpus} GPUs carry"
-    return f"{carry} the peak; {option('system')} {size}x{pool.gpu} counts in servers of {counted(size, 'GPU')}"
+    counts = f"{carry} the peak; {option('system')} {size}x{pool.gpu} counts in servers of {counted(size, 'GPU')}"
+    if best.systems_exact >= HARDLY_USED:
+        return counts
+    shared = {"cloud": "rented GPUs", "api": "an API"}
+    prices = [f"{shared[way.where]} {dollars(way.total_usd_per_year)}" for way in priced(yearly(plan)) if way.where in shared]
+    return counts + (f"; USD a year: {', '.join(prices)}" if prices else "")
 
 
 def format_text(best: Candidate) -> str:

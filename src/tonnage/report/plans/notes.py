@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.formats.measured_files import InvalidRun
+from tonnage.formats.invalid_runs import InvalidRun
 from tonnage.plan import note as notes
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import PercentileAnswer
@@ -113,6 +113,8 @@ def note_text(note: notes.Note) -> str:
     if isinstance(note, notes.OfChoice):
         return _of_choice(note)
     match note:
+        case notes.ModelRead(model=model):
+            return f"{model.name}: {model.reading}."
         case notes.UseCaseDefaults():
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
         case notes.LengthInWords() | notes.LengthInCharacters():
@@ -154,7 +156,7 @@ def _measured(note: notes.Measured) -> str:
         case notes.Judged():
             return f"The model is a checkpoint in {note.precision} of {note.original}: {quality_text(note)}."
         case notes.InvalidRun():
-            return InvalidRun(run=note.run, why=note.why, counts=note.counts).sentence
+            return InvalidRun(run=note.run, why=note.why, counts=note.counts, option=note.option).sentence
         case notes.UnsteadyPoints():
             plural = "s" if note.first_clients > 1 else ""
             return (

@@ -212,6 +212,13 @@ def _brief_rows(plan: Plan) -> Rows:
     asked = ("Question", f"{question}; {demand}; limits: {limits}" + "".join(f"; aim: {text}" for _, text in aim))
     best = plan.choice
     start = "" if best is None or len(best.pools) != 1 else shlex.join(best.pool.launch)
+    if (
+        best is not None
+        and start
+        and best.pool.model in best.pool.launch
+        and (best.pool.model.endswith(".json") or "/" not in best.pool.model)
+    ):
+        start += f" ({best.pool.model} is Tonnage's name: put the checkpoint's in its place)"
     return _filled((asked, ("Not sure", not_sure_text(plan)), *answer_rows(plan), ("Start", start)))
 
 

@@ -40,13 +40,13 @@ def submit_routed(m, r):
 
 @part()
 def answer(m, r, free_at):
-    """The client of a request that became free at ``free_at`` sends the next one of its session or of the closed loop, if there is one."""
+    """The client of a request that became free at ``free_at`` sends the next one of its session or of the loop, not before it is due."""
     s = m.state
     if follow(m, r, free_at) and m.cfg.concurrency > 0:
         following = next_row(m)
         if following < m.rows.sent.size:
             s.program_free = max(free_at, s.program_free) + m.cfg.turnaround
-            submit(m, following, s.program_free)
+            submit(m, following, max(s.program_free, m.rows.sent[following]))
 
 
 @part()

@@ -228,11 +228,10 @@ def _machine(
     """An engine at time 0 with the requests of a trace on their way."""
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     if trace.concurrency > 0:
-        due = np.empty(len(trace), np.int64)
+        due = due.copy()
     if trace.contents is not None:
         due = np.full(len(trace), -1)
-        if trace.concurrency == 0:
-            due[trace.firsts()] = trace.due_ps[trace.firsts()]
+        due[trace.firsts()] = trace.due_ps[trace.firsts()]
     numbers = isl if step.drafting is None else np.arange(len(trace))  # only guesses ask for them
     rows = rows_for(isl, osl, numbers, due, steps=most_steps > 0)
     m = machine(cfg, step, rows, steps=most_steps, stop=stop)
@@ -258,6 +257,8 @@ def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
         rows = m.rows._replace(first_step=m.rows.first_step[:count], last_step=m.rows.last_step[:count])
         return requests_of(rows, count, m.tallies.gaps, window_ps), rows
     sent = m.rows.sent
+    if trace.concurrency > 0:  # who waited for a client to the end has only the moment at which it was due
+        sent[m.cache.firsts[int(m.cache.note["begun"]) :]] = -1
     there = np.flatnonzero((sent >= 0) & ((sent <= window_ps) | (window_ps < 0)))
     order = there[np.argsort(sent[there], kind="stable")]
     columns: Any = (column[order] if len(column) else column for column in m.rows)
@@ -269,7 +270,7 @@ def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
 def _first(m: Machine, trace: Trace) -> int:
     """Give a machine the clients of a closed loop, who send their first requests one after another; how many."""
     count = min(trace.concurrency, len(trace))
-    m.rows.sent[:count] = np.arange(1, count + 1) * trace.turnaround_ps
+    m.rows.sent[:count] = np.maximum(np.arange(1, count + 1) * trace.turnaround_ps, trace.due_ps[:count])
     m.cfg["concurrency"], m.cfg["turnaround"] = trace.concurrency, trace.turnaround_ps
     m.state["program_free"] = count * trace.turnaround_ps
     return count

@@ -61,7 +61,9 @@ class Clients:
     and the program had done with the one before, whichever is later. That is also when it is due. The client of a rejected request is
     free at once: when the request had reached the engine.
 
-    A first request may say when it is due at the earliest, so that a run begins with sessions that are under way.
+    A first request may say when it is due at the earliest, so that a run begins with sessions that are under way. Where every request says
+    so and a client takes no time, this is an open loop with a cap: the clients are the most requests in flight, and one that is due while
+    all are busy waits for the next that is free.
 
     Of a session only the first request is sent like that. Each further one is sent its pause after the end of the last that it waits for,
     and the client of a closed loop is free when all of the session have ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.pooled import contenders_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import accuracy_and_calibration
+from tonnage.spec.catalog.checkpoints import loaded
 from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.precision import WIDE
 
@@ -258,9 +260,10 @@ def _command(sized: Sized) -> Command:
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
     engine, (rules, tiers) = find_engine(d.engine), sized.ready.instance.below
-    return command(
+    checkpoint, words = loaded(d.model.name, d.precision, engine, d.gpu.vendor)
+    started = command(
         None if d.precision.weight_format in WIDE else engine.launch,
-        checkpoint=d.model.name,
+        checkpoint=checkpoint,
         parallelism=d.parallelism,
         knobs=d.knobs,
         max_context=sized.contender.question.max_model_len or min(longest, d.model.max_context),
@@ -269,6 +272,7 @@ def _command(sized: Sized) -> Command:
         offloading=rules,
         tiers=tiers if tiers and starts_offloading(rules, engine) else (),
     )
+    return replace(started, argv=(*started.argv, *words)) if started.argv else started
 
 
 def _load(question: Question, capacity: Capacity) -> Load:

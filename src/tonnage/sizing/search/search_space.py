@@ -8,7 +8,8 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tonnage.errors import InputError
+from tonnage.errors import DoesNotFit, InputError, option
+from tonnage.perf.memory import startable
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TargetLacks, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
@@ -149,9 +150,13 @@ def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> 
     try:
         instance = runs.instance(d, traffic(question, trial.system))
         knobs = fitted(instance, question.limits) if question.tune and "tokens" in question.free_moves else d.knobs
+        knobs = startable(instance.memory, knobs)
         changed = trial if knobs == d.knobs else replace(trial, deployment=replace(d, knobs=knobs))
         if changed is not trial:
             instance = runs.instance(changed.deployment, instance.traffic)
+        if question.max_model_len is not None and question.max_model_len > instance.memory.room:
+            fits = f"the KV cache of {instance.memory.room:,} tokens"
+            raise DoesNotFit(f"{option('max_model_len')}: {question.max_model_len:,} tokens do not fit {fits}")
     except InputError as error:
         return trial.rejected(CannotRun(error=error.reason if error.path in DEGREES else str(error)))
     return Ready(trial=changed, instance=instance, place=place, first=trial)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
+from tonnage.perf.memory import startable
 from tonnage.plan.note import KnobChange
 from tonnage.plan.reason import Behind
 from tonnage.sizing.loads.instance import LOADED
@@ -124,4 +125,7 @@ def _ways(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) 
         ways += [[replace(first, max_batch_size=size) for size in way if BATCH[0] <= size <= BATCH[1]] for way in (down, up)]
     if "chunk" in moves and larger:
         ways.append([replace(first, chunked_prefill=not first.chunked_prefill)])
-    yield from (way for way in ([knobs for knobs in each if knobs != own] for each in ways) if way)
+    for way in ways:
+        settings = [startable(ready.instance.memory, knobs) for knobs in way]
+        if further := [knobs for knobs in settings if knobs != own]:
+            yield further
