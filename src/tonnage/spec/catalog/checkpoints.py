@@ -244,7 +244,8 @@ def with_default_kv(precision: Precision, model: Model, engine: EnginePreset, ve
     if precision.kv == "fp16":
         return precision
     if checkpoint is None:
-        return precision if engine.family in OF_MODEL_OPTIMIZER else precision.with_kv("fp16")
+        narrowed = engine.family in OF_MODEL_OPTIMIZER and precision.weights != model.released
+        return precision if narrowed or engine.family == "nim" else precision.with_kv("fp16")
     return precision if reads(find_method(checkpoint.method).kv_8bit, engine) else precision.with_kv("fp16")
 
 
