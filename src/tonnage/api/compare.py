@@ -15,7 +15,7 @@ from tonnage.api.running.plans import planned
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.formats.invalid_runs import InvalidRuns
-from tonnage.formats.prometheus import curves
+from tonnage.formats.prometheus import curves, selected
 from tonnage.results.metrics import Summary
 from tonnage.results.store import Run, check_free, read_run
 from tonnage.units import parse_duration
@@ -217,12 +217,12 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
                     f"{option('save')}: cannot write '{save}' ({error.strerror}); name a file in a folder that exists"
                 ) from None
         return history_of(curves(answers, server.name), server.name)
-    for name, given in (("select", select), ("header", header), ("save", save)):
+    documents = _documents(source)
+    for name, given in (("select", select if not documents else ""), ("header", header), ("save", save)):
         if given:
             raise InputError(f"{option(name)}: belongs to a server; {source} is a file")
-    documents = _documents(source)
     if documents:
-        return history_of(curves(documents, source), source)
+        return history_of(selected(curves(documents, source), select, option("select")), source)
     return history_of_requests(traffic_from(source, "the history").recording)
 
 
