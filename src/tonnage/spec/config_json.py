@@ -109,6 +109,7 @@ def _as_requested(where: str, config: Config, name: str, architecture: str) -> M
 def _counts(where: str, config: Config, model: Model | None = None) -> dict[float, str]:
     """The first known layout for each number of parameters that layouts give a file, in billions; of a model, those with its kinds."""
     counts: dict[float, str] = {}
+    config = {key: value for key, value in config.items() if key != "quantization_config"}  # takes long, and counts no weights
     for name, layout in LAYOUTS.items():
         reader = _Reader(where, config)
         try:
