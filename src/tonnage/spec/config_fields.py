@@ -179,7 +179,9 @@ def _full(config: ConfigValues) -> tuple[Mixer, ...]:
         if not config.optional_or("index_topk"):
             return (LatentLayer(heads=heads, widths=widths, output_gate=gate),)
         sizes = config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk")
-        return (SparseLatentLayer(heads=heads, widths=widths, **sizes, pooled=config.optional_or("index_kpool", absent=1), output_gate=gate),)
+        return (
+            SparseLatentLayer(heads=heads, widths=widths, **sizes, pooled=config.optional_or("index_kpool", absent=1), output_gate=gate),
+        )
     return (FullAttention(**heads_of(config), value_dim=config.optional_or("v_head_dim"), output_gate=_gated_output(config)),)
 
 
