@@ -35,7 +35,7 @@ from tonnage.spec.config_layouts import (
     shown,
 )
 from tonnage.spec.model import Model
-from tonnage.spec.released_format import released_format
+from tonnage.spec.released_format import released_format, released_kv
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -176,7 +176,8 @@ class _Reader(ConfigValues):
             counted = self.sizes_by_key(architecture, layout) | (FAMILIES[layout.family](self) if layout.family else {})
         made = self.checked(Model(**(fields | counted)))
         released = released_format(self.config, made)
-        return replace(made, released=released, notes=" ".join(self.notes(layout, made, released)))
+        notes = " ".join(self.notes(layout, made, released))
+        return replace(made, released=released, released_kv=released_kv(self.config), notes=notes)
 
     def sizes_by_key(self, architecture: str, layout: Layout) -> Fields:
         """Heads, MLPs and windows by the keys of a layout."""
