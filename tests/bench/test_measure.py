@@ -321,7 +321,8 @@ def test_a_stream_of_too_many_bytes_or_events_is_refused(monkeypatch: pytest.Mon
 
 @pytest.mark.live
 def test_the_exact_server_ends_with_the_process_that_started_it() -> None:
-    program = "import time; from tonnage.bench.exact_server import *\nwith exact_server(Schedule()) as url: print(url, flush=True); time.sleep(60)"
+    serving = "with exact_server(Schedule()) as url: print(url, flush=True); time.sleep(60)"
+    program = f"import time; from tonnage.bench.exact_server import *\n{serving}"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     host, port = process.stdout.readline().strip().removeprefix("http://").split(":")
