@@ -50,6 +50,13 @@ CAN = {
     "CDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
     "Gaudi3": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
     "TPU v5e": ANYWHERE | {"int8-sq", "bf16"},
+    "Rubin": set(PRECISIONS),
+    "CDNA2": ANYWHERE | {"int8-sq", "bf16"},
+    "CDNA5": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "RDNA3": ANYWHERE | {"int8-sq", "bf16"},
+    "RDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "Gaudi2": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
+    "TPU v5p": ANYWHERE | {"int8-sq", "bf16"},
     "Trillium": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
 }
 

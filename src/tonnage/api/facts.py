@@ -43,7 +43,8 @@ class MemoryReport:
 
         d = self.plan.deployment
         named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
-        unsure = [f"{d.model.name}: {d.model.layout_mark}"] if d.model.layout_mark else []
+        unsure = [d.model.reading] if d.model.reading else []
+        unsure += [f"{d.model.name}: {d.model.layout_mark}"] if d.model.layout_mark else []
         return [*unsure, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
 
     def to_json(self) -> dict[str, Any]:

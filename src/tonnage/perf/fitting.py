@@ -12,7 +12,8 @@ from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
 TPS, NARROWER, LARGER = (2, 4, 8), ("fp8", "int4-wo", "awq", "nvfp4"), ("h200", "b200", "b300")
-"""What is tried in place of a deployment: degrees of tensor parallelism, formats from wide to narrow, GPUs from small to large."""
+"""Alternatives to a deployment, in the order in which they are tried: tensor-parallel degrees, formats from wide to
+narrow, GPUs from small to large."""
 
 
 def holds(deployment: Deployment, isl: int = 1, osl: int = 0) -> bool:

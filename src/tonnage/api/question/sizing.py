@@ -205,7 +205,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
     """The trace that a demand names, stretched to its mean. Raises InputError: the file is none."""
     if asked.trace is None:
         return None
-    recording = recording_from(asked.trace, option("trace"))
+    recording = recording_from(asked.trace, option("trace"), asked.trace_unit)
     if asked.mean_rps is not None and 0 < asked.mean_rps < 1e9:
         return recording.at_mean(asked.mean_rps)
     return recording

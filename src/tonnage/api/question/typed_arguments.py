@@ -90,6 +90,7 @@ class SizeArguments(SharedArguments, total=False):
     working_days: Number
     calls_per_year: Number
     requests_per_call: Number
+    trace_unit: Literal["s", "ms", "us", "ns"] | None
     sessions: Number
     sessions_per_hour: Number
     engineers: Number

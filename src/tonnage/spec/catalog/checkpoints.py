@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DataError, InputError
-from tonnage.spec.catalog import find_model
+from tonnage.spec.catalog import entries, find_model
 from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.catalog.repositories import find_repository
 from tonnage.spec.precision import SPARSE, Precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tonnage.spec.engine import EnginePreset
+    from tonnage.spec.model import Model
 
 HALF = ("fp16", "bf16")  # Formats of 16 bits, each of which an engine casts to the other
 
@@ -165,13 +167,36 @@ def listed_checkpoints() -> tuple[Checkpoint, ...]:
 
 
 def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
-    """The published checkpoints of a model, by any of its spellings, the author's first; empty if none is known, and for files."""
+    """The published checkpoints of a model, by any of its spellings, the author's first; empty if none is known, and for files.
+
+    Of a model that ``checkpoints.yaml`` leaves out it is the repository that it is named after.
+    """
     if model.endswith(".json"):
         return ()
     try:
-        return _by_model().get(find_model(model).name, ())
+        found = find_model(model)
     except InputError:
         return ()
+    return _by_model().get(found.name) or _named_after(found)
+
+
+METHODS = {"": "none", "bf16": "none", "fp16": "none", "awq": "awq", "gptq": "gptq", "mxfp4": "mxfp4", "fp8": "compressed-tensors-fp8"}
+"""Methods by number format of the checkpoints that ``checkpoints.yaml`` leaves out; compressed-tensors for other formats."""
+
+
+def _named_after(model: Model) -> tuple[Checkpoint, ...]:
+    """The repository whose config.json the model's figures are from; empty where there is none."""
+    known = (alias for alias, owner in entries.model_shelf().aliases.items() if owner == model.name and "/" in alias)
+    aliases = (alias for alias in known if f"huggingface.co/{alias}" in model.source)
+    repository = find_repository(model.name)
+    name = next(aliases, "") if repository is None else repository.name
+    if not name:
+        return ()
+    method = "block-fp8" if model.block_fp8 and model.released == "fp8" else METHODS.get(model.released, "compressed-tensors")
+    gated = repository is not None and repository.gated
+    written = _CheckpointEntry(repository=name, format=model.released, method=method, seen="", gated=gated)
+    place = Seen(name="", source=model.source, date=model.date)
+    return (_checkpoint(_ModelEntry(name=model.name, licence="", checkpoints=()), written, find_method(method), place),)
 
 
 def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
