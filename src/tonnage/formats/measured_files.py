@@ -38,7 +38,7 @@ from tonnage.formats.table import (
     read_table,
     shown,
 )
-from tonnage.formats.tool_format import not_read, points_of
+from tonnage.formats.tool_format import as_written, not_read, points_of
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
@@ -218,7 +218,9 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     for where, document in documents:
         reader = points_of(document)
         if reader:
-            yield from reader.read(document, where)
+            with as_written(where):
+                points = list(reader.read(document, where))
+            yield from points
         elif len(documents) == 1 and path.suffix.lower() == ".json":
             yield where, read_report(path)
         else:

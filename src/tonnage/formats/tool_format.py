@@ -6,6 +6,7 @@ points, ``import`` and ``--trace`` its requests, and ``bench --export`` writes i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -161,13 +162,24 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
         reader = next(requests for _, requests in known if requests.lines)
     if reader is None:
         raise InputError(f"{source}: {not_read(document, requests=True)}")
-    if reader.lines:
-        runs = reader.read(source, text, reading)
-    else:
-        runs = [run for one in _documents(text, document) for run in reader.read(source, one, reading)]
+    with as_written(str(source)):
+        if reader.lines:
+            runs = reader.read(source, text, reading)
+        else:
+            runs = [run for one in _documents(text, document) for run in reader.read(source, one, reading)]
     if not all(run.requests for run in runs):
         raise InputError(f"{source}: holds no request; give a run that sent something")
     return runs
+
+
+@contextlib.contextmanager
+def as_written(where: str) -> Iterator[None]:
+    """Refuse a document that has something in place of what its tool writes there, which its reader stumbles over. Raises InputError."""
+    try:
+        yield
+    except (TypeError, KeyError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        why = " ".join(f"{type(error).__name__} {error}".split())[:80]
+        raise InputError(f"{where}: is not as the tool writes it ({why}); give the file as the tool wrote it") from None
 
 
 def _documents(text: str, first: Any) -> list[Any]:
