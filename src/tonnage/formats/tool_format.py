@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tonnage.csv_file import csv_rows
 from tonnage.errors import InputError, UnknownName
 from tonnage.formats.finished_run import FinishedRun, read_finished
 from tonnage.formats.table import shown
@@ -148,7 +149,16 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"{source}: cannot be read ({why}); give a file with single requests") from None
-    return _runs(source, text, lines=source.suffix.lower() == ".jsonl", reading=reading)
+    if source.suffix.lower() == ".csv":
+        text = csv_lines(text, str(source))
+    return _runs(source, text, lines=source.suffix.lower() in (".jsonl", ".csv"), reading=reading)
+
+
+def csv_lines(text: str, place: str) -> str:
+    """The rows of a CSV as a JSON object in each line."""
+    rows = csv_rows(text, place)
+    _, header = next(rows, (0, []))
+    return "\n".join(json.dumps({name: cell for name, cell in zip(header, row, strict=False) if cell}) for _, row in rows)
 
 
 def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[ImportedRun]:
