@@ -34,6 +34,7 @@ from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
 from tonnage.serve.demonstration import Demonstration, Failure, beside
 from tonnage.serve.supervisor import Child, Program, Supervisor
+from tonnage.spec.typed_values import bounded
 from tonnage.units import parse_duration
 
 MODEL, GPU, PRECISION = "llama-3.1-8b", "h100-sxm-80gb", "fp8"
@@ -258,7 +259,7 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
         if (folder / ROUTER).is_file():
             raise InputError(f"{option('folder')}: {folder} is for several machines; a rehearsal takes a plan of one system")
         raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
-    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
+    services = bounded(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))["services"]
     written = list(deployed(plan, "compose", simulated=True).argv[1:])
     programs, served = [], ""
     for name, described in services.items():
