@@ -143,7 +143,8 @@ def test_one_thing_has_one_name(name: str, kv: str) -> None:
     assert found.kv_bits == BITS[found.kv]
     assert find_precision(found.name) == found
     assert found.weight_format == name
-    assert (found.name == name) == (kv == PRECISIONS[name].kv)
+    assert (found.name == name) == (kv == PRECISIONS[name].kv == "fp16")
+    assert PRECISIONS[name].name == name
     assert found.weight_bits == PRECISIONS[name].weight_bits
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.catalog.checkpoints import with_default_kv
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
@@ -64,7 +65,7 @@ def _narrower(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
     names = [f"{precision.weights}+kv-fp8"] if precision.kv_bits > 8 else []
     names += [name for name in NARROWER if find_precision(name).weight_bits < precision.weight_bits]
     for name in names:
-        narrow = find_precision(name)
+        narrow = with_default_kv(find_precision(name), deployment.model, engine, deployment.gpu.vendor)
         if not (deployment.gpu.lacks(narrow) or engine.lacks(narrow)):
             yield f"{option('precision')} {name}", replace(deployment, precision=narrow)
 
