@@ -166,10 +166,8 @@ def test_the_first_words_of_each_kind_of_failure_are_quoted_with_the_option_that
     tally = Tally(outcomes=Counter({"": 500, "HTTP 400": 100}), examples=examples)
     notes = judged(replace(SEEN, tally=tally, endpoint=CHAT)).notes
     [quoted] = [note for note in notes if note.startswith("HTTP 400: ")]
-    assert (
-        quoted
-        == f"HTTP 400: {words}; {option('omit_inputs')} max_tokens {option('extra_inputs')} max_completion_tokens:200 sends the length under that name"
-    )
+    remedy = f"{option('omit_inputs')} max_tokens {option('extra_inputs')} max_completion_tokens:200 sends the length under that name"
+    assert quoted == f"HTTP 400: {words}; {remedy}"
 
 
 @pytest.mark.parametrize(
