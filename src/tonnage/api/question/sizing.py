@@ -40,11 +40,11 @@ from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import DefaultPart, UseCaseDefaults
+from tonnage.plan.note import DefaultPart, OlderPreset, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, newer_than_known, system_of
 from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_adapters, parse_limit, parse_speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
@@ -117,9 +117,15 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
         if model is not None:
             own = (find_precision(model.usual_precision if note is None else note.precision),)
             usual = own if any(made) else usual_precisions(model, rest["gpus"])  # a checkpoint of compress, next to its original
-            notes = (*remarks, *lengths.remarks, *(() if note is None else (note,)))
+            notes = (*remarks, *_older_presets(scenario), *lengths.remarks, *(() if note is None else (note,)))
             questions.append(Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest))
     return tuple(questions)
+
+
+def _older_presets(scenario: Scenario) -> tuple[OlderPreset, ...]:
+    """The presets that answer for newer versions of their engines."""
+    names = () if scenario.search.engine is None else _names(scenario.search.engine, option("engine"), Faults())
+    return tuple(OlderPreset(requested=name, preset=preset) for name in names if (preset := newer_than_known(name)))
 
 
 def _model(name: str, scenario: Scenario) -> Model:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # a run is shown by some of these words too, and loads no pla
     from tonnage.plan.demand import Demand, DemandSource
     from tonnage.plan.fleet import AtPeak
     from tonnage.plan.limit import Bound, Breach, Limit
+    from tonnage.plan.note import OlderPreset
     from tonnage.plan.plan import Plan
     from tonnage.results.metrics import Attained, Latencies
     from tonnage.spec.scenario import Objective
@@ -150,11 +151,17 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     rows = (
         ("Question", f"{plan.scenario.model}, {lengths_text(plan)}{shares}"),
         ("Model", next((note.model.reading for note in plan.notes if note.code == "model-read"), "")),
+        ("Engine", "; ".join(newer_text(note) for note in plan.notes if note.code == "older-preset")),
         ("Demand", demand_text(plan.demand)),
         ("Limits", ", ".join(map(str, plan.scenario.limits)) or "none"),
         ("Aim", aim_text(plan)),
     )
     return tuple(row for row in rows if row[1])
+
+
+def newer_text(note: OlderPreset) -> str:
+    """Which preset answers for a newer engine."""
+    return f"{note.requested} is newer than every preset; {note.preset} answers for it"
 
 
 def lengths_text(plan: Plan) -> str:
