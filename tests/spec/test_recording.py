@@ -74,6 +74,15 @@ def test_a_repeated_recording_keeps_its_rate_and_its_shared_prefix(tmp_path: Pat
         assert not {block for ids in repeated for block in ids[1:]} & {block for ids in thrice.blocks[: 5 * copy] for block in ids}
 
 
+def test_the_first_line_of_a_file_that_is_no_table_is_not_repeated(tmp_path: Path) -> None:
+    """An agent may name any file of the machine, and sees what a message holds."""
+    for text in ("root:x:0:0:root:/root:/bin/bash\n", "-----BEGIN PRIVATE KEY-----\nabc\n", "password=hunter2\n"):
+        with pytest.raises(InputError) as refused:
+            read_recording(written(tmp_path / "t.csv", text), "--trace")
+        assert text.strip().splitlines()[0] not in str(refused.value)
+        assert "its first line names no columns" in str(refused.value)
+
+
 def test_every_bad_line_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", BAD)
     with pytest.raises(InputErrors) as caught:

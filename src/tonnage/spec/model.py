@@ -8,7 +8,7 @@ from functools import cache
 from tonnage.errors import InputError, option
 from tonnage.spec.attention_layers import Cache, FullAttention, LatentAttention, LatentLayer, SlidingAttention
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Layers
-from tonnage.spec.precision import EXPERTS
+from tonnage.spec.precision import EXPERTS, KvFormat
 from tonnage.spec.typed_values import strict
 
 
@@ -50,6 +50,7 @@ class Model:
     mtp_layers: int = 0  # modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding alone
     block_fp8: bool = False  # its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices
     released: str = "bf16"  # number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there
+    released_kv: KvFormat = "fp16"  # format of the KV cache that the published checkpoint declares
     # source, date: where the figures come from and when they were taken down
     source: str = ""
     date: str = ""

@@ -33,7 +33,8 @@ Entry = Model | Gpu | System | EnginePreset
 
 MOST_GPUS = 72  # Most GPUs of a server that is named by their number
 
-_SHAPE = re.compile(r"^(\d{1,3})\s*[x×]\s*-?(.+)$")
+_SHAPE = re.compile(r"^(\d{1,3})\s*[x×*]\s*-?(.+)$")
+_SHAPE_BEHIND = re.compile(r"^(.+?)-?[x×*]-?(\d{1,2})$")  # "h100x8"
 _MIG = re.compile(r"^(.+?)-(?:mig-)?(\d)g\.(\d{1,3})gb$")
 _VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
 
@@ -150,7 +151,7 @@ def find_system(name: str) -> System:
 def system_spelled(name: str) -> System | None:
     """The system of that name, so many of a GPU, or the machine type of a cloud; None where there is none."""
     spelling = _LAMBDA.sub(r"\1x\2", re.sub(r"^(?:nvidia|amd)-", "", plain(name)))
-    found = entries.system_shelf().find(spelling) or _of_gpus(spelling)
+    found = entries.system_shelf().find(spelling) or _of_gpus(spelling) or _of_gpus(_SHAPE_BEHIND.sub(r"\2x\1", spelling))
     return found or instance_types().get(level_type(name))
 
 

@@ -36,6 +36,8 @@ class Method:
     told: str  # description
     engines: tuple[str, ...]  # engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2"
     vendors: tuple[str, ...] = ()  # GPU vendors that support it; empty for all
+    # engine families that take the KV cache in FP8 for its checkpoints where nobody says it, because these declare it
+    kv_8bit: tuple[str, ...] = ()
     # source, date: source of the list of engines, and date of the lookup
     source: str
     date: str
@@ -221,6 +223,30 @@ def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str =
     known = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
     near = [one for one in known if same_weights(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
     return min(near, key=rank, default=None)
+
+
+OF_MODEL_OPTIMIZER = ("tensorrt-llm", "nim")
+"""Families whose checkpoints are made by Model Optimizer, whose recipes narrow the KV cache with 8-bit and FP4 weights (hf_ptq.py)."""
+
+
+def with_default_kv(precision: Precision, model: Model, engine: EnginePreset, vendor: str) -> Precision:
+    """The precision with the KV cache that an engine takes where nobody says its format.
+
+    Engines keep 16 bits unless the checkpoint that they load declares another format (``kv_cache_scheme``, ``kv_cache_quant_algo``): vLLM
+    ``resolve_kv_cache_dtype_string`` (utils/torch_utils.py), SGLang ``configure_kv_cache_dtype``, TensorRT-LLM ``kv_cache_config.dtype:
+    auto``; read on 2026-11-28. What a catalog's checkpoint declares follows from its method (``Method.kv_8bit``).
+    """
+    if precision.names_kv or precision.kv == "fp32":
+        return precision
+    if not model.date and precision.weights == model.released:
+        return precision.with_kv(model.released_kv)
+    checkpoint = published(model.name, precision, engine, vendor) if model.date else None
+    if precision.kv == "fp16":
+        return precision
+    if checkpoint is None:
+        narrowed = engine.family in OF_MODEL_OPTIMIZER and precision.weights != model.released
+        return precision if narrowed or engine.family == "nim" else precision.with_kv("fp16")
+    return precision if reads(find_method(checkpoint.method).kv_8bit, engine) else precision.with_kv("fp16")
 
 
 def same_weights(first: str, second: str) -> bool:
