@@ -128,6 +128,7 @@ def clocked(gpu: Gpu, share: float) -> Gpu:
     return replace(gpu, clock=share)
 
 
+FABRICS = ("nvlink", "other")  # Links that are not PCIe
 BRIDGE, P2P_OFF = "bridge", "p2p-off"
 _PCIE = re.compile(r"^pcie([3-6])-x(4|8|16)$")
 _LANE_GB_S = {3: 2.0, 4: 4.0, 5: 8.0, 6: 16.0}  # of one lane, both directions together (PCI-SIG), by generation
@@ -144,7 +145,7 @@ def linked(gpu: Gpu, text: str, tp: int = 2) -> Gpu:
 
     Raises InputError: another word, a file without such a table, or a link for GPUs that NVLink or another fabric joins.
     """
-    if gpu.link in ("nvlink", "other"):
+    if gpu.link in FABRICS:
         raise InputError(
             f"{option('link')}: {gpu.name} is joined by {gpu.link if gpu.link == 'nvlink' else 'its own fabric'}, not by PCIe; leave it out"
         )
