@@ -115,9 +115,9 @@ def below_change(link: Group, kind: str, tp: int) -> float:
 def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
     """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs joined by PCIe.
 
-    ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge.
+    ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge, and GeForce cards have one only where a user states it.
     """
-    if gpu.link == "nvlink-bridge" and own.get("bridge", 1.0) == 0.0 and not gpu.bridged:
+    if gpu.link == "nvlink-bridge" and not gpu.bridged and (own.get("bridge", 1.0) == 0.0 or not gpu.p2p):
         return "pcie"
     if gpu.tp_link(tp) == "pcie":
         return "bridge" if gpu.link == "nvlink-bridge" else "pcie"

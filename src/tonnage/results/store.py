@@ -217,7 +217,17 @@ def checked(path: Path, read: Callable[[Path], Any], again: str = "run the comma
 
     try:
         return read(path)
-    except (InputError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException, yaml.YAMLError) as error:
+    except (
+        InputError,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        pa.ArrowException,
+        yaml.YAMLError,
+    ) as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
         raise DataError(f"{path}: is damaged ({why}); {again}") from None
 

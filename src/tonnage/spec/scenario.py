@@ -308,8 +308,7 @@ class ScalingAsked:
     autoscale: bool | None = leaf("Propose an autoscaling rule for the profile or the trace, and say what it saves (docs/autoscaling.md).")
     broken_hours: Length = leaf("Share of the hours in which limits may be broken then, such as 5% (default: 0%).")
     start_time: Text = leaf(
-        "Time from the controller's decision until a new instance takes requests, such as 3min (default: its weights over 10 Gbit/s, and "
-        "60 s)."
+        "Time from the controller's decision until a new instance takes requests, such as 3min (default: weights at 10 Gbit/s, and 60 s)."
     )
 
 

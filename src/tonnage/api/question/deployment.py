@@ -162,6 +162,11 @@ def joined(gpus: Sequence[Gpu], link: str | None, tp: int) -> tuple[Gpu, ...]:
     return tuple(gpu if gpu.link in FABRICS else linked(gpu, link, tp) for gpu in gpus)
 
 
+def stated(gpus: Sequence[Gpu], search: SearchAsked, tp: int, source: StepSource | None) -> tuple[Gpu, ...]:
+    """The GPUs with the link, the power limit and the clocks that a question states. Raises InputError."""
+    return limited(joined(gpus, search.link, tp), search.power_cap, search.gpu_clock, source)
+
+
 def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
     """The GPUs under the power limit or the locked clocks that are requested. Raises InputError."""
     if power_cap is None and gpu_clock is None:
