@@ -103,14 +103,15 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
     if not static and engine.knobs.scheduler == "static":
         engine = find_engine(IN_FLIGHT_OF_OLD)
-    knobs = row.get("knobs") or default_knobs(engine, gpu)
+    parallelism = Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1)
+    knobs = row.get("knobs") or default_knobs(engine, gpu, parallelism.dp)
     if static and knobs.scheduler != "static":
         knobs = replace(knobs, scheduler="static", max_num_tokens=max(knobs.max_num_tokens, row["batch"] * row["isl"]))
     deployment = Deployment(
         model=model,
         gpu=gpu,
         precision=precision,
-        parallelism=Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1),
+        parallelism=parallelism,
         engine=engine.name,
         knobs=knobs,
         calibration=calibration,
@@ -288,7 +289,7 @@ def _static(point: Point) -> dict[str, float]:
 
 def simulated(point: Point, load: Load | None = None) -> Requests:
     """The requests of a row with clients or a rate, as the simulator serves them; arguments and errors as of ``predict``."""
-    from tonnage.simulator.spec import engine_spec
+    from tonnage.simulator.spec import spec_of
 
     instance, d = point.instance, point.deployment
     step = instance.step
@@ -297,7 +298,7 @@ def simulated(point: Point, load: Load | None = None) -> Requests:
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     model = step.in_process if workload.queued else step
-    return engine_spec(d, model, instance.knobs, instance.memory).run(trace, window_ps=window)
+    return spec_of(d, replace(instance, step=model)).run(trace, window_ps=window)
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read
