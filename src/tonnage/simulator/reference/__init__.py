@@ -114,8 +114,8 @@ class Clients:
 # not taken if the clients of any rank would have its tokens later. With ``rank_wait_steps`` the prompts of a step are held while all ranks
 # decode and not all of them have prompts, until so many steps in a row have passed since prompts were last computed or held the last time
 # (TensorRT-LLM, ``_balance_adp_requests`` of py_executor.py). With ``pads_ranks`` every rank of a captured step is filled up to the tokens
-# of the fullest, and the experts compute these too; nobody waits for what a rank's other matrices do with them. The record of steps is one for all: what the slowest rank computed, who was
-# in any rank, and the tokens of all.
+# of the fullest, and the experts compute these too; nobody waits for what a rank's other matrices do with them. The record of steps is
+# one for all: what the slowest rank computed, who was in any rank, and the tokens of all.
 
 
 class Ranks:
