@@ -19,6 +19,8 @@ from cyclopts import App
 from cyclopts.argument import ArgumentCollection
 from hypothesis import settings
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a real hub
+
 settings.register_profile("core", max_examples=40, deadline=None, derandomize="CI" in os.environ)  # a busy machine may take long for any
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # ./check --hypothesis-profile=thorough
 settings.load_profile("core")

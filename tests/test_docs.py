@@ -215,13 +215,6 @@ def test_pages_name_the_json_keys() -> None:
         assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set(), page
 
 
-def test_catalog_page_names_the_architectures_that_are_read() -> None:
-    from tonnage.spec.config_layouts import LAYOUTS
-
-    text = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`(\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel|GLMModel))`", text)) == set(LAYOUTS)
-
-
 ANSWER = re.compile(r"Answer +(\d+) × \S+ \(\d+ GPUs; ([\d.]+) systems exactly\)")
 CAPACITY = re.compile(r"one instance carries ([\d.]+) requests/s")
 FIGURE = re.compile(r"\*\*[\d.,]+\*\*")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,10 @@ def csv_rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, row
 
 
+COLUMN = re.compile(r"[a-z_][\w .()%/-]{0,60}")
+"""How a column is named, in lower case. A first line of anything else is not repeated in a message: the file may be no table."""
+
+
 def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Line numbers and cells by lower-case column name, for every line that is neither empty nor a comment (#).
 
@@ -93,7 +98,8 @@ def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterato
             header = [cell.strip().lower() for cell in cells]
             missing = [name for name in needed if name not in header]
             if missing:
-                raise InputError(f"{place} has no column {' and no column '.join(missing)}; it has {', '.join(header[:8])}")
+                has = f"; it has {', '.join(header[:8])}" if all(map(COLUMN.fullmatch, header)) else ", and its first line names no columns"
+                raise InputError(f"{place} has no column {' and no column '.join(missing)}{has}")
             continue
         yield number, dict(zip(header, [*(cell.strip() for cell in cells), *("",) * len(header)], strict=False))
     if not header:

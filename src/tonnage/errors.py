@@ -159,7 +159,7 @@ def _near(name: str, names: Sequence[str]) -> list[str]:
 class UnknownName(InputError):
     """A name that is not in the catalog."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], otherwise: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], otherwise: str = "", reason: str = "") -> None:
         """Compose the message from the nearest of the known names.
 
         Args:
@@ -167,6 +167,7 @@ class UnknownName(InputError):
             name: what was requested.
             known: every name that would have been right.
             otherwise: what works too, such as "the path of a file".
+            reason: why it was not found elsewhere, as a clause.
         """
         why = refused(kind, name)
         if why:
@@ -175,9 +176,13 @@ class UnknownName(InputError):
             return
         names = sorted(known)
         near = _near(name.lower(), names)
-        hint = f"did you mean {', '.join(near)}?" if near else f"one of: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
+        hint = (
+            f"did you mean {', '.join(near)}?"
+            if near
+            else f"one of: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" * bool(names)
+        )
         too = f" ({otherwise} works too)" if otherwise else ""
-        super().__init__(f"unknown {kind} '{name}'{too}; {hint}")
+        super().__init__("; ".join(filter(None, (f"unknown {kind} '{name}'{too}", reason, hint))))
         self.kind = kind
         self.name = name
 

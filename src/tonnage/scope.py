@@ -29,6 +29,10 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             "nothing of edge modules is measured; describe one in a YAML file, such as examples/hardware/jetson-agx-orin-64gb.yaml",
         ),
         (
+            r"(tesla-)?(p100|p40|p4|m40|m60|k80)(-.*)?|(geforce-|nvidia-|nvidia-geforce-)?gtx-.*",
+            "engines of LLMs begin with Volta (compute capability 7.0)",
+        ),
+        (
             r"(apple|m[1-5]|mac).*|.*(core|ryzen|xeon|epyc|cpu).*",
             "only accelerators in servers are sized; tonnage serve with openvino runs a CPU",
         ),

@@ -14,6 +14,7 @@ from tests.bench.test_parts import words_tokenizer
 from tonnage import simulate
 from tonnage.api.bench import bench, prepare_bench
 from tonnage.bench.prompts import prompts
+from tonnage.bench.tiers import TIERS
 from tonnage.errors import InputError
 from tonnage.formats.sessions import read_sessions
 from tonnage.testing import simulated_engine
@@ -144,3 +145,11 @@ def test_first_tokens_by_turn_are_the_simulated(tmp_path: Path) -> None:
         print(f"turn {each}: simulated {one:.2f} ms, measured {other:.2f} ms")
     for one, other in both:
         assert other == pytest.approx(one, rel=0.03, abs=2)
+
+
+def test_recorded_sessions_are_counted_by_the_tiers_of_agentperf_unless_others_are_named(tmp_path: Path) -> None:
+    asked = {**PREPARED, "url": "http://127.0.0.1:1", "concurrency": 1}
+    path = write(tmp_path / "s.jsonl", pause=0.1)
+    assert prepare_bench(sessions=path, **asked).wanted.tiers == TIERS
+    assert [str(tier) for tier in prepare_bench(sessions=path, tier=["60, 5s"], **asked).wanted.tiers] == ["60 tokens/s, TTFT 5 s"]
+    assert prepare_bench(isl=10, osl=10, request_count=2, **asked).wanted.tiers == ()

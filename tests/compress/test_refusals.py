@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tests.questions import plans_with
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.compress import checks
-from tonnage.compress.recipes import FORMATS, MODELOPT, TOOLS
+from tonnage.compress.recipes import FORMATS, LLM_COMPRESSOR, MODELOPT, TOOLS
 from tonnage.compress.run import pins, version
 from tonnage.deploy.checkpoint import MANIFEST, judged
 from tonnage.deploy.service import service_of
@@ -67,6 +69,20 @@ def test_every_format_of_every_tool_has_a_script_that_python_reads_and_pins(mode
         lines = pins(tool).splitlines()
         assert all(line.count("==") == 1 and "+" not in line for line in lines)
         assert version(tool)
+
+
+@pytest.mark.parametrize("name", ['m"""\nraise SystemExit(7)\n"""', "m\\", "m'''", "{model}", "m\nimport os"])
+def test_a_folder_of_any_name_is_text_in_the_script(model: Path, name: str) -> None:
+    plain, folder = model.parent / "plain", model.parent / name
+    shutil.copytree(model, plain)
+    shutil.copytree(model, folder)
+    for form, tool in (("fp8", LLM_COMPRESSOR), ("w4a16-awq", LLM_COMPRESSOR), ("nvfp4", MODELOPT)):
+        scripts = [
+            str(api.compress(source, output=model.parent / "made", format=form, tool=tool, dry_run=True)) for source in (plain, folder)
+        ]
+        expected, written = (ast.parse(script) for script in scripts)
+        assert [type(node) for node in written.body] == [type(node) for node in expected.body]
+        assert name in str(ast.get_docstring(written, clean=False))
 
 
 def test_what_is_asked_for_must_be_known_and_fit_the_plan(model: Path) -> None:

@@ -16,7 +16,7 @@ from tests.plan.candidates import candidate as any_candidate
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import serving_of, traffic_of
 from tonnage.cost.options import summed, with_cost_together
-from tonnage.cost.planned import compare, cost_of, in_proportion, job_cost, with_cost, with_rent
+from tonnage.cost.planned import compare, cost_of, cost_of_run, in_proportion, job_cost, with_cost, with_rent
 from tonnage.plan.candidate import Identity
 from tonnage.plan.cost import JobCost, Serving, YearlyCost
 from tonnage.plan.demand import Demand, DemandSource, JobDone
@@ -35,6 +35,26 @@ from tonnage.spec.prices import Prices
 PRICES = COURSE_PRICES
 YEAR = demand_of(mean_rps=COURSE_PEAK / 7, factor=7)
 JOB = demand_of(requests=100_000, within_s=3_600)
+
+
+def test_the_gpus_of_a_run_are_paid_by_their_share_of_a_system_and_their_hours() -> None:
+    """A system is 119,000 USD a year: two of its eight GPUs at 10 requests/s of 1,000 and 200 tokens pay for 315 million requests."""
+    prices = PRICES.with_overrides({"cloud": {"h100-sxm-80gb": 2}}, "")
+    owned, rented = cost_of_run(10.0, (1_000.0, 200.0), ("h100-sxm-80gb", "dgx-h100", 2), prices)
+    assert owned.total_usd_per_year == pytest.approx(29_750)
+    assert owned.usd_per_1000_requests == pytest.approx(29_750 / 315_360)
+    assert owned.usd_per_million_input_tokens == pytest.approx(29_750 / 315.36 / 1_600)
+    assert owned.usd_per_million_output_tokens == pytest.approx(3 * 29_750 / 315.36 / 1_600)
+    assert rented.total_usd_per_year == pytest.approx(2 * (2 + 1) * 8_760)
+    twice = cost_of_run(20.0, (1_000.0, 200.0), ("h100-sxm-80gb", "dgx-h100", 2), prices)
+    for one, half in zip((owned, rented), twice, strict=True):
+        assert half.total_usd_per_year == one.total_usd_per_year
+        assert half.usd_per_million_output_tokens == pytest.approx((one.usd_per_million_output_tokens or 0) / 2)
+    unknown = cost_of_run(10.0, (1_000.0, 200.0), ("h100-sxm-80gb", "dgx-h100", 2), replace(prices, cloud=(), systems=(), gpus=()))
+    assert [way.reason for way in unknown] == [
+        NoCost(code="system-price", name="dgx-h100"),
+        NoCost(code="cloud-price", name="h100-sxm-80gb"),
+    ]
 
 
 def test_a_year_of_the_choice_costs_what_its_traffic_and_its_systems_do() -> None:

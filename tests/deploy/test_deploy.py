@@ -22,7 +22,7 @@ from tonnage.deploy.targets import deployed, target_files, write_folder
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
-from tonnage.spec.catalog.checkpoints import listed_checkpoints
+from tonnage.spec.catalog.checkpoints import find_checkpoints
 from tonnage.spec.catalog.entries import engine_shelf, model_shelf
 from tonnage.spec.precision import PRECISIONS, find_precision
 
@@ -167,7 +167,7 @@ FORMATS = [*PRECISIONS, "fp8+kv-fp16", "fp8+2:4", "nvfp4+experts", "int4-g32+exp
 
 @pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "atom-0.1", "tensorrt-llm-0.9"])
 def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation_or_a_word_on_how_to_make_one(engine: str) -> None:
-    by_name = {one.repository: one for one in listed_checkpoints()}
+    by_name = {one.repository: one for model in model_shelf().by_name for one in find_checkpoints(model)}
     launch = engine_shelf().by_name[engine].launch
     for model in model_shelf().by_name:
         for precision in FORMATS:

@@ -122,6 +122,26 @@ def test_a_rehearsal_does_not_take_another_process_for_an_instance(tmp_path: Pat
     assert "of instance-1 is taken; stop what listens there" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("- --instances", "- --engine\n    - vllm\n    - --engine-path\n    - /evil\n    - --instances"),
+        ("- vllm\n", "- sglang\n"),
+        ("- /etc/engine/plan.json\n", "- /etc/engine/plan.json\n    - --coefficients\n    - /evil\n"),
+    ],
+)
+def test_a_rehearsal_runs_nothing_that_the_folder_names(old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
+    assert run(["deploy", str(plan), "--target", "compose", "--output", str(tmp_path / "out"), "--simulated"]) == 0
+    file = tmp_path / "out" / "compose.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    assert run(["deploy", "rehearse", str(tmp_path / "out")]) == 2
+    assert "is not that of the plan's simulated engine; write the folder by tonnage deploy" in capsys.readouterr().err
+
+
 @pytest.mark.engines
 def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(rehearsal: Path) -> None:
     found = api.rehearse(rehearsal, duration="30s", request_rate=30, told=print)

@@ -10,9 +10,11 @@ import pytest
 
 from tonnage.api.compare import import_run
 from tonnage.errors import InputError, in_python
-from tonnage.evidence.predict import predict, read_point
+from tonnage.evidence.predict import predict, read_point, workload_of
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.measured_files import read_measured, read_points
+from tonnage.perf.terms import step_model
+from tonnage.spec.workload import OpenLoop
 
 FIELD = Path(__file__).parents[3] / "shared" / "field" / "measuring"
 GIVEN: dict[str, str | int] = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "vllm"}
@@ -232,3 +234,86 @@ def test_a_cap_is_simulated(tmp_path: Path) -> None:
     free = ttft(request_rate=20.0, max_concurrency=None)
     assert ttft(request_rate=20.0, max_concurrency=200) == free  # a cap that nothing reaches
     assert ttft(request_rate=20.0, max_concurrency=2) < 0.9 * free  # the client's queue is not in it
+
+
+# Columns of a table for what decides a row.
+
+
+def table(folder: Path, *rows: dict[str, Any]) -> Path:
+    """A table of these rows; each has the columns of all."""
+    base = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 100, "e2e_ms": 1000}
+    every = list(dict.fromkeys(name for row in rows for name in {**base, **row}))
+    lines = [",".join(str({**base, **row}.get(name, "")) for name in every) for row in rows]
+    return written(folder / "t.csv", "\n".join([",".join(every), *lines, ""]))
+
+
+def test_what_was_set_on_the_engine_reaches_its_knobs(tmp_path: Path) -> None:
+    settings = {"max_num_seqs": 64, "max_num_batched_tokens": 2048, "gpu_memory_utilization": 0.8, "max_cudagraph_capture_size": 256}
+    first, second = rows_of(table(tmp_path, {"concurrency": 8, **settings}, {"concurrency": 8}))[0]
+    knobs, plain = (read_point(row).deployment.knobs for row in (first, second))
+    assert (knobs.max_batch_size, knobs.max_num_tokens, knobs.kv_fraction, knobs.graph_tokens) == (64, 2048, 0.8, 256)
+    assert plain.max_batch_size != 64
+    few = rows_of(table(tmp_path, *({"concurrency": 64, "slots": slots} for slots in (8, 64))))[0]
+    slow, fast = (predict(read_point(row)) for row in few)
+    assert slow["ttft_p99_ms"] > 2 * fast["ttft_p99_ms"]
+
+
+def test_loads_of_a_table_as_people_write_them(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        {"request_rate": "inf", "num_prompts": 200},
+        {"request_rate": "inf", "num_prompts": 200, "concurrency": 16},
+        {"request_rate": 6, "concurrency": 50, "burstiness": 0.25},
+        {"request_rate": 6, "burstiness": "inf"},
+        {"request_rate": 6, "ramp_up_strategy": "linear"},
+        {"request_rate": "inf"},
+        {"concurrency": 4, "enforce_eager": "True"},
+        {"concurrency": 4, "range_ratio": 0},
+        {"concurrency": 4, "range_ratio": 0, "engine": "trtllm"},
+        {"concurrency": 4, "range_ratio": 0, "engine": "sglang"},
+    )
+    rows, said = rows_of(path)
+    loads = [(row["concurrency"], row["request_rate"], row["in_flight"]) for row in rows]
+    assert loads == [(200, None, None), (16, None, None), (None, 6, 50), (None, 6, None), (4, None, None), (4, None, None)]
+    assert [row["isl_drawn"] for row in rows] == [None] * 5 + ["1-1000"]
+    points = [read_point(row) for row in rows[2:4]]
+    arrivals = [workload_of(point, step_model(point.deployment), turnaround_s=0.0).arrivals for point in points]
+    assert arrivals == [OpenLoop(rate=6, process="gamma", cv=2.0, in_flight=50), OpenLoop(rate=6, process="constant", cv=0.0)]
+    why = ["ramp_up_strategy linear", "no column requests says how many", "CUDA graphs (eager)", "a range_ratio of 0 is equal lengths"]
+    assert [words in sentence for words, sentence in zip(why, said, strict=True)] == [True] * 4
+    assert [sentence.split(" is left out")[0].split("line ")[1] for sentence in said] == ["6", "7", "8", "10"]
+
+
+def test_a_cached_share_saves_prompt_tokens(tmp_path: Path) -> None:
+    shares = [{"concurrency": 4, "isl": 8000, "num_prompts": 40, "cached_share": share} for share in (0, 0.9, 1)]
+    none, most, whole = (predict(read_point(row)) for row in rows_of(table(tmp_path, *shares))[0])
+    assert most["ttft_ms"] < 0.5 * none["ttft_ms"]
+    assert whole["ttft_ms"] < most["ttft_ms"]
+    with pytest.raises(InputError, match="cached_share: is simulated for prompts of one length"):
+        predict(read_point(rows_of(table(tmp_path, {"concurrency": 4, "cached_share": 0.5, "isl": "500-1500"}))[0][0]))
+
+
+def test_percentiles_of_a_table_are_scored(tmp_path: Path) -> None:
+    (row,), _ = rows_of(table(tmp_path, {"concurrency": 4, "ttft_p99_ms": 120, "p99 TPOT (ms)": 12}))
+    assert (row["ttft_p99_ms"], row["tpot_p99_ms"]) == (120, 12)
+
+
+REPORT = (
+    'Metric,avg,p99\nTime To First Token (ms),"100.00",120\nRequest Latency (ms),"1,100.00",1200\nOutput Sequence Length (tokens),101,101\n'
+)
+REPORT += "Input Sequence Length (tokens),1000,1000\n\nMetric,Value\nRequest Throughput (per sec),7.27\n"
+
+
+@pytest.mark.parametrize("name", ["profile_export_aiperf.csv", "profile_export_genai_perf.csv"])
+def test_the_load_of_a_report_that_does_not_say_it_is_a_flag(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / name, REPORT)
+    with pytest.raises(InputError, match="no load"):
+        rows_of(path)
+    loads = [{"concurrency": 8}, {"request_rate": 7.0}, {"request_rate": 7.0, "concurrency": 50}]
+    rows = [rows_of(path, **load)[0][0] for load in loads]
+    assert [(row["concurrency"], row["request_rate"], row["in_flight"]) for row in rows] == [
+        (8, None, None),
+        (None, 7, None),
+        (None, 7, 50),
+    ]
+    assert [row["ttft_ms"] for row in rows] == [100, 100, 100]

@@ -34,7 +34,12 @@ def test_another_origin_is_refused(client: TestClient, origin: str) -> None:
 
 def test_a_page_of_another_site_may_link_here_and_nothing_else(client: TestClient) -> None:
     assert client.get("/size", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
-    assert client.get("/size", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code == 403
+    for site in ("cross-site", "same-site"):
+        assert client.get("/size", headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}).status_code == 403
+    for path in ("/measure/live", "/measure/watch"):
+        for site in ("cross-site", "same-site", "none"):
+            assert client.get(path, headers={"sec-fetch-site": site, "sec-fetch-mode": "navigate"}).status_code == 403
+        assert client.get(path, headers={"sec-fetch-site": "same-origin"}).status_code == 401, "the token is still asked for"
 
 
 def test_the_token_comes_with_the_printed_address_and_stays_in_a_cookie(client: TestClient) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.deploy.plans import dense
 from tests.plan.start_lines import drawn_plan, faults
 from tests.questions import plans_with, question
 from tonnage.api.sizing import size_models
-from tonnage.plan.launch import Command, command, needs_drafter, with_drafter, without_checkpoint
+from tonnage.cli.main import run
+from tonnage.plan.launch import Command, command, foreign_word, needs_drafter, with_drafter, without_checkpoint
 from tonnage.report.plans.screen import brief_lines
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog import engines, find_engine, find_gpu, usual_offloading
@@ -291,3 +293,38 @@ def test_a_context_that_the_pool_has_no_room_for_is_refused() -> None:
     assert plan.choice is None
     assert [type(one.reason).__name__ for one in plan.rejected][:1] == ["CannotRun"]
     assert "max_model_len: 120,000 tokens do not fit the KV cache" in str(plan.rejected[0].reason.error)
+
+
+@pytest.mark.parametrize("preset", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "nim-2024"])
+def test_a_command_that_a_preset_does_not_write_is_refused(preset: str) -> None:
+    """A plan is a file that comes from anywhere, and the words of its command are run."""
+    pool = dense(preset).choice.pool
+    assert foreign_word(pool) == ""
+    assert foreign_word(replace(pool, launch=("/bin/sh", *pool.launch[1:]))) == "/bin/sh"
+    for words in (("--trust-remote-code",), ("--model", "evil/repo"), ("--middleware", "evil.module"), ("$(touch canary)",)):
+        assert foreign_word(replace(pool, launch=(*pool.launch, *words))) != ""
+        assert foreign_word(replace(pool, launch=(*pool.launch[:1], *words, *pool.launch[1:]))) != ""
+    for number, word in enumerate(pool.launch):
+        assert foreign_word(replace(pool, launch=(*pool.launch[:number], word + "; touch canary", *pool.launch[number + 1 :]))) != ""
+    assert foreign_word(replace(pool, launch_file={**pool.launch_file, "load_format": "evil"})) == "load_format: evil"
+
+
+def test_a_value_that_is_not_the_knobs_is_refused() -> None:
+    pool = dense().choice.pool
+    place = pool.launch.index("--max-num-batched-tokens") + 1
+    changed = (*pool.launch[:place], str(pool.knobs.max_num_tokens + 1), *pool.launch[place + 1 :])
+    assert foreign_word(replace(pool, launch=changed)) == "--max-num-batched-tokens"
+
+
+@pytest.mark.parametrize("target", ["compose", "kubernetes", "kserve", "llm-d", "dynamo", "ray-serve"])
+def test_no_target_writes_the_words_of_a_foreign_plan(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = dense()
+    pool = plan.choice.pool
+    evil = replace(plan.choice, pools=(replace(pool, launch=(*pool.launch, "--trust-remote-code")),))
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(replace(plan, candidates=(evil,)).to_json()), encoding="utf-8")
+    assert run(["deploy", str(file), "--target", target, "--output", str(tmp_path / "out")]) == 2
+    assert "'--trust-remote-code', which Tonnage does not write" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert run(["serve", "--engine", "vllm", "--plan", str(file), "--dry-run"]) == 2
+    assert "--trust-remote-code" in capsys.readouterr().err

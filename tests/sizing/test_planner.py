@@ -52,7 +52,7 @@ def test_rejections_say_why_in_numbers(plan: Plan) -> None:
     reasons = {(r.gpu, r.precision, r.tp, r.engine): reason_text(r.reason) for r in plan.rejected}
     assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm-1.2"].startswith("weights 141 GB + ")
     assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm-1.2"].endswith("do not fit 1 × 80 GB")
-    assert reasons["a100-sxm-80gb", "fp8", 4, "vllm-0.32"] == "Ampere has no FP8 matrix units"
+    assert reasons["a100-sxm-80gb", "fp8", 4, "tensorrt-llm-1.2"] == "Ampere has no FP8 matrix units"
 
 
 def test_every_output_names_the_rate_that_was_simulated() -> None:

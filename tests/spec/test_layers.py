@@ -93,7 +93,7 @@ def test_memory_shows_state_and_cache_apart_on_an_instance_that_holds_the_model(
 # What a model weighs and caches: plain ones as ever, latent attention and mixed layers as published.
 
 
-PLAIN = [model for model in models() if model.latent is None and not model.shared_experts and not model.mixers and not model.dense_layers]
+PLAIN = [model for model in models() if model.latent is None and not model.shared_inner and not model.mixers and not model.dense_layers]
 
 
 @pytest.mark.parametrize("model", PLAIN, ids=lambda model: model.name)

@@ -50,6 +50,13 @@ CAN = {
     "CDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
     "Gaudi3": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
     "TPU v5e": ANYWHERE | {"int8-sq", "bf16"},
+    "Rubin": set(PRECISIONS),
+    "CDNA2": ANYWHERE | {"int8-sq", "bf16"},
+    "CDNA5": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "RDNA3": ANYWHERE | {"int8-sq", "bf16"},
+    "RDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "Gaudi2": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
+    "TPU v5p": ANYWHERE | {"int8-sq", "bf16"},
     "Trillium": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
 }
 
@@ -136,7 +143,8 @@ def test_one_thing_has_one_name(name: str, kv: str) -> None:
     assert found.kv_bits == BITS[found.kv]
     assert find_precision(found.name) == found
     assert found.weight_format == name
-    assert (found.name == name) == (kv == PRECISIONS[name].kv)
+    assert (found.name == name) == (kv == PRECISIONS[name].kv == "fp16")
+    assert PRECISIONS[name].name == name
     assert found.weight_bits == PRECISIONS[name].weight_bits
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -72,6 +74,15 @@ def test_a_repeated_recording_keeps_its_rate_and_its_shared_prefix(tmp_path: Pat
         assert not {block for ids in repeated for block in ids[1:]} & {block for ids in thrice.blocks[: 5 * copy] for block in ids}
 
 
+def test_the_first_line_of_a_file_that_is_no_table_is_not_repeated(tmp_path: Path) -> None:
+    """An agent may name any file of the machine, and sees what a message holds."""
+    for text in ("root:x:0:0:root:/root:/bin/bash\n", "-----BEGIN PRIVATE KEY-----\nabc\n", "password=hunter2\n"):
+        with pytest.raises(InputError) as refused:
+            read_recording(written(tmp_path / "t.csv", text), "--trace")
+        assert text.strip().splitlines()[0] not in str(refused.value)
+        assert "its first line names no columns" in str(refused.value)
+
+
 def test_every_bad_line_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", BAD)
     with pytest.raises(InputErrors) as caught:
@@ -117,3 +128,75 @@ def test_any_file_is_a_trace_or_input_errors(text: str, name: str, tmp_path_fact
         return
     assert found.mean_rps > 0
     assert list(found.due_ns) == sorted(found.due_ns)
+
+
+FIELD = Path(__file__).parents[3] / "shared" / "field"
+
+
+@pytest.mark.parametrize(
+    ("place", "seconds", "rps", "unit"),
+    [
+        ("measuring/090/tr_qwen_s.jsonl", 29.5, 2.0, "seconds"),
+        ("measuring/093/tr_azure24.csv", 29.5, 2.0, ""),
+        ("planning/f15-trace-in-seconds/trace.jsonl", 99.5, 2.0, "seconds"),
+    ],
+)
+def test_traces_of_the_field(place: str, seconds: float, rps: float, unit: str) -> None:
+    if not (FIELD / place).exists():
+        pytest.skip("the cases from the field are not here")
+    found = read_recording(str(FIELD / place), "--trace")
+    assert (found.due_ns[-1] / 1e9, found.mean_rps) == (pytest.approx(seconds, abs=0.1), pytest.approx(rps, rel=0.01))
+    assert found.unit == unit
+
+
+def lines_of(times: list[Any], **further: Any) -> str:
+    return "".join(json.dumps({"timestamp": time, "input_length": 10, "output_length": 5, **further}) + "\n" for time in times)
+
+
+STEPS = [0.513 * place for place in range(60)]
+UNITS_OF_TIMES = {
+    "seconds with fractions": (STEPS, {}, "seconds"),
+    "whole milliseconds": ([round(1e3 * step) for step in STEPS], {}, "milliseconds"),
+    "milliseconds with fractions": ([1e3 * step + 0.25 for step in STEPS], {}, "milliseconds"),
+    "Bailian's, whole seconds": ([*range(0, 60, 2)] * 1, {"chat_id": 1, "turn": 1}, "seconds"),
+    "unix seconds": ([1.7e9 + step for step in STEPS], {}, "seconds"),
+    "unix milliseconds": ([1.7e12 + 1e3 * step for step in STEPS], {}, "milliseconds"),
+    "unix microseconds": ([round(1.7e15 + 1e6 * step) for step in STEPS], {}, "microseconds"),
+    "unix nanoseconds": ([1_700_000_000_000_000_000 + round(1e9 * step) for step in STEPS], {}, "nanoseconds"),
+}
+
+
+@pytest.mark.parametrize("name", UNITS_OF_TIMES)
+def test_the_unit_of_times_follows_from_the_file(tmp_path: Path, name: str) -> None:
+    times, further, unit = UNITS_OF_TIMES[name]
+    found = read_recording(written(tmp_path / "t.jsonl", lines_of(times, **further)), "--trace")
+    assert found.unit == unit
+    assert found.mean_rps == pytest.approx(0.5 if further else 1 / 0.513, rel=1e-3)
+    assert found.change == ("" if unit == "milliseconds" else f", times read as {unit}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.jsonl", lines_of([place // 2 for place in range(60)])),  # whole seconds, or 2,000 requests in a second
+        ("t.jsonl", lines_of([10.5 * place for place in range(60)])),  # one request in ten seconds, or a hundred in one
+        ("t.csv", "timestamp\n" + "".join(f"{500 * place}\n" for place in range(60))),
+    ],
+)
+def test_a_unit_that_is_not_clear_is_asked_for(tmp_path: Path, name: str, text: str) -> None:
+    path = written(tmp_path / name, text)
+    with pytest.raises(InputError, match=r"its times may be seconds .* or milliseconds .*trace_unit"):
+        read_recording(path, "--trace")
+    spans = [read_recording(path, "--trace", unit).due_ns[-1] for unit in ("s", "ms")]
+    assert spans[0] == 1000 * spans[1]
+
+
+def test_azure_s_trace_of_2024_has_zones_and_fractions(tmp_path: Path) -> None:
+    for moments in (
+        ["2024-05-10 00:00:00.009930+00:00", "2024-05-10 00:00:01+00:00"],
+        ["2024-05-10T02:00:00,00993+02:00", "2024-05-10T00:00:01Z"],
+    ):
+        text = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(f'"{moment}",10,5\n' for moment in moments)
+        assert read_recording(written(tmp_path / "t.csv", text), "--trace").due_ns == (0, 990_070_000)
+    dated = lines_of(["2024-05-10T00:00:00Z", "2024-05-10T00:00:00.5Z"])
+    assert read_recording(written(tmp_path / "t.jsonl", dated), "--trace").due_ns == (0, 500_000_000)

@@ -84,7 +84,7 @@ def test_weights_of_the_fields_checkpoints(case: str, asked: dict[str, Any], gig
     report = api.memory(model=str(FIELD / case / "config.json"), **asked)
     assert report.plan.weight_bytes / 1e9 == pytest.approx(gigabytes, abs=0.05)
     assert report.plan.deployment.parallelism.gpus == asked.get("tp", 1)
-    assert report.plan.deployment.precision.name == report.plan.deployment.model.released
+    assert report.plan.deployment.precision.weights == report.plan.deployment.model.released
 
 
 LLAMA_8B = next(config for config, billions in configs() if config["architectures"] == ["LlamaForCausalLM"] and 7.9 < billions < 8.1)
@@ -178,3 +178,49 @@ def test_a_format_without_a_name_is_refused_in_one_line(tmp_path: Path) -> None:
         api.size(model=str(tmp_path), peak_rps=1, isl=500, osl=100)
     counted = api.memory(model=str(tmp_path), precision="nf4", engine="vllm").plan
     assert counted.weight_bytes == MATRICES * 4.5 / 8 + 2 * TABLES
+
+
+# The KV cache's format where nobody says it.
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "precision", "kv"),
+    [
+        ("qwen3-235b-a22b", "vllm", "fp8", "fp16"),  # the author's blocks of FP8 declare none
+        ("qwen3-235b-a22b", "sglang", "fp8", "fp16"),
+        ("qwen3-235b-a22b", "vllm", "fp8+kv-fp8", "fp8"),
+        ("llama-3.1-8b", "vllm", "fp8", "fp8"),  # NVIDIA's checkpoint declares FP8
+        ("llama-3.1-8b", "vllm-0.10", "fp8", "fp16"),  # which this version does not take over
+        ("llama-3.1-8b", "tensorrt-llm", "fp8", "fp8"),
+        ("llama-3.1-8b", "tensorrt-llm", "fp8+kv-fp16", "fp16"),
+        ("deepseek-v3", "vllm", "fp8", "fp16"),
+        ("llama-3.1-8b", "vllm", "awq", "fp16"),
+    ],
+)
+def test_the_kv_cache_is_in_the_engines_format(model: str, engine: str, precision: str, kv: str) -> None:
+    """And whoever asks for the printed name gets the same."""
+    report = api.memory(model=model, engine=engine, precision=precision, gpu="b200", tp=8 if model == "deepseek-v3" else 4)
+    printed = report.plan.deployment.precision
+    assert printed.kv == kv
+    again = api.memory(model=model, engine=engine, precision=printed.name, gpu="b200", tp=report.plan.deployment.parallelism.tp)
+    assert again.plan == report.plan
+
+
+DECLARED = {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}
+
+
+@pytest.mark.parametrize(
+    ("declared", "kv"), [({}, "fp16"), (DECLARED, "fp8"), ({"kv_cache_scheme": None}, "fp16"), ({"kv_cache_quant_algo": "FP8"}, "fp8")]
+)
+def test_a_checkpoint_declares_its_kv_cache(tmp_path: Path, declared: dict[str, Any], kv: str) -> None:
+    quantized = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP_16}} | declared
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B | {"quantization_config": quantized}), encoding="utf-8")
+    plan = api.memory(model=str(tmp_path), engine="vllm").plan
+    assert plan.deployment.precision.kv == kv
+    assert plan.kv_bytes_per_token == 2 * 32 * 8 * 128 * (1 if kv == "fp8" else 2)
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="the field's cases are not part of the repository")
+def test_the_kv_cache_of_the_fields_checkpoint() -> None:
+    report = api.memory(model=str(FIELD / "f13-fp8-checkpoint-kv-format" / "config.json"), gpu="h100", tp=4, engine="vllm")
+    assert report.plan.kv_bytes_per_token == 49_152

@@ -34,3 +34,13 @@ def test_every_fault_is_told_with_its_place():
     document = {"service": {"models": {"m": {"time": {"1": "1ms"}, "max_batchsize": 3}}}, "traffic": [{"to": "m", "rate": 1}]}
     with pytest.raises(InputErrors, match="max_batch_size"):
         service_of(document, "service.yaml")
+
+
+@pytest.mark.parametrize("kind", ["models", "pipelines"])
+@pytest.mark.parametrize("name", ["../../../victim", "$(touch canary)", "a b", "", "a/b", "-rf", ".hidden", "a\nb", "聊天"])
+def test_a_name_that_would_leave_its_folder_or_run_in_a_shell_is_refused(kind: str, name: str) -> None:
+    models = {"m": {"time": {"1": "1ms"}}, **({name: {"time": {"1": "1ms"}}} if kind == "models" else {})}
+    service = {"gpus": 1, "models": models, "pipelines": {name: ["m"]} if kind == "pipelines" else {}}
+    with pytest.raises(InputErrors) as refused:
+        service_of({"service": service, "traffic": [{"to": "m", "rate": 1}]}, "service.yaml")
+    assert any(f"service.{kind}: " in line and "is no name; write letters" in line for line in refused.value.lines)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.errors import DataErrors, TonnageError
+from tonnage.errors import DataErrors, InputError, TonnageError
 from tonnage.spec.catalog.entries import gpu_shelf, model_shelf, system_shelf
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
-from tonnage.spec.typed_values import read_as, read_entries, strict
+from tonnage.spec.typed_values import parse_yaml, read_as, read_entries, strict
 from tonnage.spec.written_numbers import TIMES, UNITS, Unit, number_of, numbers_of
 
 
@@ -111,3 +111,11 @@ def test_every_unit_follows_every_magnitude(count: int, times: str, unit: Unit) 
         taken = f"{times}{name}" in UNITS[unit]
         expected = count * (UNITS[unit][f"{times}{name}"] if taken else TIMES.get(times, 1.0) * factor)
         assert number_of(f"{count:,}{times}{name}", unit) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("levels", [6, 9, 40])
+def test_aliases_that_stand_for_millions_of_values_are_refused_at_once(levels: int) -> None:
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels))]
+    with pytest.raises(InputError, match=r"file\.yaml: its aliases \(\*name\) make more than 500,000 values"):
+        parse_yaml("\n".join(lines), "file.yaml")
+    assert parse_yaml("a: &a [1, 2]\nb: *a\n", "file.yaml") == {"a": [1, 2], "b": [1, 2]}

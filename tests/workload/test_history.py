@@ -15,8 +15,8 @@ from tonnage import simulate
 from tonnage.api.compare import read_history
 from tonnage.api.sizing import ask
 from tonnage.cli.main import run
-from tonnage.errors import InputError
-from tonnage.formats.prometheus import HISTORIES, INCREASE, curves
+from tonnage.errors import InputError, in_python
+from tonnage.formats.prometheus import HISTORIES, INCREASE, curves, selected
 from tonnage.spec.lengths import parse_lengths
 from tonnage.workload.history import History, history_of
 from tonnage.workload.history_fit import HistoryFit, fit_history
@@ -272,3 +272,55 @@ def test_what_a_cache_found_becomes_a_common_beginning_that_a_simulation_finds_a
     apart = fitted(1_200)
     assert apart.scenario.sessions.shared_prefix is None
     assert any("shares nothing" in gap for gap in apart.gaps)
+
+
+FIELD = Path(__file__).parents[3] / "shared" / "field" / "measuring"
+ONCE = {
+    "replicas of one Prometheus": ({"prometheus_replica": "a"}, {"prometheus_replica": "b"}, 1),
+    "two jobs of one target": ({"job": "vllm"}, {"job": "kubernetes-pods"}, 1),
+    "a service and a pod monitor": ({"job": "vllm", "service": "vllm"}, {"job": "pods"}, 1),
+    "two targets": ({"pod": "vllm-0"}, {"pod": "vllm-1"}, 2),
+    "two models": ({"model_name": "one"}, {"model_name": "two"}, 2),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_target_that_was_scraped_twice_counts_once(name: str) -> None:
+    first, second, times = ONCE[name]
+    rows = exported(TRUE, days=3)
+    late = [{**row, "values": [[at + 7, value] for at, value in row["values"]]} for row in rows]  # the other scrapes 7 s later
+    both = [{**row, "metric": {**row["metric"], **labels}} for some, labels in ((rows, first), (late, second)) for row in some]
+    alone, pair = (history_of(curves([answer(each)], "x"), "x") for each in (rows, both))
+    assert np.nansum(pair.requests) == pytest.approx(times * np.nansum(alone.requests), rel=0.01)
+    assert pair.mean("isl") == pytest.approx(alone.mean("isl"), rel=1e-3)
+    said = [word for word in ("scraped more than once", "models are counted together") if any(word in remark for remark in pair.remarks)]
+    assert said == {1: ["scraped more than once"], 2: ["models are counted together"] if "model" in name else []}[times]
+
+
+def test_two_engines_behind_one_instance_are_two() -> None:
+    rows, others = exported(TRUE, days=3), exported(weeks(days=3, a_day=500, growth_per_day=0.0, seed=4), days=3)
+    both = [{**row, "metric": {**row["metric"], "job": job}} for some, job in ((rows, "a"), (others, "b")) for row in some]
+    parts = [np.nansum(history_of(curves([answer(some)], "x"), "x").requests) for some in (rows, others)]
+    assert np.nansum(history_of(curves([answer(both)], "x"), "x").requests) == pytest.approx(sum(parts))
+
+
+@pytest.mark.parametrize(
+    ("place", "select", "requests", "remark"),
+    [
+        ("108/prom_ha.json", "", 129_600, "differ in prometheus_replica alone"),
+        ("110/prom_two_models.json", "", 648_000, "(llama, other); one of them alone is read with select 'model_name=\"llama\"'"),
+        ("110/prom_two_models.json", 'model_name="llama"', 129_600, None),
+        ("110/prom_two_models.json", 'model_name!~"ll.*",instance="10.0.0.2:8000"', 518_400, None),
+    ],
+)
+def test_histories_of_the_field(place: str, select: str, requests: int, remark: str | None) -> None:
+    if not (FIELD / place).exists():
+        pytest.skip("the cases from the field are not here")
+    found = read_history(str(FIELD / place), select=select)
+    assert np.nansum(found.requests) == requests
+    assert [remark in in_python(one) for one in found.remarks if remark] == ([True] if remark else [])
+
+
+def test_matchers_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="is no list of label matchers"):
+        selected([], "model_name=llama", "select")

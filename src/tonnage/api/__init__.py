@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tonnage.spec.elsewhere import look_also
+
 if TYPE_CHECKING:
     from tonnage.api.compare import describe_workload, fit_workload
     from tonnage.api.compression import compress
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from tonnage.report.notebook import figures, plot
     from tonnage.simulator.simulated_run import SimulatedRun, write_runs
     from tonnage.simulator.timeline import lesson_timeline
+    from tonnage.spec.model import Model
 
 _PLACES = {
     "api.compare": ("describe_workload", "fit_workload"),
@@ -76,6 +79,16 @@ _PLACES = {
 """Where each function is: its module loads when the function is first asked for."""
 
 __all__ = [name for names in _PLACES.values() for name in names]
+
+
+def _at_the_hub(name: str, layout: str) -> Model | str:
+    """The model of a repository that the catalog does not have, from the hub; or why there is none, as a clause."""
+    from tonnage.api.hub import read_from_hub
+
+    return read_from_hub(name, layout)
+
+
+look_also(_at_the_hub)
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,7 @@ from tonnage.api.running.plans import planned
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.formats.invalid_runs import InvalidRuns
-from tonnage.formats.prometheus import curves
+from tonnage.formats.prometheus import curves, selected
 from tonnage.results.metrics import Summary
 from tonnage.results.store import Run, check_free, read_run
 from tonnage.units import parse_duration
@@ -109,12 +109,18 @@ def import_run(
 
 
 def describe_workload(
-    file: str | Path, *, model: str | None = None, gpu: str | None = None, tp: int | None = None, engine: str = "tensorrt-llm"
+    file: str | Path,
+    *,
+    model: str | None = None,
+    gpu: str | None = None,
+    tp: int | None = None,
+    engine: str = "tensorrt-llm",
+    trace_unit: str | None = None,
 ) -> Description:
     """Lengths, arrivals and shared prefixes of recorded traffic; arguments as of ``tonnage workload describe``. Raises InputError."""
     if model is None and (gpu is not None or tp is not None):
         raise InputError(f"{option('gpu')}, {option('tp')}: belong to a model; give {option('model')} too")
-    found = describe(traffic_from(str(file), "the traffic"))
+    found = describe(traffic_from(str(file), "the traffic", trace_unit))
     return found if model is None else replace(found, gain=_gain(found.limits, model, gpu, tp, engine))
 
 
@@ -143,12 +149,12 @@ def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, eng
     )
 
 
-def fit_workload(file: str | Path, output: str | Path | None = None, *, model: str | None = None) -> Fit:
+def fit_workload(file: str | Path, output: str | Path | None = None, *, model: str | None = None, trace_unit: str | None = None) -> Fit:
     """A scenario whose simulation reproduces recorded traffic; arguments as of ``tonnage workload fit``. Raises InputError."""
     from tonnage.workload.fit import fit
 
     target = scenario_target(output)
-    found = fit(describe_workload(file), "scenario" if target is None else target.stem, model)
+    found = fit(describe_workload(file, trace_unit=trace_unit), "scenario" if target is None else target.stem, model)
     if target is not None:
         write_scenario(found.scenario, found.files, target)
     return found
@@ -211,12 +217,12 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
                     f"{option('save')}: cannot write '{save}' ({error.strerror}); name a file in a folder that exists"
                 ) from None
         return history_of(curves(answers, server.name), server.name)
-    for name, given in (("select", select), ("header", header), ("save", save)):
+    documents = _documents(source)
+    for name, given in (("select", select if not documents else ""), ("header", header), ("save", save)):
         if given:
             raise InputError(f"{option(name)}: belongs to a server; {source} is a file")
-    documents = _documents(source)
     if documents:
-        return history_of(curves(documents, source), source)
+        return history_of(selected(curves(documents, source), select, option("select")), source)
     return history_of_requests(traffic_from(source, "the history").recording)
 
 

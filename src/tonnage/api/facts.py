@@ -43,7 +43,9 @@ class MemoryReport:
 
         d = self.plan.deployment
         named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
-        return [*([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
+        unsure = [d.model.reading] if d.model.reading else []
+        unsure += [f"{d.model.name}: {d.model.layout_mark}"] if d.model.layout_mark else []
+        return [*unsure, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
 
     def to_json(self) -> dict[str, Any]:
         """All sizes in bytes per GPU."""
@@ -67,6 +69,7 @@ class MemoryReport:
             "isl": self.isl,
             "osl": self.osl,
             "concurrent_requests": p.concurrent_requests(self.isl, self.osl),
+            **({"layout_mark": d.model.layout_mark} if d.model.layout_mark else {}),
             "equations": self.lines(),
         }
 
@@ -74,6 +77,7 @@ class MemoryReport:
 def memory(
     *,
     model: str,
+    layout: str = "",
     gpu: str | None = None,
     precision: str = "",
     tp: int | None = None,
@@ -100,11 +104,11 @@ def memory(
     from tonnage.spec.lengths import check_context
 
     settings = _set(knobs)
-    found_model = find_model(model)
+    found_model = find_model(model, layout)
     usual = _engine_of(find_precision(precision or found_model.usual_precision))
     read = (engine is None and usual != USUAL_ENGINES[0]) or not found_model.date
     engine = engine or next(iter(engines_meant(settings["shares"])), usual)
-    place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine, **settings}
+    place: dict[str, Any] = {"model": model, "layout": layout, "precision": precision, "dp": dp, "ep": ep, "engine": engine, **settings}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
     tried = tried if dp == ep == 1 else tried[:1]
     deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation, lora=lora) for name, n in tried)

@@ -71,6 +71,7 @@ class LoadArguments(ServerArguments):
     cv: float = about("Coefficient of variation of gamma arrivals: standard deviation over mean of the gaps.", default=1.0)
     burst_size: int | None = about("Requests that come at the same moment, for arrivals in bursts (default: 8).")
     trace: str | None = about("File of recorded requests, which are sent as they came.")
+    trace_unit: str | None = about("Unit of the trace's times (s, ms, us or ns), where they are numbers and do not make it clear.")
     conversation_num: int | None = about(
         "Conversations per load; a turn carries what was said before, with the real answers, and the prompt length counts its new part."
     )
@@ -113,6 +114,11 @@ class VerdictArguments(LoadArguments):
     attain: Sequence[str] = about(
         'Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; may be repeated.', default=()
     )
+    tier: Sequence[str] = about(
+        'Tier of output speed and TTFT whose users are counted in a closed loop, such as "30 tokens/s, 15s"; may be repeated (default: of '
+        "recorded sessions those of AA-AgentPerf).",
+        default=(),
+    )
     max_error_rate: float = about("Share of requests that may fail in a valid run (default: 0.01).", default=ERROR_RATE)
 
 
@@ -121,6 +127,11 @@ class BenchArguments(VerdictArguments):
     """All arguments of a measurement, as people write them."""
 
     tokens: bool = about("Keep the moments of single tokens in tokens.parquet (default: on).", default=True)
+    gpu: str | None = about("GPU that served the run, for its cost, such as h100.")
+    gpus: int | None = about("How many of them served it (default: 1, or all of the plan's instances).")
+    plan: Path | None = about("A plan that tonnage size wrote, whose GPUs served the run and whose prices count.")
+    prices: str | None = about("YAML file with prices in place of the catalog's.")
+    price: Sequence[str] = about("One price in place of the catalog's, such as cloud.h100-sxm-80gb=2.5; may be repeated.", default=())
     export: Sequence[Literal["genai-perf", "aiperf", "vllm"]] = about(
         "Write the run folder in another tool's files, too: genai-perf, aiperf or vllm; may be repeated.", default=()
     )

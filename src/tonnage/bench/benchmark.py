@@ -21,6 +21,7 @@ from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Exchange, Reply
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.steady import DEFINITIONS, find_steady, steady_metrics, trends
+from tonnage.bench.tiers import Tier, tiers_of_run
 from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.errors import InputError
@@ -33,7 +34,7 @@ from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class Wanted:
     error_rate: float = ERROR_RATE  # share of requests that may fail
     slo: Slo = ()  # limits that goodput is counted against
     tokens: bool = True  # whether the moments of single tokens are kept
+    tiers: tuple[Tier, ...] = ()  # tiers of speed whose users are counted
+    priced: Callable[[Summary], dict[str, Any]] | None = None  # what a run cost; None where nobody named its hardware
     seed: int = 0  # of the bootstrap
 
 
@@ -110,6 +113,10 @@ def benchmark(
             metrics.write(writer.partial / "server_metrics.parquet")
             tokens = summary.output_tokens_per_second * summary.window_s
             energy = metrics.energy(summary.window_s, 0 if math.isnan(tokens) else round(tokens))
+        if wanted.tiers and load.concurrency:
+            run_json["tiers"] = tiers_of_run(requests, validity, load.concurrency, wanted.tiers)
+        if wanted.priced is not None and summary.counted:
+            run_json["cost"] = wanted.priced(summary)
         if good:
             run_json["goodput"] = [one.to_json() for one in good]
         kinds, verdict = observed.tally.failures, {"verdict": validity.verdict, "reasons": list(validity.reasons)}

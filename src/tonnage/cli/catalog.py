@@ -58,6 +58,7 @@ def catalog(
 class Instance:
     """What runs, and the requests that are counted."""
 
+    layout: str | None = about("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
     gpu: str | None = about("GPU id (default: h100-sxm-80gb, or the first of h200, b200 and b300 of which eight hold the model).")
     precision: str | None = about(
         "Number format: fp16, bf16, fp8 (E4M3), int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, tf32 or fp32; "

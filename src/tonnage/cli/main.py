@@ -79,6 +79,9 @@ for _place, (_verb, _help) in enumerate(VERBS.items()):
     app.command(f"tonnage.cli.{_OF_VERB.get(_verb, _verb)}:{FUNCTIONS.get(_verb, _verb)}", name=_verb, help=_help, sort_key=_place)
 
 
+OFFLINE = "--offline"  # of every verb: no model's config.json is read from a hub
+
+
 def main(tokens: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     sys.exit(run(sys.argv[1:] if tokens is None else tokens))
@@ -86,6 +89,9 @@ def main(tokens: Sequence[str] | None = None) -> None:
 
 def run(tokens: Sequence[str]) -> int:
     """Run one command line; whatever goes wrong becomes one line on standard error and an exit code."""
+    if OFFLINE in tokens:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        tokens = [token for token in tokens if token != OFFLINE]
     try:
         _check_verb(tokens)
         code = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")

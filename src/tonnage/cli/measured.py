@@ -186,6 +186,7 @@ def workload(
     osl: str | None = None,
     plan: Path | None = None,
     forecast: str | None = None,
+    trace_unit: str | None = None,
     json: bool = False,
 ) -> None:
     """Say what recorded traffic is like, or write a scenario that reproduces it.
@@ -210,35 +211,37 @@ def workload(
         osl: From-prometheus: output length, where the engine exports none.
         plan: From-prometheus: the plan that was deployed, as size --output wrote it: what changed, until when its systems last, and the
             hours as measured points for calibrate.
+        trace_unit: Describe and fit: unit of a trace's times (s, ms, us or ns), where they are numbers and do not make it clear.
         forecast: From-prometheus with a plan: time ahead, such as 6mo, for which load and systems are predicted.
         json: Print one JSON object.
     """
     history = {"select": select or None, "header": header, "save": save, "isl": isl, "osl": osl, "plan": plan, "forecast": forecast}
     instance = {"gpu": gpu, "tp": tp, "engine": engine}
     if action == "from-prometheus":
-        refuse(instance, "belongs to describe; leave it out")
+        refuse({**instance, "trace_unit": trace_unit}, "belongs to describe; leave it out")
         read = {"source": file, "range": range, "select": select, "header": header or (), "save": save}
         _from_prometheus(read, {"output": output, "model": model, "isl": isl, "osl": osl, "plan": plan}, report, forecast, json=json)
         return
     refuse(history, "belongs to from-prometheus; leave it out")
     if action == "describe":
         refuse({"output": output}, "belongs to fit; describe writes a page with --report")
-        _describe(Path(file), report, json=json, model=model, gpu=gpu, tp=tp, engine=engine or "tensorrt-llm")
+        asked = {"model": model, "gpu": gpu, "tp": tp, "engine": engine or "tensorrt-llm", "trace_unit": trace_unit}
+        _describe(Path(file), report, asked, json=json)
     else:
         refuse({**instance, "report": report}, "belongs to describe; leave it out")
-        _fit(Path(file), output, model, json=json)
+        _fit(Path(file), output, {"model": model, "trace_unit": trace_unit}, json=json)
 
 
-def _describe(file: Path, report: Path | None, *, json: bool, model: str | None, gpu: str | None, tp: int | None, engine: str) -> None:
-    found = api.describe_workload(file, model=model, gpu=gpu, tp=tp, engine=engine)
+def _describe(file: Path, report: Path | None, asked: dict[str, Any], *, json: bool) -> None:
+    found = api.describe_workload(file, **asked)
     write_page(report, lambda: described(found))
     print_answer(lambda: described(found, figures=False), found.to_json, json=json)
 
 
-def _fit(file: Path, output: Path | None, model: str | None, *, json: bool) -> None:
+def _fit(file: Path, output: Path | None, asked: dict[str, Any], *, json: bool) -> None:
     if output is None and not json:
         raise InputError(f"{option('output')}: missing; name the file to write, for example {option('output')} scenario.yaml")
-    found = api.fit_workload(file, output, model=model)
+    found = api.fit_workload(file, output, **asked)
     print_answer(lambda: fitted(found, output), found.to_json, json=json)
 
 

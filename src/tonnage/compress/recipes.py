@@ -105,7 +105,7 @@ FORMATS = {
 }
 """Formats by name. A 2:4 checkpoint is one in 16 bits with two zeros in every four weights."""
 
-_HEAD = '''"""{format} of {name}, by {package}; made by `tonnage compress`, to be run where the GPU is: python {script}"""
+_HEAD = """{description!r}
 
 from pathlib import Path
 
@@ -113,7 +113,7 @@ from pathlib import Path
 
 MODEL = {model!r}
 OUTPUT = {output!r}
-'''
+"""
 
 _FREE = '''KEPT = {kept!r}
 
@@ -216,11 +216,9 @@ def script(form: Format, tool: str, *, model: str, output: str, text: str, name:
             "    found.tie_weights()  # the export copies a tied output head, which vLLM refuses\n"
             "    found.save_pretrained(OUTPUT)"
         )
+    made = f"{form.name} of {Path(model).name}, by {TOOLS[tool]}"
     return (_HEAD + body + _MAIN).format(
-        format=form.name,
-        name=Path(model).name,
-        package=TOOLS[tool],
-        script=name,
+        description=f"{made}; made by tonnage compress, to be run where the GPU is: python {name}",
         imports="\n".join(imports),
         model=model,
         output=output,

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Literal
 
 from tonnage.cost.break_even import break_evens, power_per_request
-from tonnage.cost.cost import api_cost, api_request, hosting_is_missing, serving_of, traffic_of
+from tonnage.cost.cost import api_cost, api_request, hosting_is_missing, serving_of, spread, system_watts, traffic_of
 from tonnage.cost.options import Rent, as_planned, cloud, hybrid, needed, on_prem, overflow, rents_of, yearly_owned
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
@@ -47,7 +47,7 @@ from tonnage.plan.note import (
 )
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Measurement, pareto
-from tonnage.spec.catalog import find_model
+from tonnage.spec.catalog import find_model, find_system
 from tonnage.spec.prices import Prices, stale
 
 
@@ -233,6 +233,35 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
         return with_outlook(found, plan, prices, today)
     job = plan.job or in_proportion(requests, seconds, serving)
     return job_cost(job, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
+
+
+def cost_of_run(rate: float, tokens: tuple[float, float], hardware: tuple[str, str, int], prices: Prices) -> tuple[WayCost, ...]:
+    """What a year at a measured load costs: the GPUs owned, as their share of systems, and rented on whole machines.
+
+    Args:
+        rate: requests/s that the run completed.
+        tokens: mean prompt and output tokens of a request.
+        hardware: GPU and system by their catalog ids, and how many GPUs served the run.
+        prices: the price list.
+    """
+    gpu, system, gpus = hardware
+    traffic = Traffic(peak_requests_per_second=rate, mean_requests_per_second=rate, input_tokens=tokens[0], output_tokens=tokens[1])
+    watts, source = system_watts(gpu, system)
+    serving = Serving(
+        gpu=gpu,
+        system=system,
+        gpus_per_instance=gpus,
+        gpus_per_system=find_system(system).gpus,
+        requests_per_second_per_instance=rate,
+        system_watts=watts,
+        watts_from=source,
+    )
+    owned, exact = on_prem(traffic, serving, prices), None
+    if owned.total_usd_per_year and owned.usd_per_year_exact is not None:
+        share = owned.usd_per_year_exact / owned.total_usd_per_year
+        low, high = (None if end is None else end * share for end in (owned.usd_per_year_low, owned.usd_per_year_high))
+        exact = replace(owned, total_usd_per_year=owned.usd_per_year_exact, usd_per_year_low=low, usd_per_year_high=high)
+    return (owned if exact is None else spread(exact, traffic, prices), cloud(traffic, serving, prices))
 
 
 def _worth(plan: Plan, cost: Cost | None) -> Measurement | None:

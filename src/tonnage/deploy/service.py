@@ -15,7 +15,7 @@ from tonnage.errors import InputError, option
 from tonnage.formats.prometheus import HISTORIES, Signals
 from tonnage.plan.candidate import Candidate, Pool, Role
 from tonnage.plan.fleet import Proposal
-from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics, without_checkpoint
+from tonnage.plan.launch import FILE, Command, foreign_word, listening, needs_drafter, with_drafter, with_metrics, without_checkpoint
 from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.results.store import json_text
@@ -335,6 +335,8 @@ def obstacle(candidate: Candidate) -> str:
         return f"no command is known that serves {pool.precision.upper()}"
     if not pool.launch or interface is None:
         return f"no command or image is known for {pool.engine}"
+    if foreign := next(filter(None, map(foreign_word, candidate.pools)), ""):
+        return f"its command holds {foreign!r:.100}, which Tonnage does not write for {engine.name}"
     gpu, family = find_gpu(pool.gpu), engine.family
     spans = pool.parallelism.gpus > machine_gpus(pool.gpu, pool.gpus_per_system)
     if not interface.image_on(gpu):

@@ -6,6 +6,7 @@ runtime ``kserve-tritonserver`` and the names of the backends' files are recalle
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -217,7 +218,7 @@ def readme(found: SizedFiles, target: str) -> str:
     ]
     compiled = "\n\nCompile the engines on the GPU that serves them:\n\n```sh\n" + "\n".join(builds) + "\n```" if builds else ""
     further = "" if target == "kserve" or found.servers == 1 else f"\nStart {found.servers} such servers behind a load balancer.\n"
-    return f"""# {service.title or found.name} with {"KServe" if target == "kserve" else "Triton"}
+    return f"""# {" ".join(service.title.split()) or found.name} with {"KServe" if target == "kserve" else "Triton"}
 
 {paragraph(found.answer)}
 
@@ -233,7 +234,7 @@ Measure the times of batches, write them into the service file and size again; t
 
 ```sh
 {chr(10).join(times)}
-tonnage calibrate {found.source} {" ".join(f"runs/{name}" for name in sizes)} --output measured.yaml
+tonnage calibrate {shlex.quote(found.source)} {" ".join(f"runs/{name}" for name in sizes)} --output measured.yaml
 tonnage size measured.yaml
 {chr(10).join(loads)}
 ```

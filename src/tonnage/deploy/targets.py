@@ -186,6 +186,8 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     try:
         for name, text in files.items():
             path = beside / name
+            if not path.resolve().is_relative_to(beside.resolve()):
+                raise InputError(f"{where}: {name[:100]!r} leads out of {folder}; give it a name without slashes and dots")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         beside.chmod(0o755)

@@ -17,6 +17,7 @@ from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
 from tonnage.plan.plan import Plan
 from tonnage.spec.catalog.interfaces import Interface
+from tonnage.spec.typed_values import bounded
 
 MOST_BYTES = 20_000_000  # Of one file; ``deploy`` writes less than a tenth of it
 
@@ -144,8 +145,8 @@ def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
             if file.endswith(".json"):
                 values[file] = [json.loads(text)]
             elif file.endswith((".yaml", ".yml")):
-                values[file] = [one for one in yaml.load_all(text, Loader=loader) if one is not None]
-        except (ValueError, yaml.YAMLError) as fault:
+                values[file] = [bounded(document, file) for document in yaml.load_all(text, Loader=loader) if document is not None]
+        except (ValueError, RecursionError, InputError, yaml.YAMLError) as fault:
             faults.append(f"{file}: cannot be read: {' '.join(str(fault).split())}")
     return values, faults
 

@@ -15,7 +15,7 @@ from typing import Any
 from tonnage.errors import InputError
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.measured_files import read_measured
-from tonnage.formats.table import DRAWN, RATIO
+from tonnage.formats.table import CACHED, DRAWN, KNOBS, RATIO
 from tonnage.perf.memory import static_peak_bytes
 from tonnage.perf.pipeline import EstimatedInstance, estimated_instance
 from tonnage.perf.power import draw, seen_load
@@ -29,6 +29,7 @@ from tonnage.spec.deployment import Deployment, Parallelism, Slo
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.precision import find_precision
+from tonnage.spec.sessions import Sessions
 from tonnage.spec.workload import LEAST_CV, ClosedLoop, Lengths, OpenLoop, Process, Workload
 from tonnage.units import PS_PER_S, to_ps
 
@@ -59,6 +60,7 @@ class Point:
     # its client had in flight; None for no cap
     burstiness: float = 1.0
     in_flight: int | None = None
+    cached_share: float = 0.0  # share of every prompt that the prefix cache of the engine has
     # requests, window_s: how many requests were sent, or for how many seconds; None where the row does not say
     requests: int | None = None
     window_s: float | None = None
@@ -104,7 +106,8 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     if not static and engine.knobs.scheduler == "static":
         engine = find_engine(IN_FLIGHT_OF_OLD)
     parallelism = Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1)
-    knobs = row.get("knobs") or default_knobs(engine, gpu, parallelism.dp)
+    settings = {knob: row[column] for column, knob in KNOBS.items() if row.get(column) is not None}
+    knobs = replace(row.get("knobs") or default_knobs(engine, gpu, parallelism.dp), **settings)
     if static and knobs.scheduler != "static":
         knobs = replace(knobs, scheduler="static", max_num_tokens=max(knobs.max_num_tokens, row["batch"] * row["isl"]))
     deployment = Deployment(
@@ -125,6 +128,7 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
         request_rate=row.get("request_rate"),
         burstiness=row.get("burstiness") or 1.0,
         in_flight=row.get("in_flight"),
+        cached_share=row.get(CACHED) or 0.0,
         requests=row.get("requests"),
         window_s=row.get("window_s"),
         drawn=_drawn(row),
@@ -198,7 +202,15 @@ def workload_of(point: Point, step: StepModel, *, turnaround_s: float) -> Worklo
         arrivals = open_loop(rate, burstiness=point.burstiness, in_flight=point.in_flight or 0)
         requests = point.requests or round(min(max(OPEN_REQUESTS, OPEN_SECONDS * rate), OPEN_MOST))
     isl, osl = point.drawn or (Lengths(mean=point.isl), Lengths(mean=point.osl))
-    return Workload(isl=isl, osl=osl, arrivals=arrivals, requests=requests)
+    prefix = min(round(point.cached_share * point.isl), point.isl - 1)
+    if prefix <= 0:
+        return Workload(isl=isl, osl=osl, arrivals=arrivals, requests=requests)
+    if point.drawn or point.ranks > 1 or not point.deployment.knobs.prefix_caching or point.in_flight:
+        raise InputError(
+            f"{CACHED}: is simulated for prompts of one length on one attention rank with prefix caching and without a cap; leave it out"
+        )
+    fresh = Lengths(mean=point.isl - prefix)
+    return Workload(isl=fresh, osl=osl, arrivals=arrivals, requests=requests, sessions=Sessions(prefix_tokens=prefix))
 
 
 # What a benchmark reports of a simulated run, by the names of the columns of a measured table.

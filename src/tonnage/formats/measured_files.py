@@ -9,6 +9,7 @@ and ``points`` what is sized from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,10 @@ from tonnage.errors import InputError, option
 from tonnage.formats.genai_perf import REPORTS, find_reports, is_report, read_report
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.table import (
+    CACHED,
     DRAWN,
     FAILED,
+    KNOBS,
     LATENCIES,
     LATENCY_COLUMNS,
     RATIO,
@@ -50,7 +53,22 @@ REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")
 LENGTHS = frozenset(("isl", "osl"))
 LOADS = ("batch", "concurrency", "request_rate")
 MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
-KEYS = (*REQUIRED, *LOADS, "burstiness", IN_FLIGHT, *DRAWN.values(), RATIO, "engine", "source", "run", "requests", "window_s", *MEASURED)
+KEYS = (
+    *REQUIRED,
+    *LOADS,
+    "burstiness",
+    IN_FLIGHT,
+    *DRAWN.values(),
+    RATIO,
+    *KNOBS,
+    CACHED,
+    "engine",
+    "source",
+    "run",
+    "requests",
+    "window_s",
+    *MEASURED,
+)
 NO_STREAM = 0.001  # Share of E2E after the first token below which the answer came at once
 LINES = ".jsonl"  # A file with a JSON document in each line
 NEAR = 0.05  # A measured mean length this near to the nominal one requested counts as it
@@ -102,7 +120,7 @@ def measurements(path: Path | str, given: Values | None = None, invalid: Invalid
     """
     path, invalid = Path(path), invalid or InvalidRuns()
     if not _is_folder(path) and path.suffix.lower() not in (".json", LINES) and not is_report(path):
-        yield from _table(read_table(path), given or {})
+        yield from _table(read_table(path), given or {}, invalid)
         return
     for number, (where, values) in enumerate(_runs(path, invalid), start=1):
         if _fits(where, values, invalid):
@@ -140,8 +158,8 @@ def _is_folder(path: Path) -> bool:
         raise InputError(f"{shown(str(path))}: cannot be read ({error.strerror}); give the path of a file or a folder") from None
 
 
-def _table(table: Table, given: Values) -> Iterator[Measurement]:
-    """The lines of a table, once its columns are enough."""
+def _table(table: Table, given: Values, invalid: InvalidRuns) -> Iterator[Measurement]:
+    """The lines of a table whose load can be simulated, once its columns are enough."""
     missing = [name for name in REQUIRED if name not in table.headers and name not in given]
     if missing:
         known = ", ".join(table.headers) or "none that is known"
@@ -158,7 +176,34 @@ def _table(table: Table, given: Values) -> Iterator[Measurement]:
         for name in REQUIRED:
             if name in table.headers and name not in line.values and name not in given:
                 raise InputError(f"{where}, column '{table.headers[name]}': is empty; every line needs it")
-        yield Measurement(values=line.values, where=where, line=line.number, soft=table.soft)
+        values = _settled(line.values, str(line.values.get("engine") or given.get("engine") or ""))
+        if why := values.get(REFUSED):
+            invalid.leave_out(where, str(why))
+        else:
+            yield Measurement(values=values, where=where, line=line.number, soft=table.soft)
+
+
+def _settled(line: Values, engine: str) -> Values:
+    """The values of a line with its load as it is simulated, or why it is not."""
+    values = dict(line)
+    ramp, eager = (str(values.pop(name, "")).strip().lower() for name in ("ramp_up_strategy", "eager"))
+    if ramp not in ("", "none", "no", "false", "null"):
+        return {REFUSED: f"its rate rose (ramp_up_strategy {shown(ramp)}), which is not simulated"}
+    if eager in ("yes", "true", "1", "y"):
+        return {REFUSED: "its engine ran without CUDA graphs (eager), which is not simulated"}
+    if values.get("request_rate") == math.inf:
+        del values["request_rate"]
+        values.pop("burstiness", None)
+        values.setdefault("concurrency", values.get("requests", 0))
+        if not values["concurrency"]:
+            return {REFUSED: "a request_rate of inf sends all requests at once, and no column requests says how many"}
+    if values.get(RATIO) == 0:
+        del values[RATIO]
+        if engine.startswith("sglang"):
+            values |= {DRAWN[name]: f"1-{values[name]}" for name in LENGTHS if name in values and DRAWN[name] not in values}
+        elif not engine.startswith("vllm"):
+            return {REFUSED: f"a {RATIO} of 0 is equal lengths in vllm bench and lengths from 1 in SGLang; write isl as 1000 or 1-1000"}
+    return values
 
 
 def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
@@ -247,6 +292,8 @@ def read_measured(path: Path | str, given: Values | None = None, invalid: Invali
     - ``burstiness`` (float or None) and ``in_flight`` (int or None): of a rate, the shape of its gamma arrivals, and the client's cap,
       which the concurrency of a row with both is;
     - ``isl_drawn, osl_drawn`` (str or None): how lengths vary, in a form of ``parse_lengths``, and ``range_ratio`` (float or None);
+    - ``max_batch_size, max_num_tokens, graph_tokens`` (int or None), ``memory_share`` (float or None): settings of the engine, where
+      they are not its preset's; ``cached_share`` (float or None): the share of every prompt that its prefix cache had;
     - ``run`` (str or None): the run folder, where the row is of one;
     - ``requests`` (int or None), ``window_s`` (float or None);
     - measured (float above 0 or None): ``ttft_ms``, ``ttft_p50_ms`` … ``ttft_p99_ms``, the same for ``itl``, ``tpot`` and

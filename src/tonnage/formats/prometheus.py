@@ -224,6 +224,63 @@ def curves(documents: Sequence[object], where: str) -> list[Curve]:
     return found
 
 
+_MATCHER = re.compile(r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)', re.ASCII)
+
+
+def selected(found: Sequence[Curve], select: str, where: str) -> list[Curve]:
+    """The series whose labels fit matchers such as ``model_name="llama",instance=~"10.*"``; all without any.
+
+    Raises InputError: no matcher.
+    """
+    matchers = list(_MATCHER.finditer(select))
+    if "".join(match[0] for match in matchers) != select:
+        raise InputError(f"{where}: '{shown(select)}' is no list of label matchers; write such as model_name=\"llama\"")
+    kept = list(found)
+    for match in matchers:
+        pattern = re.compile(match[3] if "~" in match[2] else re.escape(match[3]))
+        wanted = not match[2].startswith("!")
+        kept = [curve for curve in kept if bool(pattern.fullmatch(str(curve.labels.get(match[1], "")))) == wanted]
+    return kept
+
+
+REPLICAS = ("prometheus_replica", "__replica__", "receive_replica", "thanos_replica")
+"""Labels by which replicas of one Prometheus differ: they scrape the same targets."""
+SCRAPES = ("job", "service", "endpoint", "container", "prometheus", "replica", "monitor")
+"""Labels by which several scrapes of one target may differ, where they have its ``instance``."""
+ALIKE = 0.03  # Share by which the growth of a counter may differ between two scrapes of a target
+
+
+def once(found: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
+    """The series with each target once, and the labels by which the others of a target differed."""
+    kept: dict[tuple[tuple[str, str], ...], list[Curve]] = {}
+    labels: dict[str, None] = {}
+    for curve in sorted(found, key=lambda curve: -len(curve.times)):
+        further = SCRAPES if "instance" in curve.labels else ()
+        identity = tuple(sorted((name, str(value)) for name, value in curve.labels.items() if name not in (*REPLICAS, *further)))
+        before = kept.setdefault(identity, [])
+        differing = next((names for other in before if (names := _same_target(other, curve))), ())
+        labels.update(dict.fromkeys(differing))
+        if not differing:
+            before.append(curve)
+    left = {id(curve) for curves_of in kept.values() for curve in curves_of}
+    return [curve for curve in found if id(curve) in left], tuple(labels)
+
+
+def _same_target(one: Curve, other: Curve) -> tuple[str, ...]:
+    """The labels by which two series of one target differ; none where they are of two targets: they grew unlike."""
+    names = {name for name in {*one.labels, *other.labels} if one.labels.get(name) != other.labels.get(name)}
+    if one.name != other.name or not names:
+        return ()
+    begin, end = max(one.times[0], other.times[0]), min(one.times[-1], other.times[-1])
+    if begin >= end:
+        return ()
+    import numpy as np
+
+    first, second = (float(curve.grown(np.array([begin, end]))[0]) for curve in (one, other))
+    alike = abs(first - second) <= ALIKE * max(first, second)
+    return tuple(sorted(names)) if alike or names <= set(REPLICAS) else ()
+
+
 # What each engine publishes for Prometheus, by what it is for; ``interfaces.yaml`` of the catalog says which of it a version has.
 
 

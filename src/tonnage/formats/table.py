@@ -24,13 +24,26 @@ from tonnage.spec.lengths import parse_lengths
 
 Kind = Literal["text", "count", "measure", "share"]
 
-TEXTS = ("model", "gpu", "precision", "engine", "source")
-COUNTS = ("tp", "pp", "ep", "dp", "isl", "osl", "batch", "concurrency", "requests")
+TEXTS = ("model", "gpu", "precision", "engine", "source", "eager", "ramp_up_strategy")
+KNOBS = {
+    "max_batch_size": "max_batch_size",
+    "max_num_tokens": "max_num_tokens",
+    "memory_share": "kv_fraction",
+    "graph_tokens": "graph_tokens",
+}
+"""Columns for what was set on the engine, and the knob that each sets."""
+COUNTS = (
+    *("tp", "pp", "ep", "dp", "isl", "osl", "batch", "concurrency", "requests"),
+    *("max_batch_size", "max_num_tokens", "graph_tokens"),
+)
 LENGTHS = ("isl", "osl")
 DRAWN = {name: f"{name}_drawn" for name in LENGTHS}
 """Where a length that varies between requests is kept as it was written; the column itself has its mean."""
 
 VARIES = 0.01  # Lengths whose standard deviation is less than this share of their mean count as equal
+
+CACHED = "cached_share"  # Share of every prompt that the engine found in its prefix cache
+INFINITE = ("inf", "infinity")  # As a rate: all requests at once; as a burstiness: a constant rate
 
 RATIO = "range_ratio"  # Lengths are uniform from this share of the stated one up to it, as InferenceX and SGLang's bench_serving draw them
 
@@ -54,7 +67,16 @@ def latency_column(metric: str, statistic: str) -> str:
 
 
 LATENCY_COLUMNS = tuple(latency_column(m, s) for m in LATENCIES for s in STATISTICS)
-MEASURES = ("request_rate", "window_s", *LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
+MEASURES = (
+    "request_rate",
+    "burstiness",
+    "window_s",
+    *LATENCY_COLUMNS,
+    "requests_s",
+    "output_tok_s",
+    "peak_gpu_memory_gb",
+    "joules_per_token",
+)
 
 
 def _spelled(**names: tuple[str, ...]) -> dict[str, str]:
@@ -76,12 +98,14 @@ class Column:
         """Whether its cells are text, whole numbers, measured numbers, or a share of at most 1."""
         if self.name in TEXTS:
             return "text"
-        if self.name == RATIO:
+        if self.name in SHARES:
             return "share"
         return "count" if self.name in COUNTS else "measure"
 
 
-_PLAIN = {name.replace("_", " "): name for name in (*TEXTS, *COUNTS, *MEASURES, RATIO)} | _spelled(
+SHARES = (RATIO, CACHED, "memory_share")
+
+_PLAIN = {name.replace("_", " "): name for name in (*TEXTS, *COUNTS, *MEASURES, *SHARES)} | _spelled(
     model=("model name", "model id"),
     gpu=("gpu type", "gpu name", "hardware"),
     precision=("data type", "dtype", "quantization"),
@@ -96,6 +120,14 @@ _PLAIN = {name.replace("_", " "): name for name in (*TEXTS, *COUNTS, *MEASURES, 
     requests=("request count", "num requests", "num prompts"),
     request_rate=("rate",),
     engine=("backend",),
+    max_batch_size=("slots", "max num seqs", "max running requests"),
+    max_num_tokens=("token budget", "max num batched tokens", "chunked prefill size"),
+    graph_tokens=("graph size", "max cudagraph capture size", "cuda graph max bs"),
+    memory_share=("gpu memory utilization", "mem fraction static", "free gpu memory fraction", "kv cache free gpu mem fraction"),
+    eager=("enforce eager", "disable cuda graph"),
+    cached_share=("cache hit rate", "prefix cache hit rate", "cached"),
+    ramp_up_strategy=("ramp up",),
+    range_ratio=("random range ratio",),
 )
 _SOFT = {"input sequence length": "isl", "output sequence length": "osl"}
 _LATENCY = _spelled(
@@ -252,13 +284,16 @@ def _values(path: Path, number: int, row: list[str], header: list[str], columns:
             values[column.name] = cell
             continue
         where = f"{path}, line {number}, column '{shown(header[index])}'"
+        if column.name in ("request_rate", "burstiness") and cell.lower() in INFINITE:
+            values[column.name] = math.inf
+            continue
         if column.name in LENGTHS and not _NUMBER.match(cell):
             values |= _drawn(column.name, cell, where)
             continue
         value = parse_number(cell, where)
         if column.kind == "share":
-            if not 0 < value <= 1:
-                raise InputError(f"{where}: {value:g} is no share; write a number above 0, up to 1 for lengths that are all equal")
+            if not (0 if column.name in (RATIO, CACHED) else 1e-9) <= value <= 1:
+                raise InputError(f"{where}: {value:g} is no share; write a number from 0 to 1; a {RATIO} of 1 is of equal lengths")
             values[column.name] = value
         elif column.kind == "count":
             values[column.name] = checked_count(value, where, rounded=column.soft)

@@ -89,6 +89,7 @@ POLICY = (
 )
 EVENTS = "text/event-stream"
 SAFE = ("GET", "HEAD", "OPTIONS")
+STREAMS_THAT_ACT = ("/measure/live", "/measure/watch")  # GET, as a browser's EventSource can do nothing else, and yet they send requests
 COMPUTES = "/api/"  # paths whose POST changes nothing
 
 
@@ -131,8 +132,11 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in {f"http://{host}" for host in self.hosts}:
             return 403, "asked from a page of another origin"
-        if headers.get("sec-fetch-site") == "cross-site" and (method not in SAFE or headers.get("sec-fetch-mode") != "navigate"):
+        site, acts = headers.get("sec-fetch-site", "same-origin"), method not in SAFE or path in STREAMS_THAT_ACT
+        if site in ("cross-site", "same-site") and (acts or headers.get("sec-fetch-mode") != "navigate"):
             return 403, "asked from a page of another site"
+        if site == "none" and path in STREAMS_THAT_ACT:
+            return 403, "this address is for the page's own script; press Measure or Watch there"
         if method not in SAFE and not path.startswith(COMPUTES) and not has_token(headers, self.token):
             return 401, "needs the token: open the address that tonnage ui printed"
         return None

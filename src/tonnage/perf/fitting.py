@@ -8,11 +8,13 @@ from dataclasses import replace
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.catalog.checkpoints import with_default_kv
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
 TPS, NARROWER, LARGER = (2, 4, 8), ("fp8", "int4-wo", "awq", "nvfp4"), ("h200", "b200", "b300")
-"""Alternatives to a deployment, in the order in which they are tried: tensor-parallel degrees, number formats from wide to narrow, GPUs from small to large."""
+"""Alternatives to a deployment, in the order in which they are tried: tensor-parallel degrees, formats from wide to
+narrow, GPUs from small to large."""
 
 
 def holds(deployment: Deployment, isl: int = 1, osl: int = 0) -> bool:
@@ -63,7 +65,7 @@ def _narrower(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
     names = [f"{precision.weights}+kv-fp8"] if precision.kv_bits > 8 else []
     names += [name for name in NARROWER if find_precision(name).weight_bits < precision.weight_bits]
     for name in names:
-        narrow = find_precision(name)
+        narrow = with_default_kv(find_precision(name), deployment.model, engine, deployment.gpu.vendor)
         if not (deployment.gpu.lacks(narrow) or engine.lacks(narrow)):
             yield f"{option('precision')} {name}", replace(deployment, precision=narrow)
 

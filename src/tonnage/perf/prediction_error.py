@@ -56,6 +56,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         known_generation=own_terms or deployment.gpu.arch in terms["architectures"],
         known_model=own_terms or measured_model(deployment.model),
         newer_kinds=not deployment.model.kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER)),
+        known_layout=not deployment.model.architecture,
         known_engine=own_terms or (deployment.step_source is None and fitted_engine(preset, gpu)),
         before_rows=engine.before_rows and calibration is None,
         known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,

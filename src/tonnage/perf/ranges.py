@@ -164,8 +164,10 @@ STATIC_MARK = (
 
 def marks(deployment: Deployment) -> tuple[str, ...]:
     """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
+    model = deployment.model
+    unsure = f"{model.name}: {model.layout_mark}" if model.layout_mark else ""
     if deployment.step_source is not None:
-        return (source_mark(deployment),)
+        return tuple(filter(None, (unsure, source_mark(deployment))))
     terms = shipped()
     gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
     precision = gpu.executes(deployment.precision)
@@ -191,7 +193,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
         found.append(calibrated)
-    return tuple(filter(None, (*found, limit_mark(gpu))))
+    return tuple(filter(None, (unsure, *found, limit_mark(gpu))))
 
 
 def _transferred(deployment: Deployment, engine: str) -> list[str]:

@@ -48,6 +48,7 @@ class Regime:
     known_generation: bool = True  # whether anything is known of GPUs of its generation
     known_model: bool = True  # whether rows of this model, or of one of the same sizes, were
     newer_kinds: bool = False  # whether the model has indexers, compressed entries or states (``spec.layers``)
+    known_layout: bool = True  # whether its architecture is known, not read from the fields of a file alone
     known_engine: bool = True  # whether rows of this engine generation were; never where step times come from elsewhere
     before_rows: bool = False  # whether the engine is older than every one that has rows, so that it has the terms of a later one
     known_format: bool = True  # whether weights of this format were
@@ -202,6 +203,7 @@ class Residuals:
             (not regime.before_rows, OLDER_ENGINE),
             (regime.known_format, UNSEEN_FORMAT),
             (regime.known_family, UNSEEN_FAMILY),
+            (regime.known_layout, UNSEEN_FAMILY),  # what its layers do may be as far from the nearest known one
         )
         return math.sqrt(1.0 + sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,8 @@ def calibrated_for(deployment: Deployment, preset: str) -> bool:
         return False
     if deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
         return False
-    return deployment_key(deployment.model.name, deployment.precision.name, deployment.parallelism.tp) in c.deployments
+    key = deployment_key(deployment.model.name, deployment.precision.name, deployment.parallelism.tp)
+    return key in {re.sub(r"\+kv-\w+", "", name) for name in c.deployments}
 
 
 def confirms(calibration: Calibration) -> bool:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.entries import offloadings
 from tonnage.spec.deployment import EngineKnobs, Parallelism, Speculation
 from tonnage.spec.engine import DRAFTER, FLAGS, GUESSES, MODEL, ONE_MORE, Launch
 from tonnage.spec.kv_tiers import PLAIN, AskedTier, Offloading
+from tonnage.spec.precision import find_precision
 from tonnage.spec.typed_values import strict
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Pool
 
 FILE = "engine.yaml"  # where the command looks for the engine's configuration file, in the folder that it is started in
 
@@ -135,6 +142,102 @@ def _put(file: dict[str, Any], key: str, value: Value) -> None:
     for branch in branches:
         file = file.setdefault(branch, {})
     file[name] = value
+
+
+# A command that was read from a file, held against the preset: a plan comes from anywhere, and its words are run.
+
+CHECKPOINT_NAME = re.compile(r"[\w/.][\w./:@+-]*")  # a repository, an image or a folder; nothing that a shell or an engine takes for a flag
+PLAIN_VALUE = re.compile(r"[\w.:+-]{1,64}")
+
+
+def foreign_word(pool: Pool) -> str:
+    """The first word or key of a pool's command that its preset does not write for its knobs; empty where there is none.
+
+    The context and the sizes of memories below the KV cache may be any whole number: a plan does not say them apart.
+    """
+    launch, offloaders = find_engine(pool.engine_preset or pool.engine).launch, offloadings()
+    if launch is None or not pool.launch:
+        return next(iter(pool.launch), "")
+    kv_8bit = find_precision(pool.precision).kv == "fp8"
+    settings = {} if pool.knobs is None else _settings(pool.parallelism, pool.knobs, 0, kv_8bit)
+    template = launch.command if FLAGS in launch.command else (*launch.command, FLAGS)
+    first, last = template[: template.index(FLAGS)], template[template.index(FLAGS) + 1 :]
+    argv = pool.launch
+    for _, words in launch.quantize:
+        argv = argv[: -len(words)] if words and argv[-len(words) :] == words else argv
+    middle = len(argv) - len(last)
+    if middle < len(first):
+        return argv[-1]
+    for word, written in zip((*argv[: len(first)], *argv[middle:]), (*first, *last), strict=True):
+        if not _fits(word, written):
+            return word
+    patterns = [*_flag_patterns(launch, settings), *(list(offloader.flags) for offloader in offloaders)]
+    place = len(first)
+    while place < middle:
+        taken = next((len(words) for words in patterns if words and _all_fit(argv[place:middle], words)), 0)
+        if not taken:
+            return argv[place]
+        place += taken
+    return _foreign_key(pool.launch_file, launch, settings, offloaders)
+
+
+def _flag_patterns(launch: Launch, settings: Mapping[str, Value | None]) -> Iterator[list[str]]:
+    """Each run of words that the flags of a command may hold, with placeholders."""
+    for setting, flag in launch.values:
+        value = ANY if setting == "max_context" or setting not in settings else _written(settings[setting])
+        yield [flag + value] if flag.endswith("=") else [flag, value]
+    for _, switch in launch.switches:
+        yield from ([flag] for flag in (switch.enable, switch.disable) if flag)
+    for _, drafting in launch.speculation:
+        yield list(drafting.words)
+    if launch.file_flag:
+        yield [launch.file_flag, FILE]
+
+
+ANY = "{any}"  # Placeholder of a value that is any plain word
+
+
+def _written(value: Value | None) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _all_fit(argv: Sequence[str], words: Sequence[str]) -> bool:
+    return len(argv) >= len(words) and all(_fits(word, written) for word, written in zip(argv, words, strict=False))
+
+
+def _fits(word: str, written: str) -> bool:
+    """Whether a word is one of a preset, in which placeholders stand for a checkpoint, a number or a plain value."""
+    if word == written:
+        return True
+    pattern = re.escape(written)
+    pattern = pattern.replace(re.escape(MODEL), CHECKPOINT_NAME.pattern).replace(re.escape(ANY), PLAIN_VALUE.pattern)
+    pattern = re.sub(r"\\{\w+(?:\\\+1)?\\}", r"(?:\\d+|\g<0>)", pattern)
+    return re.fullmatch(pattern, word) is not None
+
+
+def _foreign_key(file: Mapping[str, Any], launch: Launch, settings: Mapping[str, Value | None], offloaders: Sequence[Offloading]) -> str:
+    """The first key of a configuration file, with its value, that the preset does not write."""
+    written: dict[str, Value | None] = {}
+    for setting, key in launch.file_keys:
+        value = settings.get(setting)
+        written[key.removeprefix("not ")] = not value if key.startswith("not ") and value is not None else value
+    for _, drafting in launch.speculation:
+        written |= dict.fromkeys(key for key, _ in drafting.file)
+    for offloader in offloaders:
+        written |= dict.fromkeys(offloader.file_keys.values())
+    for key, value in _leaves(file):
+        plain = isinstance(value, bool | int | float) or value == DRAFTER or PLAIN_VALUE.fullmatch(str(value)) is not None
+        if key not in written or not plain or (settings and written[key] not in (None, value)):
+            return f"{key}: {value}"
+    return ""
+
+
+def _leaves(file: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in file.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def without_checkpoint(argv: tuple[str, ...], launch: Launch, model: str, weights: str) -> tuple[str, ...]:

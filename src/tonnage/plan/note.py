@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from tonnage.plan.document import Tagged
 from tonnage.plan.limit import Limit
+from tonnage.spec.model import Model
 from tonnage.spec.prices import Figure
 from tonnage.spec.scenario import Mode, UseCase
 from tonnage.spec.typed_values import strict
@@ -91,6 +92,14 @@ class Routed:
     router: str
     together: int
     code: Literal["routed"] = "routed"
+
+
+@strict
+class ModelRead:
+    """A model that is no entry of the catalog: ``model.reading`` says how its name or file was read."""
+
+    model: Model
+    code: Literal["model-read"] = "model-read"
 
 
 @strict
@@ -227,7 +236,17 @@ class Judged:
     code: Literal["judged"] = "judged"
 
 
-OfQuestion = UseCaseDefaults | LengthInWords | LengthInCharacters | LengthsVary | PromptParts | LimitsDoNotCount | QueuedFromStart | NoLimit
+OfQuestion = (
+    ModelRead
+    | UseCaseDefaults
+    | LengthInWords
+    | LengthInCharacters
+    | LengthsVary
+    | PromptParts
+    | LimitsDoNotCount
+    | QueuedFromStart
+    | NoLimit
+)
 OfChoice = Routed | RestsOn | KnobsChanged | FrontEnds | TiersNotStarted
 Data = PointsLeftOut | GpusNotMeasured | UnsteadyPoints | InvalidRun  # what is wrong with measured points, or which were left out
 Measured = BenchmarkAsMeasured | Judged | Data

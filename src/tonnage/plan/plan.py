@@ -16,10 +16,11 @@ from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone
 from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
-from tonnage.plan.note import Note, Warning
+from tonnage.plan.note import ModelRead, Note, Warning
 from tonnage.plan.reason import Reachable, Rejected
 from tonnage.plan.sensitivity import Beyond, Measurement, ParetoPoint, PercentileAnswer, PrefixCache, Provenance, Sensitivity, Unreached
 from tonnage.results.metrics import TtftParts
+from tonnage.spec.catalog import keep
 from tonnage.spec.scenario import Mode, Scenario
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
@@ -214,7 +215,11 @@ class Plan(Saved, InNotebooks):
     def from_json(cls, document: Mapping[str, Any]) -> Plan:
         """The plan of a JSON object. Raises InputError, InputErrors."""
         _check_schema(document)
-        return read_back(cls, document, "plan")
+        plan = read_back(cls, document, "plan")
+        for note in plan.notes:
+            if isinstance(note, ModelRead):
+                keep(note.model)
+        return plan
 
 
 @strict

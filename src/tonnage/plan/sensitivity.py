@@ -292,10 +292,11 @@ class Provenance:
 class Unmeasured:
     """A part of the choice of which the fit had no row, or too few."""
 
-    # a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of weights,
-    # "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation", "prefix-caching",
-    # "adapters" or "images"
+    # an "architecture" that is not known, a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the
+    # engine ``on``, a "format" of weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``,
+    # a "pipeline", "speculation", "prefix-caching", "adapters" or "images"
     code: Literal[
+        "architecture",
         "model",
         "gpu",
         "engine",

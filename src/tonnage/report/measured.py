@@ -11,6 +11,7 @@ from tonnage.report.document import Document, Drawing, Facts, Table, Text, chart
 from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 from tonnage.report.numbers import ABSENT, STATISTICS, between, counted, number, sentence_of, statistics
 from tonnage.report.plans.question import attained_text
+from tonnage.units import format_duration
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
@@ -34,6 +35,7 @@ ENDS = {
     "stop": "ended by the model",
     "tool_calls": "with calls of tools",
 }
+WAYS = {"on-prem": "owned systems, their share", "cloud": "cloud GPUs"}
 SELF_TEST = (
     ("TTFT", "as the client reports it, from the moment of sending; the server's: its first write − its receipt of the request"),
     ("bias", "the client's stamp of a first token (last token) − the server's stamp of its write; one clock, one machine"),
@@ -53,6 +55,7 @@ def measured(runs: Sequence[Measured]) -> Document:
         verdicts += [Text(f"note: {note}") for note in run.validity.notes]
     infers = runs[0].run_json["endpoint"]["type"] == "infer"
     body = (_inferences(runs),) if infers else (_statistics(runs[0]), Text(_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
+    body = (*body, *_costs(runs), *_tiers(runs))
     definitions = Facts(tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in (METRICS[3:] if infers else METRICS)))
     sections = (section("verdict", "", *verdicts), section("numbers", "", *body), section("definitions", "", definitions))
     return Document(sections=sections)
@@ -73,6 +76,41 @@ def _rates(run: Measured) -> str:
     if energy := run.summary_json.get("energy"):
         joules = f"; {number(energy['mean_gpu_watts'])} W of GPUs, {number(energy['joules_per_output_token'])} J an output token"
     return rates + failed + joules + "".join(f"; {attained_text(one)}" for one in run.good)
+
+
+def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
+    """What the tokens of each run cost, owned and rented; nothing where nobody named the hardware."""
+    rows, hardware, missing = [], "", dict[str, None]()
+    for run in runs:
+        cost = run.run_json.get("cost", {"ways": ()})
+        for way in cost["ways"]:
+            hardware = f"{cost['gpus']} × {cost['gpu']}; {cost['definition']}"
+            if way["usd_per_hour"] is None:
+                missing[f"{WAYS[way['where']]}: {way['how'][0]}"] = None
+                continue
+            kinds = ("usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_1000_requests")
+            rows.append((run.load.words, WAYS[way["where"]], *(number(way[kind]) for kind in kinds)))
+    header = ("load", "USD of", "an hour", "million input tokens", "million output tokens", "1,000 requests")
+    table = (Table(header=header, rows=tuple(rows)), Text(f"Cost of {hardware}.")) if rows else ()
+    return (*table, *(Text(sentence_of(line)) for line in missing))
+
+
+def _tiers(runs: Sequence[Measured]) -> tuple[Table, ...]:
+    """The most users in each tier of speed and TTFT, over the loads of a sweep; nothing where no tiers are counted."""
+    from tonnage.bench.tiers import most_users
+
+    loads = [run.run_json["tiers"] for run in runs if "tiers" in run.run_json]
+    if not loads:
+        return ()
+    rows = []
+    for place, tier in enumerate(loads[0]["tiers"]):
+        name = f"{tier['output_tokens_per_second']:g} tokens/s, TTFT {format_duration(tier['ttft_s'])}"
+        rows.append((name, most_users(loads, place)))
+    speeds = [(f"{load['users']} users", number(load["output_tokens_per_second_p25"]), number(load["ttft_ms_p95"])) for load in loads]
+    return (
+        Table(header=("load", "tokens/s of a user, p25", "TTFT p95 ms"), rows=tuple(speeds)),
+        Table(header=("tier", "users of the loads measured"), rows=tuple(rows)),
+    )
 
 
 def _inferences(runs: Sequence[Measured]) -> Table:

@@ -79,7 +79,8 @@ def _title(run: Run) -> str:
     where = f"{d.model.name} {d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}{split}, {d.engine}"
     fleet = f"; {run.instances} instances, {run.router}" if run.router else ""
     sessions = f"; {w.sessions}" if w.sessions is not None else ""
-    return f"{where}{guesses}, {short_length(str(w.isl))} tokens in, {short_length(str(w.osl))} out{sessions}{fleet}"
+    read = f" ({d.model.reading})" if d.model.reading else ""
+    return f"{where}{read}{guesses}, {short_length(str(w.isl))} tokens in, {short_length(str(w.osl))} out{sessions}{fleet}"
 
 
 def _load(run: Run) -> str:

@@ -272,7 +272,7 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
     lines = (peak, _growth_text(found.growth), queue, f"The GPUs draw {number(watts)} W on average." if watts else "")
     gaps = tuple(f"Not seen: {line[0].lower()}{line[1:]}" for line in found.gaps)
     return (
-        section("traffic", "Traffic" if figures else "", Text(first, tone="answer"), items(lines)),
+        section("traffic", "Traffic" if figures else "", Text(first, tone="answer"), items(h.remarks, "warning"), items(lines)),
         section("lengths", "Lengths" if figures else "", Table(header=("", "mean", "p95 between", "in the scenario"), rows=rows)),
         section("week", "The week", _week(found)) if figures and found.profile else section("week", ""),
         section("gaps", "Not seen" if figures else "", items(gaps, "note")),

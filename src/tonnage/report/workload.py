@@ -40,10 +40,11 @@ def described(found: Description, *, figures: bool = True) -> Document:
 def _first(found: Description) -> str:
     recording = found.traffic.recording
     failed = f"; {counted(recording.failed, 'failed request')} left out" if recording.failed else ""
+    unit = f"; times read as {recording.unit}" if recording.unit else ""
     seconds = recording.due_ns[-1] / NS_PER_S
     if found.live is not None:
         return f"{counted(found.live.sessions, 'session')} of {counted(len(recording), 'request')}{failed}."
-    return f"{counted(len(recording), 'request')} in {span(seconds)}, {number(recording.mean_rps)}/s on average{failed}."
+    return f"{counted(len(recording), 'request')} in {span(seconds)}, {number(recording.mean_rps)}/s on average{failed}{unit}."
 
 
 def _lengths(found: Description, *, figures: bool) -> Section:

@@ -28,6 +28,7 @@ import numpy as np
 from tonnage.errors import DataError, InputError, option
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, STATUS_NAMES, Requests, gap_edges_ns
+from tonnage.spec.typed_values import parse_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -202,13 +203,11 @@ def read_requests(directory: Path) -> Requests:
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The mapping of a YAML or JSON file. Raises ValueError: it holds something else."""
-    import yaml
-
     text = path.read_text(encoding="utf-8")
-    found = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    if not isinstance(found, dict):
+    mapping = json.loads(text) if path.suffix == ".json" else parse_yaml(text, str(path))
+    if not isinstance(mapping, dict):
         raise ValueError("not a mapping")
-    return found
+    return mapping
 
 
 def checked(path: Path, read: Callable[[Path], Any], again: str = "run the command again into a new folder") -> Any:

@@ -18,7 +18,7 @@ from tonnage.deploy.workload import MARGIN, PRODUCTS
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.serve import amd
 from tonnage.spec.catalog import gpus
-from tonnage.spec.typed_values import read_as, strict
+from tonnage.spec.typed_values import bounded, read_as, strict
 
 OTHERS_USE = 0.05  # Share of a GPU's memory that others may use while it still counts as free: a display, a context, an exporter
 
@@ -85,7 +85,7 @@ def read_machine(path: Path) -> Machine:
 
     where = option("machine")
     try:
-        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = bounded(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
         raise InputError(f"{where}: {path} cannot be read ({getattr(fault, 'strerror', None) or 'no YAML'})") from None
     return read_as(Machine, values, str(path), InputErrors)

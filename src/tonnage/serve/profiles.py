@@ -11,6 +11,7 @@ from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.serve.machine import Device, Machine
 from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.catalog.checkpoints import with_default_kv
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import Gpu
@@ -203,7 +204,12 @@ def deployed(model: Model, gpu: Gpu, engine: EnginePreset, precision: str, tp: i
     """An instance with the engine's own knobs."""
     knobs = default_knobs(engine, gpu, ranks=1)
     return Deployment(
-        model=model, gpu=gpu, precision=find_precision(precision), parallelism=Parallelism(tp=tp), engine=engine.name, knobs=knobs
+        model=model,
+        gpu=gpu,
+        precision=with_default_kv(find_precision(precision), model, engine, gpu.vendor),
+        parallelism=Parallelism(tp=tp),
+        engine=engine.name,
+        knobs=knobs,
     )
 
 

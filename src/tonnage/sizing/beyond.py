@@ -63,6 +63,8 @@ def beyond(best: Sized, chosen: Candidate) -> tuple[Beyond, ...]:
 
 def unmeasured(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
     """The parts of a deployment that no row covers; none where its owner has measured it (``calibrated``, ``own_terms``)."""
+    if not regime.known_layout:
+        yield Unmeasured(code="architecture", name=deployment.model.architecture, nearest=deployment.model.layout)
     if regime.calibrated or regime.own_terms:
         return
     if deployment.step_source is not None:

@@ -18,6 +18,7 @@ from tonnage.plan.note import (
     LengthToShorten,
     LimitHalvesThroughput,
     LimitsDoNotCount,
+    ModelRead,
     NoLimit,
     Note,
     PcieForLargeModel,
@@ -104,6 +105,8 @@ def notes(question: Question, best: Sized | None, candidates: Sequence[Candidate
 
 
 def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidate]) -> Iterator[Note]:
+    if question.model.reading:
+        yield ModelRead(model=question.model)
     if question.load == "open" and not question.offline:
         yield Routed(router=question.router, together=1 if best is None else best.contender.standing_for(best.instances))
     if candidates and candidates[0].marks:

@@ -109,6 +109,8 @@ class FullAttention(GroupedHeads):
     # values are the keys before norm and position, so that there is one projection; both are cached (Gemma 4)
     keys_are_values: bool = False
     shared_cache: bool = False  # the layer has no keys and values and reads those of an earlier layer (Gemma 4 E2B and E4B)
+    # keys and values are those of images: text alone passes the layer by, and nothing is cached of it (Llama 3.2 Vision)
+    cross: bool = False
 
     @property
     def _values(self) -> int:
@@ -122,10 +124,12 @@ class FullAttention(GroupedHeads):
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of keys and values on each of ``tp`` GPUs."""
-        return Cache() if self.shared_cache else Cache(token=self._entry(kv_bits, tp))
+        return Cache() if self.shared_cache or self.cross else Cache(token=self._entry(kv_bits, tp))
 
     def work(self, kv_bits: int, tp: int) -> Work:
         """Arithmetic and traffic of one layer on each of ``tp`` GPUs."""
+        if self.cross:
+            return Work()
         pair = 2 * self.heads * (self.head_dim + self._values) / tp
         return Work(pair=pair, context=pair, context_bytes=self._entry(kv_bits, tp))
 

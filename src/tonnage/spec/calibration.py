@@ -59,8 +59,8 @@ class Calibration:
 
 
 def deployment_key(model: str, precision: str, tp: int) -> str:
-    """The name by which a calibration knows a deployment, such as "llama-3-8b fp8 tp1"."""
-    return f"{model} {precision} tp{tp}"
+    """The name by which a calibration knows a deployment, such as "llama-3-8b fp8 tp1"; the KV cache is in no name."""
+    return f"{model} {precision.partition('+kv-')[0]} tp{tp}"
 
 
 @strict

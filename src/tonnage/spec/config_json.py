@@ -6,16 +6,36 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 from tonnage.csv_file import read_text
-from tonnage.errors import InputError, UnsupportedModel
+from tonnage.errors import InputError, UnknownName, UnsupportedModel, option
 from tonnage.spec.attention_layers import LatentAttention
-from tonnage.spec.config_kinds import FAMILIES, Fields, pattern_of, state_space_hybrid
-from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Config, ConfigValues, Layout, shown
+from tonnage.spec.config_fields import by_fields, check_open
+from tonnage.spec.config_kinds import FAMILIES, Fields, kinds_by_sign, pattern_of, state_space_hybrid
+from tonnage.spec.config_layouts import (
+    ACTIVATIONS,
+    ENCODER,
+    ENCODER_KEYS,
+    ENCODER_NAMES,
+    GATED,
+    LAYER_TYPES,
+    LAYOUTS,
+    NOT_GATED,
+    OPEN_LAYOUT,
+    REFUSED,
+    TEXT_DEFAULTS,
+    TEXT_PARTS,
+    VISION,
+    Config,
+    ConfigValues,
+    Layout,
+    shown,
+)
 from tonnage.spec.model import Model
-from tonnage.spec.released_format import released_format
+from tonnage.spec.released_format import released_format, released_kv
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -24,11 +44,17 @@ TEXT_PART = "The text decoder alone: images count as the prompt tokens that they
 NO_CACHE = "none of its layers keeps a KV cache, so that there is no pool of blocks to plan"
 
 
-def read_config(path: str | Path) -> Model:
-    """The model that a ``config.json`` describes; ``path`` is the file or the folder that holds it.
+def read_config(path: str | Path, layout: str = "") -> Model:
+    """The model that a ``config.json`` describes.
 
-    Raises UnsupportedModel: an architecture that is not supported, by name and with the reason; InputError: no such file, not a JSON
-    object, or a value that is absent or impossible.
+    Args:
+        path: the file or the folder that holds it.
+        layout: the architecture as which it is read, such as "LlamaForCausalLM"; "" for its own.
+
+    An architecture that is not known is read from the fields of the file, and the model says so (``Model.layout_mark``).
+
+    Raises UnsupportedModel: what cannot be planned, or fields that leave something open, with the reason; UnknownName: no such layout;
+    InputError: no such file, not a JSON object, or a value that is absent or impossible.
     """
     file = _file_of(Path(path))
     config = _load(file)
@@ -36,7 +62,56 @@ def read_config(path: str | Path) -> Model:
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
         inside = config.get("quantization_config", {})
         config = config | {"quantization_config": quantized | inside if isinstance(inside, dict) else inside}
-    return _Reader(str(file), config).model(_name_of(file))
+    if layout and layout not in LAYOUTS:
+        raise UnknownName("layout", shown(layout).strip('"'), LAYOUTS)
+    return _read(str(file), config, _name_of(file), layout)
+
+
+def _read(where: str, config: Config, name: str, layout: str) -> Model:
+    """The model by its layout, or by its fields where its architecture is not known or is to be read as another one."""
+    reader = _Reader(where, config)
+    architecture = reader.architecture()
+    if layout not in ("", architecture):
+        model = _as_requested(where, config, name, layout)
+        return replace(model, architecture=architecture, layout=layout, layout_requested=True)
+    if architecture in LAYOUTS:
+        return reader.model(name, architecture, LAYOUTS[architecture])
+    try:
+        model = reader.model(name, architecture, OPEN_LAYOUT)
+    except UnsupportedModel:
+        raise
+    except InputError as error:
+        fault, counts = str(error).removeprefix(f"{where}: "), _counts(where, config)
+        choices = " or ".join(f"{option('layout')} {near} ({billions:.3g} billion)" for billions, near in list(counts.items())[:2])
+        advice = f"choose {choices}" if choices else "write a model file instead (docs/catalog.md)"
+        reason = f"the architecture {shown(architecture)} is not known, and its fields leave it open: {fault}"
+        raise UnsupportedModel(f"{where}: {reason}; {advice}") from None
+    near = min(_counts(where, config, model).items(), key=lambda item: abs(math.log(item[0] * 1e9 / model.parameters)), default=(0, ""))[1]
+    return replace(model, architecture=architecture, layout=near)
+
+
+def _as_requested(where: str, config: Config, name: str, architecture: str) -> Model:
+    """The model as an architecture has it: what the fields leave open where they say the rest, else all of it."""
+    layout = LAYOUTS[architecture]
+    settled = {part: getattr(layout, part) for part in ("gated", "tied", "parallel", "parallel_key", "head_norms", "absent")}
+    try:
+        return _Reader(where, config).model(name, architecture, replace(OPEN_LAYOUT, **settled))
+    except InputError:
+        return _Reader(where, config).model(name, architecture, layout)
+
+
+def _counts(where: str, config: Config, model: Model | None = None) -> dict[float, str]:
+    """The first known layout for each number of parameters that layouts give a file, in billions; of a model, those with its kinds."""
+    counts: dict[float, str] = {}
+    for name, layout in LAYOUTS.items():
+        reader = _Reader(where, config)
+        try:
+            read = _as_requested(where, config, "", name) if model is None else reader.model("", name, layout)
+        except InputError:
+            continue
+        if model is None or (reader.inside == layout.wrapped and read.kinds == model.kinds):
+            counts.setdefault(read.parameters / 1e9, name)
+    return counts
 
 
 def _file_of(path: Path) -> Path:
@@ -74,54 +149,84 @@ def _name_of(file: Path) -> str:
 class _Reader(ConfigValues):
     """Makes a model of one config."""
 
-    def model(self, name: str) -> Model:
-        architecture = self.architecture()
-        layout = LAYOUTS[architecture]
+    tied_if_absent = False  # an absent ``tie_word_embeddings`` means one table
+    images = False  # there is an encoder of images or sound next to the text decoder
+    inside = False  # the text decoder's numbers were in their own object
+
+    def model(self, name: str, architecture: str, layout: Layout) -> Model:
+        """The model as a layout reads it."""
         self.unwrap(layout)
+        quantized = self.config.get("quantization_config")
+        fields: Fields = {
+            "name": name,
+            "layers": self.required(*layout.layers),
+            "hidden": self.required(*layout.hidden),
+            "gated": self.gated(layout),
+            "vocab": self.required(*layout.vocab),
+            "max_context": self.optional(*layout.context) or layout.context_default or self.required(*layout.context),
+            "tied_embeddings": self.flag("tie_word_embeddings", self.tied_if_absent if layout.tied is None else layout.tied),
+            "parallel_block": self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
+            "head_norms": layout.head_norms,
+            "block_fp8": isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
+            "source": f"{self.where} ({architecture})",
+        }
+        if layout.family == by_fields.__name__:
+            counted = by_fields(self) | kinds_by_sign(self)
+        else:
+            counted = self.sizes_by_key(architecture, layout) | (FAMILIES[layout.family](self) if layout.family else {})
+        made = self.checked(Model(**(fields | counted)))
+        released = released_format(self.config, made)
+        notes = " ".join(self.notes(layout, made, released))
+        return replace(made, released=released, released_kv=released_kv(self.config), notes=notes)
+
+    def sizes_by_key(self, architecture: str, layout: Layout) -> Fields:
+        """Heads, MLPs and windows by the keys of a layout."""
         hidden, heads = self.required(*layout.hidden), self.required(*layout.heads)
         experts, used = self.experts(layout)
-        quantized = self.config.get("quantization_config")
-        fields = dict(
-            name=name,
-            layers=self.required(*layout.layers),
-            hidden=hidden,
+        return dict(
             heads=heads,
             kv_heads=self.kv_heads(architecture, layout, heads),
             head_dim=self.head_dim(layout, hidden, heads),
             ffn=self.ffn(layout, hidden),
-            gated=layout.gated,
-            vocab=self.required(*layout.vocab),
-            max_context=self.optional(*layout.context) or layout.context_default or self.required(*layout.context),
             experts=experts,
             experts_per_token=used,
-            tied_embeddings=self.flag("tie_word_embeddings", layout.tied),
-            parallel_block=self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
-            head_norms=layout.head_norms,
-            block_fp8=isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
-            source=f"{self.where} ({architecture})",
             **(self.latent_parts() if layout.latent else {}),
             **self.windows(layout),
         )
-        made = self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
-        released = released_format(self.config, made)
-        return replace(made, released=released, notes=" ".join(self.notes(layout, released)))
 
     def unwrap(self, layout: Layout) -> None:
         """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""
-        if layout.wrapped:
-            outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
-            self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}
-        if layout.family == state_space_hybrid.__name__ and "num_hidden_layers" not in self.config:
+        outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
+        blocks = any(self.config.get(key) is not None for key in ("hybrid_override_pattern", "layers_block_type"))
+        if blocks and layout.family in (state_space_hybrid.__name__, by_fields.__name__) and "num_hidden_layers" not in self.config:
             self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
+        self.images = layout.wrapped and any(word in key for key in self.config for word in ("vision", "visual", "audio", "image"))
+        self.tied_if_absent = "transformers_version" in self.config
+        while layout.wrapped and not any(self.config.get(key) is not None for key in layout.layers):
+            self.inside = True
+            self.tied_if_absent = False
+            key = next((key for key in TEXT_PARTS if isinstance(self.config.get(key), dict)), TEXT_PARTS[0])
+            self.config = outer | {key: value for key, value in self.part(key).config.items() if value is not None}
+            self.config = TEXT_DEFAULTS.get(str(self.config.get("model_type")), {}) | self.config
+        self.config = {**self.config, **{key: value for key, value in layout.absent if self.config.get(key) is None}}
         for key in layout.inside:
             if isinstance(inner := self.config.get(key), dict):
                 self.config = inner | self.config
+
+    def gated(self, layout: Layout) -> bool:
+        """Whether an MLP has three matrices: as the layout has it, else as the activation says."""
+        if layout.gated is not None:
+            return layout.gated
+        key = next((key for key in ACTIVATIONS if self.config.get(key) is not None), None)
+        if key is not None and self.config[key] not in (*GATED, *NOT_GATED):
+            self.fail(key, f"{shown(self.config[key])} does not say whether an MLP has two matrices or three")
+        return key is None or self.config[key] in GATED
 
     def checked(self, model: Model) -> Model:
         """The model, once its layers by kind and its plain ones go into its own."""
         if model.dense_layers > model.inner_layers or (model.is_moe and model.expert_layers == 0):
             self.fail("first_k_dense_replace", f"{model.dense_layers} plain layers leave none of the {model.layers} for experts")
-        if model.mixing_layers > model.layers or model.mixing_layers == 0 or not model.growing_layers:
+        if model.mixing_layers > 2 * model.layers or model.mixing_layers == 0 or not model.growing_layers:
             raise UnsupportedModel(f"{self.where}: {model.name} is not supported: {NO_CACHE}")
         return model
 
@@ -165,12 +270,14 @@ class _Reader(ConfigValues):
         if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], str):
             self.fail("architectures", f'{shown(listed)} is not a list of one name such as ["LlamaForCausalLM"]')
         name = str(listed[0])
+        if name in REFUSED:
+            raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {REFUSED[name]}")
+        encodes = any(self.config.get(key) for key in ENCODER_KEYS) or name.endswith(ENCODER_NAMES)
+        if self.config.get("is_encoder_decoder") is True or (name not in LAYOUTS and encodes):
+            raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {ENCODER}")
         if name not in LAYOUTS:
-            reason = REFUSED.get(name, "its layout is not known here")
-            raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {reason}; supported: {', '.join(LAYOUTS)}")
-        if self.config.get("is_encoder_decoder") is True:
-            raise UnsupportedModel(f"{self.where}: {name} is not supported with is_encoder_decoder: {ENCODER}")
-        for key in () if LAYOUTS[name].wrapped else ("vision_config", "audio_config", "text_config"):
+            check_open(self, name)
+        for key in () if name not in LAYOUTS or LAYOUTS[name].wrapped else ("vision_config", "audio_config", "text_config"):
             if self.config.get(key) is not None:
                 raise UnsupportedModel(f"{self.where}: {name} is not supported with {key}: {VISION}")
         return name
@@ -220,14 +327,15 @@ class _Reader(ConfigValues):
             raise UnsupportedModel(f"{self.where}: decoder_sparse_step: experts in every layer only are supported")
         return experts, used
 
-    def notes(self, layout: Layout, released: str) -> list[str]:
+    def notes(self, layout: Layout, made: Model, released: str) -> list[str]:
         """What a user should know about the numbers."""
         notes = ["Multi-head latent attention: fitted to measurements of current engines alone."] if layout.latent else []
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
-        if layout.wrapped:
+        if self.images:
             notes.append(TEXT_PART)
-        by_presence = layout.window == "sliding_window" and self.config.get(layout.window) is not None
+        in_all = layout.family == by_fields.__name__ and self.config.get("use_sliding_window") is not False and "full" in made.kinds
+        by_presence = (layout.window == "sliding_window" or (in_all and "sliding" not in made.kinds)) and self.optional_or("sliding_window")
         if by_presence or (layout.window not in ("", "sliding_window") and self.flag(layout.window, False)):
             window = self.required("sliding_window")
             notes.append(

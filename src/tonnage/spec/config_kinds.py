@@ -19,6 +19,7 @@ from tonnage.spec.attention_layers import (
     SlidingAttention,
     SparseLatentLayer,
 )
+from tonnage.spec.config_fields import mixers
 from tonnage.spec.config_layouts import shown
 from tonnage.spec.layers import GatedDeltaNet, KimiDeltaAttention, Layers, Mamba2
 
@@ -289,3 +290,26 @@ FAMILIES: dict[str, Callable[[ConfigValues], Fields]] = {
     )
 }
 """Every family, by name."""
+
+SIGNS: dict[str, Callable[[ConfigValues], Fields]] = {
+    "compress_ratios": compressed,
+    "sparse_attention_config": block_sparse,
+    "linear_attn_config": kimi_hybrid,
+    "linear_head_dim": glm_hybrid,
+    "hybrid_override_pattern": state_space_hybrid,
+    "indexer_types": indexed_latent,
+    "global_head_dim": gemma_4,
+    "num_kv_shared_layers": gemma_4,
+    "intermediate_size_mlp": llama_4,
+}
+"""Fields that only the files of one family have."""
+
+
+def kinds_by_sign(config: ConfigValues) -> Fields:
+    """The kinds of layers of any file: as the family that a field shows has them, else as the fields list them."""
+    blocks = config.config.get("layers_block_type")
+    family = next((family for key, family in SIGNS.items() if config.config.get(key) is not None), None)
+    if isinstance(blocks, list) and not {"moe", "mlp"}.isdisjoint(map(str, blocks)):
+        family = state_space_hybrid
+    fields = {} if family is None else family(config)
+    return fields if "mixers" in fields else {**fields, "mixers": mixers(config)}

@@ -12,25 +12,41 @@ from typing import Any, NoReturn
 
 from tonnage.errors import InputError
 
+Config = dict[str, Any]
+
+# How files spell the numbers that every model has; the first is the usual one.
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HIDDEN = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+KV_HEADS = (
+    *("num_key_value_heads", "num_attention_groups", "multi_query_group_num"),
+    *("num_kv_heads", "n_head_kv", "n_kv_heads", "kv_n_heads", "num_query_groups"),
+)
+FFN = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "hidden_dim")
+CONTEXT = ("max_position_embeddings", "max_seq_len", "seq_length", "n_positions", "n_ctx", "max_sequence_length", "model_max_length")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where one architecture keeps its numbers; several keys are spellings of the same number."""
+    """What the fields of a file leave open, and where an architecture keeps its numbers; several keys are spellings of the same number."""
 
-    layers: tuple[str, ...] = ("num_hidden_layers",)
-    hidden: tuple[str, ...] = ("hidden_size",)
-    heads: tuple[str, ...] = ("num_attention_heads",)
+    layers: tuple[str, ...] = LAYERS
+    hidden: tuple[str, ...] = HIDDEN
+    heads: tuple[str, ...] = HEADS
     kv_heads: tuple[str, ...] = ("num_key_value_heads",)  # keys of the key/value heads; empty where every query head has its own
     kv_absent_means_all: bool = False  # an absent or null number of key/value heads means one per query head
     head_dim: str = "head_dim"  # key of the head width; empty where it is always hidden / heads
     head_dim_required: bool = False  # the library's default is not hidden / heads, so the key must be there
-    ffn: tuple[str, ...] = ("intermediate_size",)
+    ffn: tuple[str, ...] = FFN
     ffn_times_hidden: int = 0  # width of the MLP in multiples of hidden where its key is absent or null; 0 where it must be there
-    gated: bool = True
-    vocab: tuple[str, ...] = ("vocab_size",)
-    context: tuple[str, ...] = ("max_position_embeddings",)
+    gated: bool | None = True  # whether an MLP has three matrices; None where its activation says so
+    vocab: tuple[str, ...] = ("padded_vocab_size", "vocab_size")
+    context: tuple[str, ...] = CONTEXT
     context_default: int = 0  # longest context where the key is absent, in tokens; 0 where it must be there
-    tied: bool = False  # whether embedding and head are one table where ``tie_word_embeddings`` is absent
+    # whether embedding and head are one table where ``tie_word_embeddings`` is absent; None: they are in a file that the library wrote, as
+    # it leaves out what its base class has, but not where the text decoder's numbers are in their own object
+    tied: bool | None = False
     parallel: bool = False  # whether attention and MLP of a layer run side by side where ``parallel_key`` is absent or empty
     parallel_key: str = ""  # key that says so; empty where the architecture decides
     experts: tuple[str, ...] = ()  # keys of the number of experts; empty for a dense model
@@ -43,10 +59,11 @@ class Layout:
     head_norms: bool = False  # query and key heads are normalised
     family: str = ""  # which function of ``config_kinds`` reads the kinds of its layers; empty for layers that are all alike
     used: tuple[str, ...] = ("num_experts_per_tok",)  # keys of the experts that a token uses
-    wrapped: bool = False  # the numbers of the text decoder are in ``text_config``, next to those of an encoder of images
+    wrapped: bool = False  # there is an encoder of images as well, and the numbers of the text decoder may be in their own object
     halved: bool = False  # the MLP's width in the file is that of gate and product together (Qwen 1)
     inside: tuple[str, ...] = ()  # object that holds further keys, which are read as if they were outside
     experts_optional: bool = False  # without the key of the experts the model is dense
+    absent: tuple[tuple[str, Any], ...] = ()  # the library's values of keys that a file may lack, as pairs of key and value
 
 
 ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))  # Mixtures of experts as most of them name their numbers
@@ -102,6 +119,12 @@ CHATGLM = Layout(
 )
 
 DEEPSEEK = Layout(head_dim="v_head_dim", head_dim_required=True, ffn=("moe_intermediate_size",), experts=("n_routed_experts",), latent=True)
+
+BY_FIELDS = Layout(family="by_fields", gated=None)  # An architecture whose files say themselves what their layers are
+
+WITH_IMAGES = replace(BY_FIELDS, wrapped=True)  # The same with an encoder of images
+
+OPEN_LAYOUT = replace(BY_FIELDS, wrapped=True, tied=None)  # Any architecture that is not in ``LAYOUTS``
 
 LAYOUTS: dict[str, Layout] = {
     "LlamaForCausalLM": Layout(kv_absent_means_all=True),
@@ -219,23 +242,87 @@ LAYOUTS: dict[str, Layout] = {
     "SmolLM3ForCausalLM": Layout(kv_absent_means_all=True, head_dim="", tied=True),
     "ExaoneForCausalLM": Layout(layers=("num_layers", "num_hidden_layers"), kv_absent_means_all=True),
     "Glm4ForCausalLM": Layout(head_dim_required=True),
+    # architectures whose files say what their layers are, with what they leave open
+    "Mistral3ForConditionalGeneration": WITH_IMAGES,
+    "LlavaForConditionalGeneration": WITH_IMAGES,
+    "LlavaNextForConditionalGeneration": WITH_IMAGES,
+    "MllamaForConditionalGeneration": WITH_IMAGES,
+    "Qwen2VLForConditionalGeneration": replace(WITH_IMAGES, absent=(("use_sliding_window", False),)),
+    "Qwen2_5_VLForConditionalGeneration": replace(WITH_IMAGES, absent=(("use_sliding_window", False),)),
+    "Gemma3ForConditionalGeneration": replace(
+        WITH_IMAGES, gated=True, tied=True, head_norms=True, absent=(("_sliding_window_pattern", 6),)
+    ),
+    "Cohere2ForCausalLM": replace(BY_FIELDS, tied=True, parallel=True, absent=(("sliding_window_pattern", 4),)),
+    "Exaone4ForCausalLM": replace(BY_FIELDS, head_norms=True),
+    "SeedOssForCausalLM": BY_FIELDS,
+    "PhimoeForCausalLM": BY_FIELDS,
+    "PhiMoEForCausalLM": BY_FIELDS,
+    "OlmoeForCausalLM": replace(BY_FIELDS, head_norms=True),
+    "MiniCPM3ForCausalLM": replace(BY_FIELDS, tied=True),
+    "GraniteMoeForCausalLM": BY_FIELDS,
+    "GraniteMoeSharedForCausalLM": BY_FIELDS,
+    "GraniteMoeHybridForCausalLM": BY_FIELDS,
+    "BambaForCausalLM": BY_FIELDS,
+    "FalconH1ForCausalLM": BY_FIELDS,
+    "JambaForCausalLM": replace(
+        BY_FIELDS, absent=(*(("attn_layer_period", 8), ("attn_layer_offset", 4), ("expert_layer_period", 2), ("expert_layer_offset", 1)),)
+    ),
+    "Lfm2ForCausalLM": replace(BY_FIELDS, gated=True, tied=True, head_norms=True),
+    "Ernie4_5ForCausalLM": replace(BY_FIELDS, tied=True),
+    "Ernie4_5_MoeForCausalLM": replace(BY_FIELDS, tied=True),
+    "Dots1ForCausalLM": replace(BY_FIELDS, head_norms=True),
+    "ArceeForCausalLM": replace(BY_FIELDS, gated=False),
 }
 
 LAYER_TYPES = ("sliding_attention", "full_attention")
 
+# Objects that hold the numbers of a text decoder, and the library's values of what its files leave out, by type of decoder
+# (``configuration_*.py`` of transformers 5.24.0, read 2026-11-28).
+
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
+_LLAMA_7B: Config = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+TEXT_DEFAULTS: dict[str, Config] = {
+    "llama": _LLAMA_7B | {"max_position_embeddings": 2048},
+    "mistral": _LLAMA_7B | {"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072},
+    "gemma3_text": {
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+    },
+}
+
+# Activations, and whether an MLP with them has three matrices.
+
+ACTIVATIONS = ("hidden_act", "hidden_activation", "mlp_hidden_act", "activation_function", "activation")
+GATED = ("silu", "swish", "swiglu", "silu_and_mul", "swigluoai", "situ")
+NOT_GATED = ("relu2", "relu_squared", "squared_relu", "xielu", "gelu_new", "relu")
+
+# What shows that a file with an unknown name is of an encoder.
+
+ENCODER_KEYS = ("type_vocab_size", "encoder_layers", "num_encoder_layers", "encoder_config", "decoder_layers")
+ENCODER_NAMES = ("ForMaskedLM", "Classification", "QuestionAnswering", "ForPreTraining", "BertModel", "EncoderModel")
+
 _STATE = "state-space layers keep no KV cache"
-_HYBRID = "it mixes attention with state-space or linear layers"
 ENCODER = "it has an encoder; only decoders are supported"
 VISION = "it takes images; only text decoders are supported"
 
 REFUSED: dict[str, str] = {
     **{f"{name}ForCausalLM": _STATE for name in ("Mamba", "Mamba2", "FalconMamba", "Rwkv")},
-    **{f"{name}ForCausalLM": _HYBRID for name in ("Jamba", "Bamba", "Zamba2", "FalconH1", "RecurrentGemma")},
     **{f"{name}ForConditionalGeneration": ENCODER for name in ("T5", "Bart", "Whisper")},
     **dict.fromkeys(("BertModel", "BertForMaskedLM", "RobertaForMaskedLM"), ENCODER),
-    **{f"{name}ForConditionalGeneration": VISION for name in ("Llava", "Mllama", "Qwen2VL", "Qwen2_5_VL", "Gemma3")},
     "DeciLMForCausalLM": "its layers differ in the width of their MLPs",
-    "DbrxForCausalLM": "its dimensions are nested in attn_config and ffn_config",
 }
 
 
@@ -243,8 +330,6 @@ REFUSED: dict[str, str] = {
 
 
 MAX_VALUE = 100_000_000  # no dimension of a published model comes near
-
-Config = dict[str, object]
 
 
 class ConfigValues:

@@ -300,7 +300,8 @@ class Deployment:
     @property
     def named(self) -> dict[str, str | int]:
         """Model, GPU, format and degrees by name, as JSON says them."""
-        return {"model": self.model.name, "gpu": self.gpu.name, "precision": self.precision.name, **self.parallelism.degrees}
+        read = {"model_read": self.model.reading} if self.model.reading else {}
+        return {"model": self.model.name, **read, "gpu": self.gpu.name, "precision": self.precision.name, **self.parallelism.degrees}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

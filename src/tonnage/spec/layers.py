@@ -141,7 +141,78 @@ class Mamba2(Heads):
         return of_heads(self.heads, tp) * self.head_dim * self.state
 
 
-Mixer = Attention | GatedDeltaNet | KimiDeltaAttention | Mamba2
+# State-space layers of the first generation (Mamba), as in Jamba, and convolutions of a few tokens, as in LFM2.
+
+
+@strict
+class Mamba1:
+    """Every channel keeps a vector of the state size (arXiv 2312.00752); the count of arithmetic per token is our own."""
+
+    kind: Literal["mamba"] = "mamba"
+    channels: int  # width of the layer within
+    state: int  # width of the state of each channel
+    rank: int  # width to which the step sizes are narrowed
+    conv_kernel: int  # tokens that the convolution before it sees
+    state_bytes: int = 4  # bytes of an element of the state
+
+    @property
+    def width(self) -> int:
+        """Elements of the channels' outputs for one token."""
+        return self.channels
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of one layer: input with its gate, convolution, what chooses, step sizes, the state's decay, and the output."""
+        return 3 * hidden * self.channels + self.channels * (2 * self.rank + 3 * self.state + self.conv_kernel)
+
+    def cache(self, kv_bits: int, tp: int) -> Cache:
+        """Bytes of the states of a sequence on each of ``tp`` GPUs."""
+        del kv_bits
+        return Cache(sequence=self.channels / tp * (self.state * self.state_bytes + (self.conv_kernel - 1) * CONV_BYTES))
+
+    def work(self, kv_bits: int, tp: int) -> Work:
+        """Arithmetic and traffic: a decode reads and writes the state, a prompt is scanned token by token."""
+        del kv_bits
+        elements = self.channels / tp * self.state
+        return Work(token=6 * elements, sequence=6 * elements, sequence_bytes=2 * elements * self.state_bytes)
+
+    def splits(self, tp: int) -> bool:
+        """Whether ``tp`` GPUs get the same number of channels each."""
+        return self.channels % tp == 0
+
+
+@strict
+class ShortConvolution:
+    """A gated convolution over the last tokens in place of attention (``lfm2`` of transformers 5.24.0)."""
+
+    kind: Literal["convolution"] = "convolution"
+    channels: int  # width of the convolution
+    conv_kernel: int  # tokens that it sees
+
+    @property
+    def width(self) -> int:
+        """Elements of the outputs for one token."""
+        return self.channels
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of one layer: input with two gates, the convolution, and the output."""
+        return 4 * hidden * self.channels + self.channels * self.conv_kernel
+
+    def cache(self, kv_bits: int, tp: int) -> Cache:
+        """Bytes of the last tokens on each of ``tp`` GPUs."""
+        del kv_bits
+        return Cache(sequence=self.channels / tp * (self.conv_kernel - 1) * CONV_BYTES)
+
+    def work(self, kv_bits: int, tp: int) -> Work:
+        """Arithmetic and traffic."""
+        kept = self.cache(kv_bits, tp).sequence
+        return Work(token=kept * self.conv_kernel, sequence=kept * self.conv_kernel, sequence_bytes=2 * kept)
+
+    def splits(self, tp: int) -> bool:
+        """Whether ``tp`` GPUs get the same number of channels each."""
+        return self.channels % tp == 0
+
+
+Mixer = Attention | GatedDeltaNet | KimiDeltaAttention | Mamba1 | Mamba2 | ShortConvolution
 
 KINDS: dict[str, str] = {
     "full": "attention to the whole context",
@@ -153,10 +224,12 @@ KINDS: dict[str, str] = {
     "gated-delta": "linear attention by the gated delta rule",
     "kda": "Kimi delta attention",
     "mamba2": "state-space layers (Mamba-2)",
+    "mamba": "state-space layers (Mamba)",
+    "convolution": "short convolutions",
 }
 """Every kind of layer, in words."""
 
-WITH_STATE = ("gated-delta", "kda", "mamba2")  # Kinds that keep a state per sequence and no cache per token
+WITH_STATE = ("gated-delta", "kda", "mamba2", "mamba", "convolution")  # Kinds that keep a state per sequence and no cache per token
 
 WITH_LATENT = ("latent", "sparse-latent", "compressed")
 """Kinds whose cache is one vector for all heads, which tensor parallelism cannot divide."""

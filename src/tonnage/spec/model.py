@@ -8,7 +8,7 @@ from functools import cache
 from tonnage.errors import InputError, option
 from tonnage.spec.attention_layers import Cache, FullAttention, LatentAttention, LatentLayer, SlidingAttention
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Layers
-from tonnage.spec.precision import EXPERTS
+from tonnage.spec.precision import EXPERTS, KvFormat
 from tonnage.spec.typed_values import strict
 
 
@@ -50,10 +50,17 @@ class Model:
     mtp_layers: int = 0  # modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding alone
     block_fp8: bool = False  # its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices
     released: str = "bf16"  # number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there
+    released_kv: KvFormat = "fp16"  # format of the KV cache that the published checkpoint declares
     # source, date: where the figures come from and when they were taken down
     source: str = ""
     date: str = ""
     notes: str = ""  # anything a user should know, such as what is approximated
+    reading: str = ""  # how a name or a file was read as this model, where an answer must say it; "" for an entry of the catalog
+    # architecture, layout: the architecture of its file where that is not known here or was to be read as another one, and the known one
+    # that is nearest, or as which it was read; "" elsewhere
+    architecture: str = ""
+    layout: str = ""
+    layout_requested: bool = False  # the file was read as ``layout`` because someone said so
 
     @property
     def usual_precision(self) -> str:
@@ -67,6 +74,14 @@ class Model:
                 f"{option('precision')} says what to count, such as {option('precision')} gptq, int4-g64 or fp8-wo"
             )
         return "fp16" if self.released in ("bf16", "fp16") else self.released
+
+    @property
+    def layout_mark(self) -> str:
+        """What is not sure about its layers, in words; "" where its architecture is known."""
+        if self.layout_requested:
+            return f"its architecture {self.architecture} is read as {self.layout}, as requested"
+        near = f"nearest known layout {self.layout}" if self.layout else "no known layout is near"
+        return f"its architecture {self.architecture} is not known: counted by its fields alone; {near}" if self.architecture else ""
 
     @property
     def is_moe(self) -> bool:

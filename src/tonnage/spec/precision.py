@@ -52,7 +52,9 @@ class Precision:
     name: str  # what users write, such as "fp8" or "fp8+kv-fp16"
     weight_bits: float  # bits per weight of the linear layers as stored, with its share of scales, zero points and positions
     value_bits: int  # bits of the weight's value alone
-    kv: KvFormat | Literal["fp32"]  # format of the KV cache; without a word about it the one that engines choose for these weights
+    # format of the KV cache; without a word about it the one that rows of measurements have with these weights. What an engine takes
+    # where nobody says it: ``spec.catalog.checkpoints.with_default_kv``
+    kv: KvFormat | Literal["fp32"]
     arithmetic: Arithmetic  # the rate that the products of the linear layers use; activations enter them in this format
     unpacked: bool = False  # weights are stored narrower than they are multiplied, and are unpacked on the way
     block_scaled: bool = False  # the matrix units must take blocks with a scale each, as those with FP4 do
@@ -105,6 +107,15 @@ class Precision:
     def kv_bytes(self) -> float:
         """Bytes per element of the KV cache."""
         return self.kv_bits / 8
+
+    @property
+    def names_kv(self) -> bool:
+        """Whether its name says the format of the KV cache."""
+        return f"+{KV}" in self.name
+
+    def with_kv(self, kv: KvFormat) -> Precision:
+        """The same format with another KV cache."""
+        return find_precision(f"{self.weights}+{KV}{kv}") if kv != self.kv else self
 
     @property
     def weight_format(self) -> str:
@@ -274,7 +285,7 @@ def find_precision(name: str) -> Precision:
         form = _base(first)
     except KeyError:
         raise UnknownName("precision", name, PRECISIONS) from None
-    kv, sparse, parts = form.kv, False, []
+    kv, sparse, parts, named = form.kv, False, [], False
     if EXPERTS in further:
         further.remove(EXPERTS)
         form = form if form.experts_only else replace(form, name=f"{form.name}+{EXPERTS}", experts_only=True)
@@ -289,8 +300,8 @@ def find_precision(name: str) -> Precision:
         elif chosen is None and word != SPARSE:
             behind = (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS, REST_FP8, "attention-fp16")
             raise UnknownName("precision", name, [f"{form.name}+{rest}" for rest in behind])
-        kv, sparse = chosen or kv, sparse or word == SPARSE
-    return _with(with_parts(form, parts), kv, sparse)
+        kv, sparse, named = chosen or kv, sparse or word == SPARSE, named or chosen is not None
+    return _with(with_parts(form, parts), kv, sparse, named)
 
 
 def _base(level: str) -> Precision:
@@ -318,8 +329,10 @@ def with_parts(form: Precision, parts: Iterable[Part]) -> Precision:
     return replace(form, name="+".join((form.name, *(part.name for part in ordered))), parts=ordered) if ordered else form
 
 
-def _with(own: Precision, kv: KvFormat | Literal["fp32"], sparse: bool) -> Precision:
-    name = own.name + (f"+{SPARSE}" if sparse else "") + (f"+{KV}{kv}" if kv != own.kv else "")
+def _with(own: Precision, kv: KvFormat | Literal["fp32"], sparse: bool, named: bool) -> Precision:
+    """The format with that KV cache; a name says the KV format where it is not 16 bits by itself and it was written."""
+    written = kv != own.kv or (named and own.kv != "fp16")
+    name = own.name + (f"+{SPARSE}" if sparse else "") + (f"+{KV}{kv}" if written else "")
     if not sparse:
         return replace(own, name=name, kv=kv)
     if own.unpacked or own.block_scaled:

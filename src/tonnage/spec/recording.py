@@ -4,23 +4,27 @@ Formats, told apart by their columns:
 
 - Azure's LLM inference traces: CSV with ``TIMESTAMP,ContextTokens,GeneratedTokens`` (ISO time, tokens, tokens);
 - Mooncake's: JSON lines with ``timestamp`` in milliseconds, ``input_length`` and ``output_length``, and where prompts share blocks of
-  tokens the ids of each one's blocks in ``hash_ids``;
+  tokens the ids of each one's blocks in ``hash_ids``; Qwen's traces of Bailian are such lines in seconds, with ``chat_id`` and ``turn``;
 - BurstGPT's: CSV with ``Timestamp`` in seconds, ``Request tokens`` and ``Response tokens``; its lines with 0 response tokens are requests
   that failed (github.com/HPMLL/BurstGPT), which are left out and counted;
 - plain CSV with ``timestamp`` (seconds, or ISO time) and, unless lengths are given apart, ``isl`` and ``osl``.
+
+Where times in a format's unit make a rate that nobody has, they are in another unit: it is taken where only one is possible, and asked for
+where several are.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from tonnage.csv_file import named_rows, text_lines
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.spec.lengths import Pairs, number, tokens
 from tonnage.spec.sessions import Contents, block_tokens, of_blocks
 from tonnage.units import NS_PER_S
@@ -38,6 +42,7 @@ class Recording:
     osl: tuple[int, ...] = ()
     source: str = ""  # the file
     change: str = ""  # what was done to its times, in words
+    unit: str = ""  # the unit that its times are in, in a word; "" of dates
     failed: int = 0  # requests of the file that are left out, because it says that they failed
     # for each request the ids of its prompt's blocks (``hash_ids``); empty where the file has none
     blocks: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
@@ -91,7 +96,9 @@ class Recording:
     def at_mean(self, rps: float) -> Recording:
         """The same requests with every gap stretched or shortened alike, so that their mean is ``rps``: the CV stays."""
         factor = self.mean_rps / rps
-        return replace(self, due_ns=tuple(round(due * factor) for due in self.due_ns), change=f", stretched to a mean of {rps:g}/s")
+        return replace(
+            self, due_ns=tuple(round(due * factor) for due in self.due_ns), change=f"{self.change}, stretched to a mean of {rps:g}/s"
+        )
 
     def repeated(self, requests: int) -> Recording:
         """The recording, one copy after another until it has at least so many requests.
@@ -125,11 +132,40 @@ def _repeated_blocks(blocks: tuple[tuple[int, ...], ...], copies: int) -> tuple[
     return tuple(copied)
 
 
-def read_recording(path: str, where: str) -> Recording:
+UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # Nanoseconds
+WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e9}  # From which time on a first one is unix time in the unit
+LEAST_RPS, MOST_RPS = 0.01, 200.0  # Between these a recorded rate is usual
+FEWEST = 10  # Requests from which on a rate says something
+
+
+def _unit_of(times: Sequence[int], native: str, *, seconds: bool, fractions: bool, where: str) -> str:
+    """The unit of the times of a file, given as nanoseconds if they were in its format's own unit. Raises InputError: it is not clear."""
+    first, span = times[0] / UNITS[native], (times[-1] - times[0]) / UNITS[native]
+    if first >= EPOCH["s"]:
+        return next(unit for unit, least in EPOCH.items() if first >= least)
+    if seconds:
+        return "s"
+    rates = {unit: len(times) / span * NS_PER_S / size for unit, size in UNITS.items()} if span else {}
+    possible = [unit for unit in ("s", "ms") if LEAST_RPS <= rates.get(unit, 0.0) <= MOST_RPS]
+    clear = native in possible and (native == "s" or not fractions or len(possible) == 1)
+    if clear or (len(times) < FEWEST and not (fractions and possible)) or not possible:
+        return native
+    if fractions and len(possible) == 1:
+        return possible[0]
+    said = " or ".join(f"{WORDS[unit]} ({rates[unit]:,.3g} requests/s)" for unit in UNITS if unit in {native, *possible})
+    raise InputError(f"{where}: its times may be {said}; give {option('trace_unit')} s or ms")
+
+
+def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
     """A trace from a file of one of the formats above; a name that ends in ".jsonl" or ".json" holds JSON lines.
+
+    ``unit`` is that of times that are numbers, "s", "ms", "us" or "ns", where the file does not make it clear.
 
     Raises InputError: the file cannot be read as that; every bad line is named.
     """
+    if unit is not None and unit not in UNITS:
+        raise UnknownName("trace unit", unit, UNITS)
     errors: list[str] = []
     found = _mooncake if path.lower().endswith((".jsonl", ".json")) else _table
     due: list[int] = []
@@ -152,8 +188,18 @@ def read_recording(path: str, where: str) -> Recording:
         errors.append(f"{where}: {path}: all {len(due)} requests come at the same moment; a trace has times that differ")
     InputErrors.raise_if(errors)
     blocks = _blocks(path, where) if found is _mooncake else ()
+    native, marks = ("ms" if found is _mooncake else "s"), _marks(path, where)
+    if marks["numbers"]:
+        own = "s" if marks["burstgpt"] else None
+        chosen = unit or own or _unit_of(due, native, seconds=marks["chats"], fractions=marks["fractions"], where=f"{where}: {path}")
+        due = [moment * UNITS[chosen] // UNITS[native] for moment in due]
+        word, change = WORDS[chosen], f", times read as {WORDS[chosen]}" if chosen != native else ""
+    else:
+        word = change = ""
     moments = tuple(moment - due[0] for moment in due)
-    return Recording(due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks, began_ns=due[0])
+    return Recording(
+        due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks, began_ns=due[0], unit=word, change=change
+    )
 
 
 Row = tuple[int, int, tuple[int, int] | None]  # Line number, moment in nanoseconds, and lengths where there are any
@@ -198,7 +244,11 @@ def _mooncake(path: str, where: str, errors: list[str]) -> Iterator[Row]:
             continue
         lengths = tuple(tokens(row[name], name, at, errors) for name in ("input_length", "output_length"))
         moment = number(str(row["timestamp"]))
-        if moment is None or abs(moment) > 1e15:
+        dated = None if moment is not None else _moment(str(row["timestamp"]))
+        if dated is not None:
+            yield line, dated, (lengths[0], lengths[1])
+            continue
+        if moment is None or abs(moment) > 1e19:
             errors.append(f"{at}: timestamp '{row['timestamp']}' is not a time; write milliseconds")
             continue
         yield line, round(moment * NS_PER_MS), (lengths[0], lengths[1])
@@ -221,18 +271,42 @@ def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
     return tuple(found) if any(found) else ()
 
 
+_DATE = re.compile(r"([^.,]*?)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?", re.ASCII | re.IGNORECASE)
+
+
+def _marks(path: str, where: str) -> dict[str, bool]:
+    """What the times of a file look like: numbers in place of dates, with fractions; and whether its columns are a known format's."""
+    lines = text_lines(path, where)
+    if path.lower().endswith((".jsonl", ".json")):
+        import json
+
+        rows = [json.loads(line) for line in lines if line.strip()]
+        texts, names = [str(row["timestamp"]) for row in rows], set(rows[0])
+    else:
+        named = [row for _, row in named_rows(path, where, ("timestamp",))]
+        texts, names = [row["timestamp"] for row in named], set(named[0])
+    values = [number(text) for text in texts]
+    return {
+        "numbers": all(value is not None for value in values),
+        "fractions": any(value is not None and not value.is_integer() for value in values),
+        "chats": {"chat_id", "turn"} <= names,
+        "burstgpt": set(BURSTGPT) <= names,
+    }
+
+
 def _moment(text: str) -> int | None:
     """Seconds, or an ISO time with up to nine decimals, as nanoseconds; None where it is neither."""
     seconds = number(text)
     if seconds is not None:
-        return round(seconds * NS_PER_S) if abs(seconds) < 1e12 else None
+        return round(seconds * NS_PER_S) if abs(seconds) < 1e19 else None
     from datetime import UTC, datetime
 
-    whole, _, fraction = text.strip().rstrip("Zz").partition(".")
-    if fraction and not (fraction.isascii() and fraction.isdigit()):
+    parts = _DATE.fullmatch(text.strip())
+    if parts is None:
         return None
+    fraction = parts[2] or ""
     try:
-        parsed = datetime.fromisoformat(whole)
+        parsed = datetime.fromisoformat(f"{parts[1]}{(parts[3] or '').upper()}")
     except ValueError:
         return None
     if parsed.tzinfo is None:

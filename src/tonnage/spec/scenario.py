@@ -121,6 +121,7 @@ class DemandAsked:
         one="File of recorded requests, replayed with its lengths unless others are given; sets the arrivals.",
         file=True,
     )
+    trace_unit: Literal["s", "ms", "us", "ns"] | None = leaf("Unit of the trace's times, where they are numbers and do not make it clear.")
     sessions: Number = leaf("Recorded sessions at once, another one for each that is over; the trace is a file of sessions.")
     sessions_per_hour: Number = leaf("Recorded sessions that begin in an hour, in place of how many there are at once.", unit="rate")
     engineers: Number = leaf("People who hold recorded sessions, in place of how many there are at once.")
@@ -319,6 +320,7 @@ class Scenario:
         "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared.",
         one="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
     )
+    layout: Text = leaf("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
     lengths: LengthsAsked = field(default_factory=LengthsAsked)
     sessions: SessionsAsked = field(default_factory=SessionsAsked)
     demand: DemandAsked = field(default_factory=DemandAsked)

@@ -257,6 +257,14 @@ def service_of(document: Mapping[str, Any], where: str) -> Service:
     )
 
 
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}", re.ASCII)
+"""Names of models and pipelines: those of folders, of Kubernetes' objects and of words of a shell."""
+
+NO_NAME = "is no name; write letters, digits, hyphens, underscores and dots, at most 63, a letter or digit first"
+
+TENSOR_NAME = re.compile(r"[\w./:-]{1,200}", re.ASCII)
+
+
 def _faults(asked: _File) -> list[str]:
     server = asked.service
     found = []
@@ -266,6 +274,8 @@ def _faults(asked: _File) -> list[str]:
         found.append(f"service.overlap: {server.overlap:g} is not possible; write 0 where batches on a GPU take turns, up to 1")
     if not asked.traffic:
         found.append("traffic: is empty; write for example [{to: MODEL, rate: 100}]")
+    for kind, names in (("models", server.models), ("pipelines", server.pipelines)):
+        found += [f"service.{kind}: {name[:40]!r} {NO_NAME}" for name in names if NAME.fullmatch(name) is None]
     for name, model in server.models.items():
         found += [f"service.models.{name}.{fault}" for fault in _model_faults(model, server.gpus)]
     for name, steps in server.pipelines.items():
@@ -296,6 +306,7 @@ def _model_faults(model: _Model, gpus: int) -> list[str]:
             for name, text in tensors.items()
             if read_tensor(name, text) is None
         ]
+        found += [f"{kind}: {name[:40]!r} is no name of a tensor" for name in tensors if TENSOR_NAME.fullmatch(name) is None]
     return found
 
 

@@ -57,7 +57,7 @@ TARGETS: dict[str, TargetRuns] = {
 }
 
 
-TRAYS = {"gb200-186gb": 4, "gb300-279gb": 4}
+TRAYS = {"gb200-186gb": 4, "gb300-279gb": 4, "vr200-288gb": 4, "mi455x": 4}
 """GPUs of one machine of the racks whose machines NVLink joins (18 trays of four; a machine of a cloud is p6e-gb200.36xlarge)."""
 
 

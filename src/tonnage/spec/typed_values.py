@@ -148,15 +148,36 @@ def _shown(value: object) -> str:
 # YAML as plain values: no objects, and a key that is given twice is refused rather than overwritten.
 
 
+MOST_VALUES = 500_000
+"""Values of a YAML text with every alias in its place. A text of 316 bytes can stand for billions."""
+
+
+def bounded(document: Any, where: str) -> Any:
+    """A document of YAML as it is. Raises InputError: with every alias in its place it has more than ``MOST_VALUES`` values."""
+    count, waiting = 0, [document]
+    while waiting:
+        value = waiting.pop()
+        count += 1
+        if count > MOST_VALUES:
+            raise InputError(f"{where}: its aliases (*name) make more than {MOST_VALUES:,} values of it; write fewer of them")
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return document
+
+
 def parse_yaml(text: str, where: str, *, shipped: bool = False) -> Any:
     """The plain values of a YAML text; ``shipped`` files are read by the parser in C, which bounds no hostile file's nesting.
 
-    Raises InputError: the text is not YAML, gives a key twice or nests too deeply; the message names the line.
+    Raises InputError: the text is not YAML, gives a key twice, nests too deeply or repeats itself by aliases beyond ``MOST_VALUES``; the
+    message names the line.
     """
     import yaml
 
     try:
-        return yaml.load(text, Loader=_loader(shipped))
+        document = yaml.load(text, Loader=_loader(shipped))
+        return document if shipped else bounded(document, where)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f":{mark.line + 1}" if mark else ""

@@ -290,6 +290,7 @@ class Description(InNotebooks):
             "source": recording.source,
             "requests": len(recording),
             "failed_requests": recording.failed,
+            "time_unit": recording.unit or None,
             "span_s": recording.due_ns[-1] / NS_PER_S,
             "mean_rps": recording.mean_rps,
             "isl": {**self.isl.to_json(), "fitted": self.fitted_isl.to_json()},

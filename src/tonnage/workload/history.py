@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.errors import InputError
-from tonnage.formats.prometheus import HISTORIES, INCREASE, Buckets, Curve, Signals
+from tonnage.errors import InputError, option
+from tonnage.formats.prometheus import HISTORIES, INCREASE, Buckets, Curve, Signals, once
+from tonnage.formats.table import shown
 from tonnage.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class History:
     waiting: Values | None = None
     watts: Values | None = None  # of all GPUs by the hour; None likewise
     cache: float | None = None  # share of the prompt tokens that a prefix cache had; None likewise
+    remarks: tuple[str, ...] = ()  # what of the series was counted once, and whether they are of several models
 
     @property
     def seen(self) -> NDArray[np.bool_]:
@@ -108,7 +110,8 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         InputError: no engine that is known counts requests in them, or several do, or less than an hour was seen.
     """
     by_name: dict[str, list[Curve]] = {}
-    for one in found:
+    scraped_once, labels = once(found)
+    for one in scraped_once:
         by_name.setdefault(one.name, []).append(one)
     engine, signals = _engine(by_name, source)
     counted = by_name[signals.requests]
@@ -150,7 +153,28 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         waiting=gauge(signals.waiting),
         watts=gauge(*WATTS),
         cache=None if asked is None or had is None or not asked.sum() else float(had.sum() / asked.sum()),
+        remarks=(*_scraped_often(labels), *_of_models(counted)),
     )
+
+
+def _scraped_often(labels: Sequence[str]) -> tuple[str, ...]:
+    """That targets were scraped several times, in one sentence."""
+    if not labels:
+        return ()
+    return (f"Some targets were scraped more than once: their series differ in {', '.join(labels)} alone, and count once.",)
+
+
+def _of_models(counted: Sequence[Curve]) -> tuple[str, ...]:
+    """That requests of several models are counted together, in one sentence with what narrows them to one."""
+    for label in ("model_name", "model"):
+        names = list(dict.fromkeys(str(one.labels[label]) for one in counted if label in one.labels))
+        if len(names) > 1:
+            matcher = f'{label}="{names[0]}"'
+            return (
+                f"Requests of {len(names)} models are counted together ({', '.join(map(shown, names[:4]))}); one of them alone "
+                f"is read with {option('select')} '{matcher}'.",
+            )
+    return ()
 
 
 def _engine(by_name: Mapping[str, object], source: str) -> tuple[str, Signals]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.errors import InputError, option
+from tonnage.errors import InputError, in_python, option
 from tonnage.formats.prometheus import Buckets
 from tonnage.results.metrics import student_t
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked, SessionsAsked
@@ -115,6 +115,7 @@ class HistoryFit:
         return {
             "source": h.source,
             "engine": h.engine,
+            "remarks": list(map(in_python, h.remarks)),
             "hours": int(h.seen.sum()),
             "from": h.at(0).isoformat(),
             "until": self.ends.isoformat(),

@@ -39,15 +39,15 @@ class Traffic:
     cached_tokens: int | None = None  # prompt tokens that a server said it had in its cache, over all requests; None where nobody said
 
 
-def read_traffic(path: str, where: str) -> Traffic:
-    """A trace, or the requests of a run folder.
+def read_traffic(path: str, where: str, unit: str | None = None) -> Traffic:
+    """A trace (``unit`` as in ``read_recording``), or the requests of a run folder.
 
     Raises:
         InputError: neither of these, or a trace that says no lengths; every bad line is named.
     """
     if Path(path).is_dir():
         return _of_run(Path(path), where)
-    recording = read_recording(path, where)
+    recording = read_recording(path, where, unit)
     if not recording.isl:
         raise InputError(f"{where}: {path} says no lengths; it needs a column for prompt tokens and one for output tokens")
     if path.lower().endswith((".jsonl", ".json")):

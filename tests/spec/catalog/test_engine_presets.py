@@ -56,7 +56,6 @@ def test_every_checkpoint_has_a_source_and_a_day_and_every_model_one() -> None:
         assert re.fullmatch(r"2026-\d\d-\d\d", one.date)
         assert one.source
         assert find_precision(one.format).weights == one.format  # a checkpoint says nothing of the KV cache that is not its engine's
-    assert {one.model for one in listed_checkpoints()} == set(model_shelf().by_name) - UNPUBLISHED
     for name, model in model_shelf().by_name.items():
         released = {"fp16", "bf16"} if model.released in ("", "fp16", "bf16") else {model.released}
         assert name in UNPUBLISHED or released & {one.format for one in find_checkpoints(name)}, name

@@ -6,10 +6,11 @@ import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Many, attainments, lengths_of, rates, seed_of, whole_numbers
+from tonnage.api.question.arguments import attainments, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.arguments import BenchArguments
 from tonnage.bench.benchmark import Wanted
@@ -21,6 +22,7 @@ from tonnage.bench.infer import Tensors, model_metadata, tensors
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
 from tonnage.bench.scrape import DriverGpus, fetch, samples
+from tonnage.bench.tiers import TIERS, parse_tier
 from tonnage.bench.validity import PERCENTILES
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.formats.sessions import read_sessions
@@ -31,6 +33,10 @@ from tonnage.spec.workload import Arrivals, ClosedLoop, Lengths, OpenLoop, Pairs
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tonnage.results.metrics import Summary
+    from tonnage.spec.prices import Prices
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 
@@ -69,7 +75,7 @@ def prepare_bench(**asked: Any) -> Bench:
     streaming = a.streaming and not infers
     extra, omitted = _extra(a.extra_inputs), _omitted(a.omit_inputs, infers)
     endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=streaming, pinned=a.pin_output, extra=extra, omitted=omitted)
-    arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
+    arrivals, pairs = _arrivals(a)
     a, items = _inference(a, infers)
     made = _made(a, target, infers)
     talk = _talk(a, made) if not isinstance(made, Tensors) else None
@@ -98,7 +104,7 @@ def prepare_bench(**asked: Any) -> Bench:
     return Bench(
         setup=setup,
         questions=tuple(_with(replace(question, isl=size), load) for size in items or (question.isl,) for load in arrivals),
-        wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a), tokens=a.tokens, seed=a.seed),
+        wanted=_wanted(a, has_output=endpoint.has_output),
         scenario={
             **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # a client cannot see these; the reader of the run gives them
             "url": _address(target),
@@ -116,6 +122,18 @@ def prepare_bench(**asked: Any) -> Bench:
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),
         gpus=DriverGpus() if a.gpu_metrics else None,
+    )
+
+
+def _wanted(a: BenchArguments, *, has_output: bool) -> Wanted:
+    return Wanted(
+        percentiles=_percentiles(a.percentiles),
+        error_rate=a.max_error_rate,
+        slo=_slo(a),
+        tokens=a.tokens,
+        tiers=tuple(map(parse_tier, a.tier)) or (TIERS if a.sessions is not None else ()),
+        priced=_priced(a, has_output=has_output),
+        seed=a.seed,
     )
 
 
@@ -246,23 +264,22 @@ def _listed(made: FilePrompts, isl: object, osl: str | float | None) -> tuple[tu
     return made.isl, tuple(int(value) for value in drawn)
 
 
-def _arrivals(
-    concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float
-) -> tuple[tuple[Arrivals, ...], Pairs | None]:
+def _arrivals(a: BenchArguments) -> tuple[tuple[Arrivals, ...], Pairs | None]:
     """The loads, and the pairs of lengths of a trace."""
-    given = [name for name, value in (("concurrency", concurrency), ("request_rate", request_rate), ("trace", trace)) if value is not None]
+    given = [name for name in ("concurrency", "request_rate", "trace") if getattr(a, name) is not None]
     if len(given) != 1:
         names = ", ".join(option(name) for name in ("concurrency", "request_rate", "trace"))
         raise InputError(f"{names}: give exactly one of them, such as a concurrency of 16")
+    pattern = a.arrival_pattern
     if pattern not in PATTERNS:
         raise UnknownName("arrival pattern", pattern, PATTERNS)
-    if trace is not None:
-        recording = recording_from(trace, option("trace"))
+    if a.trace is not None:
+        recording = recording_from(a.trace, option("trace"), a.trace_unit)
         return (TraceArrivals(recording=recording, lengths=False),), recording.pairs()
-    if concurrency is not None:
-        return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(concurrency, option("concurrency"))), None
+    if a.concurrency is not None:
+        return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(a.concurrency, option("concurrency"))), None
     process: Process = "constant" if pattern == "constant" else "gamma" if pattern == "gamma" else "poisson"
-    return tuple(OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate, option("request_rate"))), None
+    return tuple(OpenLoop(rate=rate, process=process, cv=a.cv) for rate in rates(a.request_rate or "", option("request_rate"))), None
 
 
 def _workers(count: int, loads: Sequence[Arrivals], talk: Talk | None) -> int:
@@ -354,6 +371,64 @@ def _extra(texts: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             found[name] = value
     return found
+
+
+def _priced(a: BenchArguments, *, has_output: bool) -> Callable[[Summary], dict[str, Any]] | None:
+    """What makes the cost of a run from its rates: the hardware is named, or a plan's, and so are the prices. Raises InputError."""
+    named = [name for name in ("gpus", "prices", "price") if getattr(a, name)]
+    if a.gpu is None and a.plan is None:
+        if named:
+            raise InputError(f"{option(named[0])}: names no hardware; add {option('gpu')} such as h100, or a {option('plan')}")
+        return None
+    if not has_output:
+        raise InputError(f"{option('gpu')}: a cost is split over tokens, and {a.endpoint_type} has none; leave it out")
+    from tonnage.api.question.aims import overrides_of, with_prices
+    from tonnage.report.plans.plan_document import read_plans
+    from tonnage.spec.catalog import find_gpu, system_of
+    from tonnage.spec.catalog.price_list import catalog_prices
+
+    base: Any = a.prices
+    gpus = checked_count("gpus", a.gpus, least=1)
+    if a.plan is not None:
+        plan = read_plans(a.plan)[0]
+        choice = plan.choice
+        if choice is None or a.gpu is not None:
+            wrong = "chose nothing" if choice is None else f"says the GPU; leave out {option('gpu')}"
+            raise InputError(f"{option('plan')}: {a.plan} {wrong}" + ("; give the GPU in its place" if choice is None else ""))
+        if base is None and plan.asked is not None:
+            base, _ = overrides_of(plan.asked)
+        hardware = choice.gpu, choice.system, gpus or sum(pool.instances * pool.parallelism.gpus for pool in choice.pools)
+    else:
+        gpu = find_gpu(a.gpu or "")
+        hardware = gpu.name, system_of(gpu).name, gpus or 1
+    prices = catalog_prices().with_overrides(with_prices(base, list(a.price)), a.prices or "prices")
+    return partial(_cost, hardware, prices)
+
+
+def _cost(hardware: tuple[str, str, int], prices: Prices, summary: Summary) -> dict[str, Any]:
+    """The cost of a run's hardware for an hour, and for its tokens at the rates of the run, owned and rented."""
+    from tonnage.cost.planned import cost_of_run
+    from tonnage.plan.cost import HOURS_PER_YEAR
+    from tonnage.report.plans.cost import no_cost_text
+
+    rate = summary.requests_per_second
+    tokens = summary.input_tokens_per_second / rate, summary.output_tokens_per_second / rate
+    ways = []
+    for way in cost_of_run(rate, tokens, hardware, prices):
+        usd = way.total_usd_per_year
+        ways.append(
+            {
+                "where": way.where,
+                "usd_per_hour": None if usd is None else usd / HOURS_PER_YEAR,
+                "usd_per_million_input_tokens": way.usd_per_million_input_tokens,
+                "usd_per_million_output_tokens": way.usd_per_million_output_tokens,
+                "usd_per_1000_requests": way.usd_per_1000_requests,
+                "how": [part.how for part in way.parts] if way.reason is None else [no_cost_text(way.reason)],
+            }
+        )
+    ratio = prices.output_to_input_price_ratio.value
+    split = f"an hour of the hardware over the tokens of an hour at the run's rates; an output token counts for {ratio:g} input tokens"
+    return {"gpu": hardware[0], "gpus": hardware[2], "ways": ways, "definition": split}
 
 
 def _omitted(names: Sequence[str], infers: bool) -> Sequence[str]:

@@ -120,15 +120,15 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
     return Workload(isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count)
 
 
-def recording_from(path: str, where: str) -> Recording:
-    """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client. Raises InputError."""
+def recording_from(path: str, where: str, unit: str | None = None) -> Recording:
+    """A trace in one of the formats of ``spec.recording`` (``unit`` likewise), a run folder, or a load client's file. Raises InputError."""
     from tonnage.formats.sessions import read_sessions
 
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):
         return traffic_from(path, where).recording
-    return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where)
+    return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where, unit)
 
 
 def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
@@ -140,7 +140,7 @@ def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
     return read_sessions(asked.trace, option("trace"))
 
 
-def traffic_from(path: str, where: str) -> Traffic:
+def traffic_from(path: str, where: str, unit: str | None = None) -> Traffic:
     """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
     from tonnage.formats.sessions import read_sessions
     from tonnage.workload.traffic import Traffic, read_traffic
@@ -148,7 +148,7 @@ def traffic_from(path: str, where: str) -> Traffic:
     if (sessions := read_sessions(path, where)) is not None:
         return Traffic(recording=sessions.recording, recorded=sessions)
     if not _is_clients(path, where):
-        return read_traffic(path, where)
+        return read_traffic(path, where, unit)
     recording = _of_client(path, where)
     if not recording.isl:
         raise InputError(f"{where}: {path} holds texts and no counts of prompt tokens; import it with a tokenizer and name the run folder")

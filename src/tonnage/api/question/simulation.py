@@ -303,7 +303,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose = {name: getattr(search, name) for name in OF_DEPLOYMENT}
+    whose = {"layout": found.layout or "", **{name: getattr(search, name) for name in OF_DEPLOYMENT}}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, shares=shares, **whose)
 
 

@@ -78,7 +78,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     faults = Faults(source, flags)
     _check_given(scenario, faults)
     names = _names(scenario.model, option("model"), faults)
-    models = [faults.named(option("model"), _model, name, scenario.search.max_model_len) for name in names]
+    models = [faults.named(option("model"), _model, name, scenario) for name in names]
     made = [faults.of(judged, name) for name in names]
     held = faults.of(sessions_of_file, scenario.demand)
     if held is not None:
@@ -122,9 +122,9 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     return tuple(questions)
 
 
-def _model(name: str, most: int | None) -> Model:
-    """A model by its name, with the context that engines are to be started with."""
-    return with_context(find_model(name), most)
+def _model(name: str, scenario: Scenario) -> Model:
+    """A model by its name, in the scenario's layout, with the context that engines are to be started with."""
+    return with_context(find_model(name, scenario.layout or ""), scenario.search.max_model_len)
 
 
 def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:
@@ -205,7 +205,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
     """The trace that a demand names, stretched to its mean. Raises InputError: the file is none."""
     if asked.trace is None:
         return None
-    recording = recording_from(asked.trace, option("trace"))
+    recording = recording_from(asked.trace, option("trace"), asked.trace_unit)
     if asked.mean_rps is not None and 0 < asked.mean_rps < 1e9:
         return recording.at_mean(asked.mean_rps)
     return recording
@@ -441,7 +441,7 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     faults = Faults()
     if name == "model":
         for one in _names(scenario.model, option("model"), faults):
-            faults.named(option("model"), find_model, one)
+            faults.named(option("model"), find_model, one, scenario.layout or "")
     elif name in LengthsAsked.__dataclass_fields__:
         given = scenario.lengths
         lengths_found(given if name in ("pairs", "mixture") else replace(given, isl=given.isl or 1, osl=1), None, faults)

@@ -79,6 +79,7 @@ class SizeArguments(SharedArguments, total=False):
 
     title: Text
     model: Texts
+    layout: Text
     peak_rps: Number
     mean_rps: Number
     peak_percentile: Number
@@ -89,6 +90,7 @@ class SizeArguments(SharedArguments, total=False):
     working_days: Number
     calls_per_year: Number
     requests_per_call: Number
+    trace_unit: Literal["s", "ms", "us", "ns"] | None
     sessions: Number
     sessions_per_hour: Number
     engineers: Number

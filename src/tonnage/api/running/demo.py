@@ -24,14 +24,17 @@ from tonnage.bench.scrape import fetch
 from tonnage.deploy.compose import ROUTER
 from tonnage.deploy.plan_text import bench_lengths
 from tonnage.deploy.service import PLAN
+from tonnage.deploy.targets import deployed
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.evidence.replay import replay
+from tonnage.plan.launch import CHECKPOINT_NAME
 from tonnage.plan.plan import Plan
 from tonnage.report.verified import Rehearsal
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
 from tonnage.serve.demonstration import Demonstration, Failure, beside
 from tonnage.serve.supervisor import Child, Program, Supervisor
+from tonnage.spec.typed_values import bounded
 from tonnage.units import parse_duration
 
 MODEL, GPU, PRECISION = "llama-3.1-8b", "h100-sxm-80gb", "fp8"
@@ -196,8 +199,10 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
     from tonnage.api.running.gateway import gateway_from
 
     place, seconds = Path(folder).absolute(), parse_duration(duration, option("duration"))
-    engines, served = _engines(place)
+    if not (place / PLAN).is_file():
+        raise InputError(f"{option('folder')}: {folder} holds no {PLAN}; name a folder that tonnage deploy wrote")
     plan = Plan.from_json(json.loads((place / PLAN).read_text(encoding="utf-8")))
+    engines, served = _engines(place, plan)
     rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
     argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"))
     settings = gateway_from(place / "gateway.yaml", {})
@@ -242,8 +247,11 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
     )
 
 
-def _engines(folder: Path) -> tuple[list[Program], str]:
-    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name."""
+def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
+    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name.
+
+    What runs is the plan's simulated engine: a command of the file that is not the one that ``deploy`` writes for it is refused.
+    """
     import yaml
 
     file, again = folder / "compose.yaml", f"write the folder by tonnage deploy with {option('target')} compose and {option('simulated')}"
@@ -251,19 +259,23 @@ def _engines(folder: Path) -> tuple[list[Program], str]:
         if (folder / ROUTER).is_file():
             raise InputError(f"{option('folder')}: {folder} is for several machines; a rehearsal takes a plan of one system")
         raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
-    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
-    found, served = [], ""
-    for name, one in services.items():
+    services = bounded(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))["services"]
+    written = list(deployed(plan, "compose", simulated=True).argv[1:])
+    programs, served = [], ""
+    for name, described in services.items():
         if not name.startswith("instance-"):
             continue
-        if one.get("entrypoint") != ["tonnage"]:
+        if described.get("entrypoint") != ["tonnage"]:
             raise InputError(f"{option('folder')}: {name} in {file} is a real engine; {again}")
-        host, port, _ = str(one["ports"][0]).split(":")
-        words = [str(folder / PLAN) if str(word).endswith(f"/{PLAN}") else str(word) for word in one["command"]]
+        host, port, _ = str(described["ports"][0]).split(":")
+        words = [PLAN if str(word).endswith(f"/{PLAN}") else str(word) for word in described["command"]]
+        served = words[-1]
+        if words[:-1] != written[:-1] or CHECKPOINT_NAME.fullmatch(served) is None:
+            raise InputError(f"{option('folder')}: the command of {name} in {file} is not that of the plan's simulated engine; {again}")
+        words[words.index(PLAN)] = str(folder / PLAN)
         words[words.index("--port") + 1], words[words.index("--host") + 1] = port, host
-        served = words[words.index("--served-model-name") + 1]
-        found.append(Program(name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{host}:{port}"))
-    return found, served
+        programs.append(Program(name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{host}:{port}"))
+    return programs, served
 
 
 def _before(plan: Plan, requests: Requests, killed_ns: int) -> tuple[tuple[tuple[str, float | None], ...], bool]:

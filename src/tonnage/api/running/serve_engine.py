@@ -13,7 +13,7 @@ from tonnage.api.running.processes import serve_programs
 from tonnage.deploy.checkpoint import loading
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
-from tonnage.plan.launch import FILE, Command, command, needs_drafter, with_drafter, with_metrics, without_checkpoint
+from tonnage.plan.launch import FILE, Command, command, foreign_word, needs_drafter, with_drafter, with_metrics, without_checkpoint
 from tonnage.serve import launch
 from tonnage.serve.machine import Device, Machine, detect, read_machine
 from tonnage.serve.profiles import ENGINES as ORDER
@@ -176,6 +176,8 @@ def _planned(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: 
         raise InputError(
             f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with {option('engine')} {asked.engine}"
         )
+    if foreign := foreign_word(pool):
+        raise InputError(f"{option('plan')}: its command holds {foreign!r:.100}, which Tonnage does not write; size again")
     launch.check_planned(pool, machine, choice.deployment)
     started, loads = _plan_command(asked, choice)
     groups = launch.placed(launch.usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)

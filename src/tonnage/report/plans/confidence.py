@@ -118,6 +118,7 @@ MOST = 199  # letters of the line at most
 MANY = 10  # the largest factor that is written as a number: beyond it the queue grows as long as the load lasts
 
 PARTS = {
+    "architecture": "the layout of {}",
     "model": "{}",
     "gpu": "{}",
     "engine": "{}",

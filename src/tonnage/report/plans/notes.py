@@ -113,6 +113,8 @@ def note_text(note: notes.Note) -> str:
     if isinstance(note, notes.OfChoice):
         return _of_choice(note)
     match note:
+        case notes.ModelRead(model=model):
+            return f"{model.name}: {model.reading}."
         case notes.UseCaseDefaults():
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
         case notes.LengthInWords() | notes.LengthInCharacters():

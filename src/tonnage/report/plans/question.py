@@ -149,6 +149,7 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     shares = f"; with {plan.scenario.shares}" if plan.scenario.shares else ""
     rows = (
         ("Question", f"{plan.scenario.model}, {lengths_text(plan)}{shares}"),
+        ("Model", next((note.model.reading for note in plan.notes if note.code == "model-read"), "")),
         ("Demand", demand_text(plan.demand)),
         ("Limits", ", ".join(map(str, plan.scenario.limits)) or "none"),
         ("Aim", aim_text(plan)),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tonnage.errors import option
 from tonnage.plan.candidate import ROWS
+from tonnage.plan.launch import foreign_word
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, document, items, section
 from tonnage.report.numbers import sentence_of
@@ -211,7 +212,7 @@ def _brief_rows(plan: Plan) -> Rows:
     (_, question), (_, demand), (_, limits), *aim = question_rows(plan)
     asked = ("Question", f"{question}; {demand}; limits: {limits}" + "".join(f"; aim: {text}" for _, text in aim))
     best = plan.choice
-    start = "" if best is None or len(best.pools) != 1 else shlex.join(best.pool.launch)
+    start = "" if best is None or len(best.pools) != 1 or foreign_word(best.pool) else shlex.join(best.pool.launch)
     if (
         best is not None
         and start

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import os.path
 import re
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, UnknownName, option
+from tonnage.scope import refused
 from tonnage.spec.catalog import entries
 from tonnage.spec.catalog.entries import plain, shipped_yaml
+from tonnage.spec.elsewhere import HUB_NAME, readers
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System, is_hardware_file, mig_slice, read_hardware, read_system
 from tonnage.spec.kv_tiers import PLAIN, Offloading
@@ -30,7 +33,8 @@ Entry = Model | Gpu | System | EnginePreset
 
 MOST_GPUS = 72  # Most GPUs of a server that is named by their number
 
-_SHAPE = re.compile(r"^(\d{1,3})\s*[x×]\s*-?(.+)$")
+_SHAPE = re.compile(r"^(\d{1,3})\s*[x×*]\s*-?(.+)$")
+_SHAPE_BEHIND = re.compile(r"^(.+?)-?[x×*]-?(\d{1,2})$")  # "h100x8"
 _MIG = re.compile(r"^(.+?)-(?:mig-)?(\d)g\.(\d{1,3})gb$")
 _VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
 
@@ -40,19 +44,61 @@ def _shown(spelling: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in spelling[:80])
 
 
-def find_model(name_or_path: str) -> Model:
+def find_model(name_or_path: str, layout: str = "") -> Model:
     """The model of that name, or of the ``config.json`` at that path (a file, or a folder that holds one).
+
+    ``layout`` is the architecture as which the file is read, "" for its own.
 
     Raises UnknownName: no model of that name and no such file; InputError: the file cannot be read as a model.
     """
     if name_or_path.endswith(".json") or ("/" in name_or_path and os.path.exists(name_or_path)):
         from tonnage.spec.config_json import read_config
 
-        return read_config(name_or_path)
-    found = entries.model_shelf().find(name_or_path)
-    if found is not None:
-        return found
-    raise UnknownName("model", _shown(name_or_path), entries.model_shelf().by_name, "the path of a config.json")
+        return read_config(name_or_path, layout)
+    exact = entries.model_shelf().by_name.get(plain(name_or_path)) or (None if layout else _kept.get(plain(name_or_path)))
+    return exact or _model_named(name_or_path, layout)
+
+
+_kept: dict[str, Model] = {}  # models that a hub or a plan had, by spelling
+
+
+def keep(model: Model, *spellings: str) -> Model:
+    """Know a model by its name and by further spellings from now on, such as one that a plan holds."""
+    _kept.update({plain(spelling): model for spelling in (model.name, *spellings)})
+    return model
+
+
+def _model_named(name: str, layout: str) -> Model:
+    """The model of a name that is no catalog id: a repository, another spelling, a known name with a format behind it, or a fine-tune's."""
+    from tonnage.spec.catalog import repositories
+
+    repository = repositories.find_repository(name)
+    model = repository.model if repository is not None else entries.model_shelf().find(name)
+    if model is None and refused("model", name):
+        raise UnknownName("model", _shown(name), ())
+    model, why = model or repositories.by_format(name), ""
+    for reader in readers() if model is None and re.fullmatch(HUB_NAME, name) else ():
+        read = reader(name, layout)
+        if isinstance(read, Model):
+            return keep(read, name)
+        why = read
+    model = model or repositories.by_words(name)
+    if model is None:
+        raise UnknownName("model", _shown(name), _of_like_size(name), "the path of a config.json", why)
+    return replace(model, reading=f"{model.reading}; {why.partition('; ')[0]}") if why else model
+
+
+_BILLIONS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+LIKE_SIZE = 1.5  # The most by which a model that a hint names may be larger or smaller than the size in the name
+
+
+def _of_like_size(name: str) -> list[str]:
+    """The models that a name of that size may mean; all of them where it has no size."""
+    match = _BILLIONS.search(name)
+    if match is None:
+        return list(entries.model_shelf().by_name)
+    size = float(match[1]) * (1e9 if match[2].lower() == "b" else 1e6)
+    return [model.name for model in models() if size / LIKE_SIZE <= model.parameters <= size * LIKE_SIZE]
 
 
 def gpu_spelled(name: str) -> Gpu | None:
@@ -105,7 +151,7 @@ def find_system(name: str) -> System:
 def system_spelled(name: str) -> System | None:
     """The system of that name, so many of a GPU, or the machine type of a cloud; None where there is none."""
     spelling = _LAMBDA.sub(r"\1x\2", re.sub(r"^(?:nvidia|amd)-", "", plain(name)))
-    found = entries.system_shelf().find(spelling) or _of_gpus(spelling)
+    found = entries.system_shelf().find(spelling) or _of_gpus(spelling) or _of_gpus(_SHAPE_BEHIND.sub(r"\2x\1", spelling))
     return found or instance_types().get(level_type(name))
 
 

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DataError, InputError
-from tonnage.spec.catalog import find_model
+from tonnage.spec.catalog import entries, find_model
 from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.catalog.repositories import find_repository
 from tonnage.spec.precision import SPARSE, Precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tonnage.spec.engine import EnginePreset
+    from tonnage.spec.model import Model
 
 HALF = ("fp16", "bf16")  # Formats of 16 bits, each of which an engine casts to the other
 
@@ -34,6 +36,8 @@ class Method:
     told: str  # description
     engines: tuple[str, ...]  # engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2"
     vendors: tuple[str, ...] = ()  # GPU vendors that support it; empty for all
+    # engine families that take the KV cache in FP8 for its checkpoints where nobody says it, because these declare it
+    kv_8bit: tuple[str, ...] = ()
     # source, date: source of the list of engines, and date of the lookup
     source: str
     date: str
@@ -165,13 +169,36 @@ def listed_checkpoints() -> tuple[Checkpoint, ...]:
 
 
 def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
-    """The published checkpoints of a model, by any of its spellings, the author's first; empty if none is known, and for files."""
+    """The published checkpoints of a model, by any of its spellings, the author's first; empty if none is known, and for files.
+
+    Of a model that ``checkpoints.yaml`` leaves out it is the repository that it is named after.
+    """
     if model.endswith(".json"):
         return ()
     try:
-        return _by_model().get(find_model(model).name, ())
+        found = find_model(model)
     except InputError:
         return ()
+    return _by_model().get(found.name) or _named_after(found)
+
+
+METHODS = {"": "none", "bf16": "none", "fp16": "none", "awq": "awq", "gptq": "gptq", "mxfp4": "mxfp4", "fp8": "compressed-tensors-fp8"}
+"""Methods by number format of the checkpoints that ``checkpoints.yaml`` leaves out; compressed-tensors for other formats."""
+
+
+def _named_after(model: Model) -> tuple[Checkpoint, ...]:
+    """The repository whose config.json the model's figures are from; empty where there is none."""
+    known = (alias for alias, owner in entries.model_shelf().aliases.items() if owner == model.name and "/" in alias)
+    aliases = (alias for alias in known if f"huggingface.co/{alias}" in model.source)
+    repository = find_repository(model.name)
+    name = next(aliases, "") if repository is None else repository.name
+    if not name:
+        return ()
+    method = "block-fp8" if model.block_fp8 and model.released == "fp8" else METHODS.get(model.released, "compressed-tensors")
+    gated = repository is not None and repository.gated
+    written = _CheckpointEntry(repository=name, format=model.released, method=method, seen="", gated=gated)
+    place = Seen(name="", source=model.source, date=model.date)
+    return (_checkpoint(_ModelEntry(name=model.name, licence="", checkpoints=()), written, find_method(method), place),)
 
 
 def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
@@ -196,6 +223,30 @@ def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str =
     known = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
     near = [one for one in known if same_weights(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
     return min(near, key=rank, default=None)
+
+
+OF_MODEL_OPTIMIZER = ("tensorrt-llm", "nim")
+"""Families whose checkpoints are made by Model Optimizer, whose recipes narrow the KV cache with 8-bit and FP4 weights (hf_ptq.py)."""
+
+
+def with_default_kv(precision: Precision, model: Model, engine: EnginePreset, vendor: str) -> Precision:
+    """The precision with the KV cache that an engine takes where nobody says its format.
+
+    Engines keep 16 bits unless the checkpoint that they load declares another format (``kv_cache_scheme``, ``kv_cache_quant_algo``): vLLM
+    ``resolve_kv_cache_dtype_string`` (utils/torch_utils.py), SGLang ``configure_kv_cache_dtype``, TensorRT-LLM ``kv_cache_config.dtype:
+    auto``; read on 2026-11-28. What a catalog's checkpoint declares follows from its method (``Method.kv_8bit``).
+    """
+    if precision.names_kv or precision.kv == "fp32":
+        return precision
+    if not model.date and precision.weights == model.released:
+        return precision.with_kv(model.released_kv)
+    checkpoint = published(model.name, precision, engine, vendor) if model.date else None
+    if precision.kv == "fp16":
+        return precision
+    if checkpoint is None:
+        narrowed = engine.family in OF_MODEL_OPTIMIZER and precision.weights != model.released
+        return precision if narrowed or engine.family == "nim" else precision.with_kv("fp16")
+    return precision if reads(find_method(checkpoint.method).kv_8bit, engine) else precision.with_kv("fp16")
 
 
 def same_weights(first: str, second: str) -> bool:

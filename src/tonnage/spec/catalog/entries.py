@@ -103,11 +103,14 @@ def shipped_yaml(name: str) -> Any:
 
 @cache
 def model_shelf() -> Shelf[Model]:
-    """The models of ``models/*.json``. Raises DataErrors: a file has unknown keys or values of another kind."""
+    """The models of ``models/*.json`` and of the lines of ``models.jsonl``.
+
+    Raises DataErrors: a file has unknown keys or values of another kind.
+    """
     files = sorted(_HERE.joinpath("models").iterdir(), key=lambda file: file.name)
-    return shelf_of(
-        Model, [json.loads(path.read_text(encoding="utf-8")) for path in files if path.name.endswith(".json")], "models", _level_model
-    )
+    written = [path.read_text(encoding="utf-8") for path in files if path.name.endswith(".json")]
+    written += _HERE.joinpath("models.jsonl").read_text(encoding="utf-8").splitlines()
+    return shelf_of(Model, [json.loads(text) for text in written], "models", _level_model)
 
 
 @cache

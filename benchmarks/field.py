@@ -1,0 +1,134 @@
+"""What users measured beside what Tonnage predicts for it: errors, intervals and decisions, by source and by kind of deployment.
+
+    ./benchmark field [--file ../shared/field/measured_by_users.csv] [--rows]
+
+Of TPOT, TTFT and tokens/s the table has the mean and the median of the sizes of the errors, their bias, and the share of the measured
+values inside the 80 % interval of their prediction, all in percent. Decisions are those of docs/accuracy.md: the most clients, or requests
+per second, inside a limit on the TPOT, along the rows of one deployment with equal lengths; "too much" promises over 10 % more than was
+measured, as predicted and at the confidence of a plan. ``--rows`` prints every row. About ten seconds of CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tonnage.evidence.predict import measured_table
+from tonnage.evidence.score import report_of
+from tools.fit.decisions import decided, surely
+
+if TYPE_CHECKING:
+    from tonnage.evidence.score import ScoredRow
+
+FILE = Path(__file__).resolve().parents[2] / "shared" / "field" / "measured_by_users.csv"
+METRICS = {"itl_ms": "TPOT", "ttft_ms": "TTFT", "output_tok_s": "tokens/s"}
+SMALL_MODEL, DENSE_MODEL = 2e9, 7e9
+"""Parameters up to which a model is small here, and from which a dense one on one data-centre GPU is of the kind "dense, TP 1"."""
+
+Row = tuple[Mapping[str, str], "ScoredRow"]
+"""A row as its file has it, and its prediction."""
+
+
+def over_pcie(row: Row) -> bool:
+    """Whether the GPUs of an instance exchange their sums over PCIe, or over bridges in pairs."""
+    d = row[1].point.deployment
+    return d.parallelism.tp > 1 and d.gpu.link in ("pcie", "nvlink-bridge")
+
+
+def dense_tp1(row: Row) -> bool:
+    """Whether a row is of a dense model of 7B or more in 8 or 16 bits on one data-centre GPU, with fewer than 64 prompts at once."""
+    d, load = row[1].point.deployment, row[0]["load"]
+    sizes = not d.model.is_moe and d.model.parameters >= DENSE_MODEL and d.parallelism.gpus == 1 and d.precision.weight_bytes >= 1
+    return sizes and load != "burst" and d.gpu.vendor == "NVIDIA" and not d.gpu.name.startswith(("rtx-4", "rtx-5", "rtx-3"))
+
+
+KINDS: dict[str, Callable[[Row], bool]] = {
+    "TP over PCIe": over_pcie,
+    "bursts": lambda row: row[0]["load"] == "burst",
+    "1 to 8 clients": lambda row: row[0]["load"] == "1-8",
+    "four bits": lambda row: row[1].point.deployment.precision.weight_bytes < 1,
+    "small models": lambda row: row[1].point.deployment.model.parameters <= SMALL_MODEL,
+    "open loop": lambda row: row[0]["load"] == "open",
+    "experts": lambda row: row[1].point.deployment.model.is_moe,
+    "dense, TP 1": dense_tp1,
+}
+"""Kinds of deployment and load; a row may be of several."""
+
+
+def read_rows(path: Path) -> tuple[list[Row], int]:
+    """The rows of a file that can be predicted, with their predictions, and how many cannot."""
+    with path.open(encoding="utf-8", newline="") as file:
+        written = list(csv.DictReader(file))
+    report, scored = report_of(measured_table(path))
+    return [(written[row.line - 2], row) for row in scored], len(report.skipped)
+
+
+def errors(rows: Sequence[Row], metric: str) -> str:
+    """Mean, median, bias, share inside the interval, and number of rows of one metric, as cells of a table."""
+    of_metric = [row for _, row in rows if metric in row.errors]
+    if not of_metric:
+        return "– | – | – | – | 0"
+    values = [row.errors[metric] for row in of_metric]
+    sizes = list(map(abs, values))
+    bounds = [(row.intervals[metric], row.measured[metric]) for row in of_metric if metric in row.intervals]
+    inside = f"{100 * statistics.fmean(low <= value <= high for (low, high), value in bounds):.0f}" if bounds else "–"
+    return f"{statistics.fmean(sizes):.1f} | {statistics.median(sizes):.1f} | {statistics.fmean(values):+.1f} | {inside} | {len(values)}"
+
+
+def decision_cells(rows: Sequence[Row]) -> str:
+    """How many decisions there are, the share within 20 %, and those that promise too much, as predicted and at a plan's confidence."""
+    loads, longer = [], []
+    for written, row in rows:
+        load = row.point.concurrency or row.point.request_rate
+        if load and "itl_ms" in row.errors:
+            curve = (written["source"], written["group"], written["isl"].partition(":")[0], row.point.isl // 100, row.point.load)
+            loads.append((curve, float(load), row.measured["itl_ms"], row.predicted["itl_ms"]))
+            longer.append(surely(row.regime))
+    found = decided(loads, longer)
+    return " | ".join(f"{found[key]:.0f}" if key in found else "–" for key in ("decisions", "near", "too much", "sure too much"))
+
+
+def table(named: Mapping[str, Sequence[Row]], title: str) -> None:
+    """Print one line for each group of rows: the three metrics, then the decisions."""
+    for metric, name in METRICS.items():
+        print(f"\n| {title} | {name}: mean | median | bias | inside | n |\n|---|---|---|---|---|---|")
+        for group, rows in named.items():
+            if any(metric in row.errors for _, row in rows):
+                print(f"| {group} | {errors(rows, metric)} |")
+    print(f"\n| {title} | decisions | within 20 % | too much | too much at a plan's confidence |\n|---|---|---|---|---|")
+    for group, rows in named.items():
+        cells = decision_cells(rows)
+        if not cells.startswith("0 "):
+            print(f"| {group} | {cells} |")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--file", type=Path, default=FILE, help="rows in the columns of score, with source, group and load")
+    parser.add_argument("--rows", action="store_true", help="print every row as well")
+    arguments = parser.parse_args()
+    rows, skipped = read_rows(arguments.file)
+    print(f"{len(rows)} rows predicted, {skipped} not")
+    kinds = {name: [row for row in rows if belongs(row)] for name, belongs in KINDS.items()}
+    table({"all": rows, **{name: members for name, members in kinds.items() if members}}, "kind")
+    sources: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        sources[row[0]["source"]].append(row)
+    table(sources, "source")
+    for written, scored in rows if arguments.rows else ():
+        values = (
+            f"{METRICS[m]} {scored.measured[m]:g} → {scored.predicted[m]:.4g} {scored.intervals.get(m)}"
+            for m in METRICS
+            if m in scored.errors
+        )
+        print(f"{scored.line} {scored.group['deployment']} {scored.group['engine']} {written['load']}: {'; '.join(values)}")
+
+
+if __name__ == "__main__":
+    main()

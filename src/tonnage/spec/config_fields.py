@@ -1,0 +1,305 @@
+"""Reads from the fields of a ``config.json`` which kind each layer is and what its MLP is, whatever its architecture is called.
+
+The words and keys are those of the configuration classes of transformers 5.24.0 (``models/*/configuration_*.py``) and of published files
+(``tests/spec/published_layouts.yaml``), both read 2026-11-28. A file whose fields leave something open is refused with the field that
+would decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import UnsupportedModel
+from tonnage.spec.attention_layers import FullAttention, LatentAttention, LatentLayer, SlidingAttention, SparseLatentLayer
+from tonnage.spec.config_layouts import FFN, HEADS, HIDDEN, KV_HEADS, LAYERS, shown
+from tonnage.spec.layers import GatedDeltaNet, Layers, Mamba1, Mamba2, ShortConvolution
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tonnage.spec.config_layouts import ConfigValues
+    from tonnage.spec.layers import Mixer
+
+Fields = dict[str, Any]  # Fields of ``Model``, by name
+
+FULL, SLIDING, LINEAR, STATE, CONVOLUTION, PARALLEL, CROSS = "full", "sliding", "linear", "state", "convolution", "parallel", "cross"
+
+WORDS: dict[str, str] = {
+    **dict.fromkeys(("full_attention", "attention", "global_attention", "global", "full", "chunked_attention"), FULL),
+    **dict.fromkeys(("sliding_attention", "sliding_window_attention", "local_attention", "local"), SLIDING),
+    "linear_attention": LINEAR,
+    **dict.fromkeys(("mamba", "mamba2"), STATE),
+    "conv": CONVOLUTION,
+}
+"""What files call a layer; attention within chunks counts as full, an upper bound."""
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
+HEAD_WIDTHS = ("head_dim", "kv_channels", "attention_head_dim", "head_size")
+USED = (
+    *("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts", "num_experts_per_topk"),
+    *("experts_per_token", "num_selected_experts", "moe_router_topk"),
+)
+EXPERT_WIDTHS = ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size")
+SHARED_WIDTHS = (
+    *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"),
+    *("moe_share_expert_intermediate_size",),
+)
+SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
+PLAIN_FIRST = ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers")
+PLAIN_WIDTHS = ("dense_intermediate_size", "intermediate_size_mlp", *FFN)
+DRAFTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
+
+
+def by_fields(config: ConfigValues) -> Fields:
+    """Every field of ``Model`` that heads and MLPs decide."""
+    return {
+        **heads_of(config),
+        **mlps(config),
+        "mtp_layers": config.optional_or(*DRAFTS),
+        "head_norms": any(config.config.get(key) is True for key in ("use_qk_norm", "qk_norm", "use_qk_layernorm", "qk_layernorm")),
+        "further_embeddings": config.optional_or("vocab_size_per_layer_input")
+        * config.optional_or("hidden_size_per_layer_input")
+        * config.required(*LAYERS),
+        "residual_streams": config.optional_or("hc_mult", absent=1),
+    }
+
+
+# What mixes tokens.
+
+
+PLACES: dict[str, tuple[str, str]] = {
+    "attn_layer_indices": (FULL, STATE),
+    "full_attn_idxs": (FULL, CONVOLUTION),
+    "cross_attention_layers": (CROSS, FULL),
+}
+"""Fields that list some layers by their place: the kind of these, and of the others."""
+
+
+def kinds_of_layers(config: ConfigValues) -> list[str]:
+    """The kind of each layer, by the first field that says so; layers that are all alike are full."""
+    layers, values = config.required(*LAYERS), config.config
+    key = next((key for key in ("layer_types", "layers_block_type") if isinstance(values.get(key), list)), None)
+    if key is not None:
+        words = values[key][:layers]
+        if len(words) < layers:
+            config.fail(key, f"{len(words)} kinds of layers are fewer than the {layers} layers")
+        if unknown := [word for word in words if not isinstance(word, str) or word not in WORDS]:
+            config.fail(key, f"{shown(unknown[0])} is no kind of layer that is known here")
+        return [WORDS[word] for word in words]
+    key = next((key for key in PLACES if values.get(key) is not None), None)
+    if key is not None:
+        places, (kind, rest) = set(config.numbers(key)), PLACES[key]
+    elif values.get("attn_layer_period") is not None:
+        places, kind, rest = set(range(config.optional_or("attn_layer_offset"), layers, config.required("attn_layer_period"))), FULL, STATE
+    elif values.get("linear_num_value_heads") is not None:
+        every = config.optional_or("full_attention_interval", absent=4)
+        places, kind, rest = set(range(every - 1, layers, every)), FULL, LINEAR
+    elif any(values.get(key) is not None for key in ("mamba_n_heads", "mamba_d_state")):
+        places, kind, rest = set(), FULL, PARALLEL
+    else:
+        return _by_window(config, layers)
+    return [kind if place in places else rest for place in range(layers)]
+
+
+def _by_window(config: ConfigValues, layers: int) -> list[str]:
+    """Layers with a window among others, as a pattern or the layer from which they begin says; all full where all are alike."""
+    pattern = next((config.config[key] for key in ("sliding_window_pattern", "_sliding_window_pattern") if config.config.get(key)), None)
+    if not config.optional_or("sliding_window") or config.config.get("use_sliding_window") is False:
+        return [FULL] * layers
+    if config.config.get("hybrid_layer_pattern") is not None:
+        return [SLIDING if kind else FULL for kind in config.numbers("hybrid_layer_pattern")]
+    if isinstance(pattern, str) and set(pattern) <= {"L", "G"}:
+        return [SLIDING if pattern[place % len(pattern)] == "L" else FULL for place in range(layers)]
+    if pattern is not None:
+        every = config.number("sliding_window_pattern", pattern)
+        return [SLIDING if (place + 1) % every else FULL for place in range(layers)]
+    first = config.optional_or("max_window_layers", absent=layers)
+    return [SLIDING if place >= first else FULL for place in range(layers)]
+
+
+def mixers(config: ConfigValues) -> tuple[Layers, ...]:
+    """Layers by kind, those with a cache of the whole context first."""
+    kinds = kinds_of_layers(config)
+    if set(kinds) == {SLIDING}:
+        kinds = [FULL] * len(kinds)  # an upper bound, which the notes say
+    counted: Counter[Mixer] = Counter()
+    for kind, count in sorted(Counter(kinds).items(), key=lambda item: list(MAKERS).index(item[0])):
+        for mixer in MAKERS[kind](config):
+            counted[mixer] += count
+    return tuple(Layers(layers=count, mixer=mixer) for mixer, count in counted.items())
+
+
+def heads_of(config: ConfigValues) -> dict[str, Any]:
+    """Query heads, key/value heads and the width of a head; one key/value head per query head where no field says otherwise."""
+    heads = config.required(*HEADS)
+    count = config.optional(*KV_HEADS)
+    if count is None:
+        count = 1 if config.config.get("multi_query") is True else heads
+    if heads % count:
+        config.fail(KV_HEADS[0], f"{count} key/value heads do not divide {heads} query heads")
+    hidden = config.required(*HIDDEN)
+    width = config.optional(*(("v_head_dim",) if config.optional_or("kv_lora_rank") else ()), *HEAD_WIDTHS)
+    if width is None and hidden % heads:
+        config.fail("head_dim", f"missing, and a hidden_size of {hidden} is not divisible by the {heads} heads")
+    return {"heads": heads, "kv_heads": count, "head_dim": width or hidden // heads}
+
+
+def latent_widths(config: ConfigValues) -> LatentAttention:
+    """The widths of latent attention."""
+    sizes = config.sizes(kv_lora_rank="kv_lora_rank", qk_nope_head_dim="qk_nope_head_dim")
+    zero = {name: config.optional_or(name) for name in ("q_lora_rank", "qk_rope_head_dim")}
+    value = config.optional("v_head_dim")
+    if value is None:
+        value = config.required(*HIDDEN) // config.required(*HEADS)  # MiniCPM3 leaves it to the model's code
+    return LatentAttention(**sizes, **zero, v_head_dim=value)
+
+
+def _full(config: ConfigValues) -> tuple[Mixer, ...]:
+    if config.optional_or("kv_lora_rank"):
+        heads, widths = config.required(*HEADS), latent_widths(config)
+        if not config.optional_or("index_topk"):
+            return (LatentLayer(heads=heads, widths=widths),)
+        sizes = config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk")
+        return (SparseLatentLayer(heads=heads, widths=widths, **sizes, pooled=config.optional_or("index_kpool", absent=1)),)
+    gate = config.config.get("attn_output_gate") is True
+    return (FullAttention(**heads_of(config), value_dim=config.optional_or("v_head_dim"), output_gate=gate),)
+
+
+def _sliding(config: ConfigValues) -> tuple[Mixer, ...]:
+    sizes = heads_of(config)
+    for name, keys in (("heads", HEADS), ("kv_heads", KV_HEADS), ("head_dim", ("head_dim",))):
+        sizes[name] = config.optional_or(f"swa_{keys[0]}", absent=sizes[name])
+    value = config.optional_or("swa_v_head_dim", "v_head_dim")
+    return (SlidingAttention(**sizes, value_dim=value, window=config.required("sliding_window")),)
+
+
+def _cross(config: ConfigValues) -> tuple[Mixer, ...]:
+    return (FullAttention(**heads_of(config), cross=True),)
+
+
+def _linear(config: ConfigValues) -> tuple[Mixer, ...]:
+    sizes = config.sizes(key_heads="linear_num_key_heads", value_heads="linear_num_value_heads", conv_kernel="linear_conv_kernel_dim")
+    return (GatedDeltaNet(**sizes, **config.sizes(key_dim="linear_key_head_dim", value_dim="linear_value_head_dim")),)
+
+
+def _state(config: ConfigValues) -> tuple[Mixer, ...]:
+    hidden, kernel = config.required(*HIDDEN), config.required("mamba_d_conv", "conv_kernel")
+    state, heads = config.required("mamba_d_state", "ssm_state_size"), config.optional("mamba_n_heads", "mamba_num_heads")
+    expanded = config.optional_or("mamba_d_ssm", absent=hidden * config.optional_or("mamba_expand", "expand", absent=2))
+    if heads is None:
+        rank = config.config.get("mamba_dt_rank")
+        narrow = -(-hidden // 16) if rank in (None, "auto") else config.required("mamba_dt_rank")
+        return (Mamba1(channels=expanded, state=state, rank=narrow, conv_kernel=kernel),)
+    width = config.config.get("mamba_d_head", config.config.get("mamba_head_dim"))
+    dim = expanded // heads if width in (None, "auto") else config.required("mamba_d_head", "mamba_head_dim")
+    groups = config.optional_or("mamba_n_groups", "n_groups", absent=1)
+    return (Mamba2(heads=heads, head_dim=dim, state=state, groups=groups, conv_kernel=kernel),)
+
+
+def _convolution(config: ConfigValues) -> tuple[Mixer, ...]:
+    return (ShortConvolution(channels=config.required("conv_dim", *HIDDEN), conv_kernel=config.required("conv_L_cache")),)
+
+
+MAKERS: dict[str, Callable[[ConfigValues], tuple[Mixer, ...]]] = {
+    FULL: _full,
+    PARALLEL: lambda config: (*_full(config), *_state(config)),
+    SLIDING: _sliding,
+    CROSS: _cross,
+    LINEAR: _linear,
+    STATE: _state,
+    CONVOLUTION: _convolution,
+}
+
+
+# MLPs and experts.
+
+
+def mlps(config: ConfigValues) -> Fields:
+    """Widths of MLPs, experts and shared experts, and which layers have experts."""
+    experts, width = config.optional_or(*EXPERTS), _alike(config, EXPERT_WIDTHS)
+    if experts <= 1:
+        return {"ffn": _dense_width(config), "experts": 1, "experts_per_token": 1}
+    used = config.required(*USED)
+    if used > experts:
+        config.fail(next(key for key in USED if key in config.config), f"{used} is more than the {experts} experts")
+    layers = config.required(*LAYERS)
+    plain = layers - len(layers_with_experts(config, layers))
+    inner = width or config.required(*FFN)
+    shared, count = config.optional_or(*SHARED_WIDTHS), _alike(config, SHARED)
+    return {
+        "ffn": inner,
+        "experts": experts,
+        "experts_per_token": used,
+        "shared_ffn": shared,
+        "shared_experts": 0 if shared else count,
+        "dense_layers": plain,
+        "dense_ffn": config.required(*PLAIN_WIDTHS) if plain else 0,
+    }
+
+
+def _alike(config: ConfigValues, keys: Sequence[str]) -> int:
+    """The number under the first of ``keys``, which may be a list of one number for every layer; 0 without one."""
+    key = next((key for key in keys if config.config.get(key) is not None), None)
+    if key is None or not isinstance(config.config[key], list):
+        return config.optional_or(*keys)
+    values = set(config.numbers(key))
+    if len(values) > 1:
+        config.fail(key, f"{shown(config.config[key])} differs by layer; one number for all of them is needed")
+    return values.pop()
+
+
+def _dense_width(config: ConfigValues) -> int:
+    """Width of the only MLP: without experts Granite's is that of the shared one, and LFM2 narrows what its file says."""
+    if "num_local_experts" in config.config and config.optional_or("shared_intermediate_size"):
+        return config.required("shared_intermediate_size")
+    width = config.optional("block_ff_dim") or config.required(*FFN)
+    if config.config.get("block_auto_adjust_ff_dim") is True:
+        several = config.optional_or("block_multiple_of", absent=256)
+        factor = config.config.get("block_ffn_dim_multiplier", 1.0)
+        narrowed = int((factor if isinstance(factor, int | float) else 1.0) * (2 * width // 3))
+        return -(-narrowed // several) * several
+    return width
+
+
+def layers_with_experts(config: ConfigValues, layers: int) -> set[int]:
+    """The places of the layers that have experts: every rule of the file must hold for one."""
+    values, places = config.config, set(range(layers))
+    places -= set(range(config.optional_or(*PLAIN_FIRST)))
+    if values.get("mlp_only_layers"):
+        places -= set(config.numbers("mlp_only_layers"))
+    if isinstance(kinds := values.get("mlp_layer_types"), list):
+        places -= {place for place, kind in enumerate(kinds) if kind == "dense"}
+    if isinstance(listed := values.get("moe_layers_enum"), str):
+        places &= {int(place) for place in listed.split(",") if place.strip().isdigit()}
+    if isinstance(values.get("moe_layer_freq"), list):
+        return places & {place for place, freq in enumerate(config.numbers("moe_layer_freq")) if freq}
+    if isinstance(values.get("moe_layers"), list) and values["moe_layers"]:
+        return places & set(config.numbers("moe_layers"))
+    if values.get("moe_layer_end_index") is not None:
+        places &= set(range(config.optional_or("moe_layer_end_index") + 1))
+    for key in ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"):
+        places = {place for place in places if (place + 1) % config.optional_or(key, absent=1) == 0} if values.get(key) else places
+    every, offset = config.optional_or("expert_layer_period", "moe_layer_freq", absent=1), config.optional_or("expert_layer_offset")
+    return {place for place in places if place % every == offset}
+
+
+OPEN: dict[str, str] = {
+    "block_configs": "its layers differ in the width of their MLPs",
+    "zero_expert_num": "its layers attend twice, and some of its experts are no matrices",
+    "lru_width": "its recurrent layers are of no kind that is known here",
+    "altup_num_inputs": "its layers keep several predictions of their input",
+    "attn_type_list": "its lightning attention is of no kind that is known here",
+    "num_mem_blocks": "its layers share one block of attention",
+    "mask_token_id": "it fills in masks in place of writing from left to right, so that it keeps no KV cache",
+    "ffn_config": "its dimensions are nested in attn_config and ffn_config",
+}
+"""Fields whose meaning no kind of layer here has, and what they mean."""
+
+
+def check_open(config: ConfigValues, name: str) -> None:
+    """Raises UnsupportedModel: a field says that the layers are of no kind that is known here."""
+    for key, reason in OPEN.items():
+        value = config.config.get(key)
+        if value not in (None, 0, False, [], {}) and not (isinstance(value, list) and set(map(str, value)) == {"1"}):
+            raise UnsupportedModel(f"{config.where}: {shown(name)} is not supported: {key}: {reason}")

@@ -1,0 +1,142 @@
+"""Layouts read from the fields of a ``config.json``: counted as published, marked where the architecture is not known, else refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spec.published_configs import configs
+from tonnage.errors import InputError, UnknownName, UnsupportedModel
+from tonnage.spec.config_json import read_config
+from tonnage.spec.model import Model
+
+FIELD = Path(__file__).resolve().parents[3] / "shared" / "field" / "planning"
+REFUSED_BEFORE = {  # billions of parameters, bytes of keys and values per token of layers that keep all of them, layers by kind
+    "f17-refused-command-a": (111.0, 65_536, {"sliding": 48, "full": 16}),
+    "f17-refused-exaone4-12b": (1.28, 61_440, {"full": 30}),
+    "f17-refused-granite4-h-small": (32.2, 16_384, {"full": 4, "mamba2": 36}),
+    "f17-refused-llava15-13b": (13.0, 819_200, {"full": 40}),
+    "f17-refused-mistral-small-31": (23.57, 163_840, {"full": 40}),
+    "f17-refused-mllama-11b": (9.775, 131_072, {"full": 40}),
+    "f17-refused-qwen25vl-7b": (7.62, 57_344, {"full": 28}),
+    "f17-refused-seed-oss": (36.15, 262_144, {"full": 64}),
+}
+
+PLAIN = {
+    "architectures": ["UnheardOfForCausalLM"],
+    "num_hidden_layers": 24,
+    "hidden_size": 2048,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "intermediate_size": 5632,
+    "vocab_size": 64000,
+    "max_position_embeddings": 32768,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+
+LEAVE_OUT = {  # whose files leave a number to the library
+    **dict.fromkeys(("FalconForCausalLM", "BloomForCausalLM"), "max_position_embeddings: missing"),
+    **dict.fromkeys(("GPTJForCausalLM", "MPTForCausalLM", "MptForCausalLM", "GPT2LMHeadModel"), "intermediate_size: missing"),
+}
+
+
+def read(folder: Path, config: dict[str, Any], layout: str = "") -> Model:
+    file = folder / "config.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    return read_config(file, layout)
+
+
+def per_token(model: Model) -> float:
+    """Bytes of keys and values in 16 bits that grow with the context."""
+    return sum(layers * cache.token for layers, cache in model.caches(16, 1))
+
+
+def per_sequence(model: Model) -> list[tuple[float, float]]:
+    """Bytes of windows and of states, by kind of layer."""
+    return sorted((layers * cache.window_token * cache.window, layers * cache.sequence) for layers, cache in model.caches(16, 1))
+
+
+def by_kind(model: Model) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for some in model.by_kind:
+        counted[some.mixer.kind] = counted.get(some.mixer.kind, 0) + some.layers
+    return counted
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="../shared/field is not there")
+@pytest.mark.parametrize("case", REFUSED_BEFORE)
+def test_architectures_of_the_field_are_counted(case: str) -> None:
+    billions, kv, kinds = REFUSED_BEFORE[case]
+    model = read_config(FIELD / case)
+    assert model.parameters / 1e9 == pytest.approx(billions, rel=0.005)
+    assert (per_token(model), by_kind(model), model.layout_mark) == (kv, kinds, "")
+
+
+@pytest.mark.parametrize(("config", "billions"), configs(), ids=[config["architectures"][0] for config, _ in configs()])
+def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
+    tmp_path: Path, config: dict[str, Any], billions: float
+) -> None:
+    """Only what the rebuilt files leave out, two matrices in place of three and one table in place of two, may differ: it is added."""
+    named = read(tmp_path, config)
+    said = {"hidden_act": "silu" if named.gated else "relu2", "tie_word_embeddings": named.tied_embeddings}
+    if config["architectures"] == ["QWenLMHeadModel"]:
+        said["intermediate_size"] = named.ffn  # its file says twice the width, as no other does
+    renamed = config | said | {"architectures": ["UnheardOfForCausalLM"]}
+    if config["architectures"][0] in LEAVE_OUT:
+        with pytest.raises(UnsupportedModel, match=LEAVE_OUT[config["architectures"][0]]):
+            read(tmp_path, renamed)
+        return
+    model = read(tmp_path, renamed)
+    assert model.architecture == "UnheardOfForCausalLM"
+    assert model.parameters / 1e9 == pytest.approx(billions, rel=0.02)
+    assert (per_token(model), per_sequence(model)) == (per_token(named), per_sequence(named))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"num_attention_heads": 12}, "head_dim"),
+        ({"intermediate_size": None}, "intermediate_size"),
+        ({"layer_types": ["recurrent"] * 24}, "recurrent"),
+        ({"layer_types": ["full_attention"] * 23}, "layer_types"),
+        ({"layer_types": ["linear_attention", "full_attention"] * 12}, "linear_num_key_heads"),
+        ({"num_experts": 8}, "num_experts_per_tok"),
+        ({"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": [512, 1024]}, "moe_intermediate_size"),
+        ({"kv_lora_rank": 512}, "qk_nope_head_dim"),
+        ({"block_configs": [{}]}, "block_configs"),
+        ({"type_vocab_size": 2}, "encoder"),
+        ({"layers_block_type": ["mamba"] * 24, "mamba_d_state": 16, "mamba_d_conv": 4}, "KV cache"),
+    ],
+)
+def test_what_fields_leave_open_is_refused_in_one_line_with_the_field(tmp_path: Path, fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(tmp_path, PLAIN | fields)
+    message = str(error.value)
+    assert why in message
+    assert "\n" not in message
+    assert len(message.removeprefix(str(tmp_path))) < 330
+
+
+def test_a_layout_may_be_named_and_the_model_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=r"layout LlamaForCausalLM \(1\.\d+ billion\) or layout \w+ \(\d"):
+        read(tmp_path, PLAIN | {"hidden_act": "gelu"})
+    wide, narrow = (read(tmp_path, PLAIN | {"hidden_act": "gelu"}, layout) for layout in ("LlamaForCausalLM", "GPTNeoXForCausalLM"))
+    assert (wide.gated, narrow.gated) == (True, False)
+    assert wide.layout_mark == "its architecture UnheardOfForCausalLM is read as LlamaForCausalLM, as requested"
+    assert read(tmp_path, PLAIN | {"architectures": ["LlamaForCausalLM"]}, "LlamaForCausalLM").layout_mark == ""
+    with pytest.raises(UnknownName, match="did you mean LlamaForCausalLM"):
+        read(tmp_path, PLAIN, "LamaForCausalLM")
+
+
+def test_the_mark_names_the_nearest_known_layout(tmp_path: Path) -> None:
+    assert read(tmp_path, PLAIN).layout == "LlamaForCausalLM"
+    experts = {"num_local_experts": 8, "num_experts_per_tok": 2}
+    assert read(tmp_path, PLAIN | experts).layout == "MixtralForCausalLM"
+    latent = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    assert read(tmp_path, PLAIN | latent).kinds == {"latent"}
+    assert read(tmp_path, PLAIN | experts).architecture == "UnheardOfForCausalLM"
