@@ -25,6 +25,7 @@ from tonnage.results.metrics import reported_rates, summarize
 from tonnage.results.requests import Requests
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
+from tonnage.spec.catalog.checkpoints import with_default_kv
 from tonnage.spec.deployment import Deployment, Parallelism, Slo
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.lengths import parse_lengths
@@ -100,11 +101,11 @@ class Point:
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
     """The point of a row of ``read_measured``, with the engine's ``knobs`` if it has some. Raises UnknownName: with the name's ``kind``."""
     model, gpu = find_model(str(row["model"])), find_gpu(str(row["gpu"]))
-    precision = find_precision(str(row["precision"]))
     static = row.get("batch") is not None
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
     if not static and engine.knobs.scheduler == "static":
         engine = find_engine(IN_FLIGHT_OF_OLD)
+    precision = with_default_kv(find_precision(str(row["precision"])), model, engine, gpu.vendor)
     parallelism = Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1)
     settings = {knob: row[column] for column, knob in KNOBS.items() if row.get(column) is not None}
     knobs = replace(row.get("knobs") or default_knobs(engine, gpu, parallelism.dp), **settings)
