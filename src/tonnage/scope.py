@@ -60,7 +60,12 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             r"prune|sparsify",
-            "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format",
+            "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format, whose "
+            "checkpoint tonnage compress makes (format 2:4)",
+        ),
+        (
+            r"build|trtllm-build|convert(-checkpoint)?",
+            "engines are built by the commands of the page that tonnage deploy writes for triton",
         ),
         (r"quantize|quantise", "tonnage compress makes the checkpoint; size estimates what each format would do (precision all)"),
     ),

@@ -192,7 +192,8 @@ class SearchAsked:
         aliases=("max_num_batched_tokens", "chunked_prefill_size"),
     )
     max_model_len: int | None = leaf(
-        "Longest prompt with its output that the engine accepts, in tokens (default: the model's context; in a plan its longest request).",
+        "Longest prompt with its output that the engine accepts, in tokens (default: the model's context; in a plan, as much of it as four "
+        "fifths of the KV cache hold).",
         aliases=("context_length", "max_seq_len"),
     )
     gpu_memory_utilization: Number = leaf(
