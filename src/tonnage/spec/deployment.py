@@ -296,11 +296,13 @@ class Deployment:
     step_source: StepSource | None = None  # whose step times price it; None for the fitted terms
     adapters: Adapters | None = None  # LoRA adapters that requests use; None without
     images: Images | None = None  # of every prompt; None without
+    newer_engine: str = ""  # the version that was requested, newer than any preset, where ``engine`` answers for it
 
     @property
     def named(self) -> dict[str, str | int]:
         """Model, GPU, format and degrees by name, as JSON says them."""
         read = {"model_read": self.model.reading} if self.model.reading else {}
+        read |= {"newer_engine": self.newer_engine} if self.newer_engine else {}
         return {"model": self.model.name, **read, "gpu": self.gpu.name, "precision": self.precision.name, **self.parallelism.degrees}
 
 
