@@ -103,6 +103,15 @@ class ModelRead:
 
 
 @strict
+class OlderPreset:
+    """A preset that answers for a newer version of its engine, as it was requested: "vllm 0.33"."""
+
+    requested: str
+    preset: str
+    code: Literal["older-preset"] = "older-preset"
+
+
+@strict
 class RestsOn:
     """What the prediction of the choice rests on in addition to measurements of this GPU and engine: the choice's ``marks``."""
 
@@ -238,6 +247,7 @@ class Judged:
 
 OfQuestion = (
     ModelRead
+    | OlderPreset
     | UseCaseDefaults
     | LengthInWords
     | LengthInCharacters

@@ -119,7 +119,7 @@ def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidat
         yield LimitsDoNotCount(mode=question.mode, limits=dropped)
     if best is not None:
         deployment = best.ready.trial.deployment
-        changed = changes(best.ready, default_knobs(find_engine(deployment.engine), deployment.gpu))
+        changed = changes(best.ready, default_knobs(find_engine(deployment.engine), deployment.gpu, deployment.parallelism.dp))
         if changed:
             yield KnobsChanged(changes=changed)
         yield from _front_ends(best)

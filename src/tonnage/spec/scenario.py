@@ -126,6 +126,7 @@ class DemandAsked:
     sessions_per_hour: Number = leaf("Recorded sessions that begin in an hour, in place of how many there are at once.", unit="rate")
     engineers: Number = leaf("People who hold recorded sessions, in place of how many there are at once.")
     share_active: Number = leaf("Share of the engineers who are in a session at the same time (default: 0.2).", unit="share")
+    concurrency: Number = leaf("Requests in flight at once at the peak, on average, such as 200: sized as the rate that keeps so many.")
     requests: Number = leaf("Number of requests of an offline job.")
     within: Text = leaf("Time in which an offline job has to finish, such as 8h.")
 
@@ -449,9 +450,8 @@ def by_alias() -> dict[str, str]:
     return {alias: leaf.name for leaf in leaves() for alias in leaf.aliases}
 
 
-# Leaves of the search that the memory of an instance depends on
 SHARES = ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
-OF_MEMORY = ("max_batch_size", "max_num_tokens", "max_model_len", *SHARES)
+OF_MEMORY = ("max_batch_size", "max_num_tokens", "max_model_len", *SHARES)  # Leaves of the search that an instance's memory depends on
 
 OF_SIZE = ("system", "pp", "load", "deploy_on")  # Leaves of the search that one simulated deployment has no use for
 

@@ -11,7 +11,7 @@ from tonnage.errors import InputError, option
 from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
 from tonnage.spec.calibration import read_calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_known
 from tonnage.spec.catalog.checkpoints import with_default_kv
 from tonnage.spec.deployment import Deployment, EngineKnobs, KvRule, Parallelism, Scheduler, parse_adapters, parse_speculation
 from tonnage.spec.engine import EnginePreset, default_knobs
@@ -87,6 +87,7 @@ def deployment_of(
         precision=found_precision,
         parallelism=Parallelism(tp=tp, dp=dp, ep=ep),
         engine=spec.name,
+        newer_engine=engine if newer_than_known(engine) else "",
         knobs=chosen,
         calibration=calibration,
         step_source=source,

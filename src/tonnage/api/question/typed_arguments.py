@@ -96,6 +96,7 @@ class SizeArguments(SharedArguments, total=False):
     sessions_per_hour: Number
     engineers: Number
     share_active: Number
+    concurrency: Number
     requests: Number
     within: Text
     itl: Texts
