@@ -250,6 +250,10 @@ def demand_text(demand: Demand) -> str:
         whose = f" ({plain(source.engineers)} engineers)" if source.engineers is not None else ""
         held = f"{number(source.sessions)} recorded sessions at once{whose}"
         return f"{held}, {number(demand.sizing_requests_per_second)} requests/s at the recorded pace{source.trace_change}"
+    if source.kind == "concurrency":
+        stay = (source.concurrency or 0.0) / demand.sizing_requests_per_second
+        what = f"{plain(source.concurrency)} requests at once at the peak"
+        return f"{what}: {number(demand.sizing_requests_per_second)} requests/s, each there for {stay:.3g} s"
     if source.kind == "job":
         rate = f"{number(demand.sizing_requests_per_second, 4)} requests/s throughout, no peak"
         return f"{many(demand.offline_requests or 0)} requests within {span(demand.offline_seconds or 0.0)}: {rate}"
