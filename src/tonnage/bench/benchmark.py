@@ -6,6 +6,7 @@ import math
 import os
 import platform
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.intervals import CONFIDENCE, gap_intervals, intervals, other_definitions, single_gaps
 from tonnage.bench.load import Load
-from tonnage.bench.measure import Observed, Watcher, measure
+from tonnage.bench.measure import Observed, Watcher, measure, sigterm_waits
 from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Exchange, Reply
 from tonnage.bench.scrape import Scraper
@@ -62,6 +63,7 @@ class Measured(InNotebooks):
     good: tuple[Attained, ...]  # goodput and joint attainment, where limits were given
     summary_json: dict[str, Any]  # and run_json: what the run folder holds
     run_json: dict[str, Any]
+    unwritten: str = ""  # why there is no run folder although one was named, such as a full disk; "" where there is
 
     def to_json(self) -> dict[str, Any]:
         """``summary.json`` and ``run.json`` in one object."""
@@ -85,12 +87,13 @@ def benchmark(
 
     ``facts`` are what else belongs into ``run.json``: self-test, environment. ``metrics`` reads the server's own metrics meanwhile.
     """
-    writer = RunWriter(directory, tokens=wanted.tokens)
+    writer, finishing = RunWriter(directory, tokens=wanted.tokens), ExitStack()
     try:
         if setup.workers > 1:
             observed = measure_by_workers(setup, load, writer, metrics=metrics)
         else:
             observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
+        finishing.enter_context(sigterm_waits())
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
@@ -100,9 +103,10 @@ def benchmark(
         run_json["trends"] = {**trends(requests), "definitions": DEFINITIONS}
         if observed.turns is not None:
             run_json["conversations"] = by_turn(requests, observed.turns)
-            _write_turns(writer.partial / "turns.parquet", observed.turns)
+            with writer.noting_faults():
+                _write_turns(writer.partial / "turns.parquet", observed.turns)
         gaps, energy = None, dict[str, Any]()
-        if wanted.tokens and setup.endpoint.streaming:
+        if wanted.tokens and setup.endpoint.streaming and not writer.fault:
             offsets, lengths = read_tokens(writer.partial)
             gaps = single_gaps(offsets, lengths)
             run_json["intervals"]["itl_ms"] = gap_intervals(gaps, requests, seed=wanted.seed)
@@ -110,7 +114,8 @@ def benchmark(
         run_json["steady"] = steady_metrics(requests, steady, gaps)
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
-            metrics.write(writer.partial / "server_metrics.parquet")
+            with writer.noting_faults():
+                metrics.write(writer.partial / "server_metrics.parquet")
             tokens = summary.output_tokens_per_second * summary.window_s
             energy = metrics.energy(summary.window_s, 0 if math.isnan(tokens) else round(tokens))
         if wanted.tiers and load.concurrency:
@@ -122,11 +127,16 @@ def benchmark(
         kinds, verdict = observed.tally.failures, {"verdict": validity.verdict, "reasons": list(validity.reasons)}
         further: dict[str, Any] = {"errors": sum(kinds.values()), "errors_by_kind": kinds, "validity": verdict}
         summary_json = summary_document(summary, requests, (*further.items(), *([("energy", energy)] if energy else [])))
-        if keep:
-            writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
+        if keep and not writer.fault:
+            try:
+                writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
+            except InputError as unwritten:
+                writer.fault = unwritten.reason
     finally:
         writer.discard()
+        finishing.close()
     return Measured(
+        unwritten=f"{directory}: cannot be written ({writer.fault}); its figures are those above" if keep and writer.fault else "",
         load=load,
         requests=requests,
         summary=summary,
