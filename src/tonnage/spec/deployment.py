@@ -242,6 +242,10 @@ class EngineKnobs:
     # steps for which prompts wait until all attention ranks have some, while all ranks decode (TensorRT-LLM
     # ``attention_dp_config.timeout_iters`` with ``enable_balance``); 0 where they do not wait
     rank_wait_steps: int = 0
+    # whether the experts of a step that is captured as a CUDA graph (decodes alone, or no more than ``graph_tokens`` with prompts) compute
+    # as many tokens for every attention rank as the fullest one has (vLLM ``vllm/v1/worker/dp_utils.py``, SGLang ``DpPaddingMode.MAX_LEN``,
+    # TensorRT-LLM ``cuda_graph_runner.py``)
+    pads_ranks: bool = False
     # processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang ``tokenizer_worker_num``,
     # TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests
     front_ends: int = 1
