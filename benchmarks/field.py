@@ -197,9 +197,9 @@ def in_short() -> Iterator[str]:
     yield "## What users measured"
     yield ""
     sources = len({written["source"] for written, _ in rows})
-    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts. Three things were read off them: all-reduces through host memory,"
-    yield "experts in four bits of vLLM 0.10, and the widths of intervals ([intervals.md](intervals.md)). `./benchmark field --widths` prints"
-    yield "how many are inside with their source left out. Decisions are those of the first table of this page, along rows of one deployment."
+    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts. Read off them: all-reduces through host memory,"
+    yield "experts in four bits of vLLM 0.10, and the widths of [intervals](intervals.md). `./benchmark field --widths` prints"
+    yield "how many are inside with their source left out. Decisions are those of the first table of this page, along a deployment's rows."
     yield from tables(by_kind(rows), "kind")
     yield ""
 
