@@ -219,9 +219,12 @@ def test_a_rate_without_moments_of_sending_is_refused(tmp_path: Path) -> None:
 
 def test_a_refusal_names_the_tool_and_what_is_missing(tmp_path: Path) -> None:
     record = {"metadata": {}, "metrics": {}}
-    with pytest.raises(InputError, match=r"line 1: a file of AIPerf with single requests and no measured points: run tonnage import"):
+    with pytest.raises(InputError, match=r"line 1: recognised as AIPerf, with single requests and no measured points: run tonnage import"):
         read_measured(written(tmp_path / "profile_export.jsonl", "\n".join([json.dumps(record)] * 2)), GIVEN)
-    with pytest.raises(InputError, match="a file of llmperf with no single requests"):
+    raw = Path(__file__).parents[1] / "bench" / "fixtures" / "genai-perf" / "profile_export.json"
+    with pytest.raises(InputError, match=r"profile_export\.json: recognised as GenAI-Perf, with single requests and no measured points"):
+        read_measured(raw, GIVEN)
+    with pytest.raises(InputError, match="recognised as llmperf, with no single requests"):
         import_run(written(tmp_path / "x_summary.json", LLMPERF), tmp_path / "run")
     with pytest.raises(InputError, match=r"no file with single requests \(its keys are spam, eggs\)"):
         import_run(written(tmp_path / "x.json", {"spam": 1, "eggs": 2}), tmp_path / "run")
