@@ -49,6 +49,10 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             "encoders answer in one pass without a cache; describe them as a service of measured seconds",
         ),
         (
+            r"(falcon-)?mamba.*|.*-mamba-\d.*|rwkv.*",
+            "its layers keep states and no KV cache, so that there is no pool of blocks to plan",
+        ),
+        (
             r"(whisper|stable-diffusion|sdxl|flux|clip|wav2vec|parakeet|t5|flan|bart).*",
             "only decoders of text are estimated; describe others as a service of measured seconds",
         ),
@@ -65,7 +69,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             r"build|trtllm-build|convert(-checkpoint)?",
-            "engines are built by the commands of the page that tonnage deploy writes for triton",
+            "the page that tonnage deploy writes for triton has the commands that build engines",
         ),
         (r"quantize|quantise", "tonnage compress makes the checkpoint; size estimates what each format would do (precision all)"),
     ),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.bench.modes import MODES, Mode, ModeServer, mode_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 
 FIELD = Path(__file__).parents[3] / "shared" / "field" / "measuring"
@@ -83,6 +84,16 @@ def test_the_terminal_says_what_the_server_said_and_what_to_type(capsys: pytest.
         assert "--omit-inputs stream_options leaves out what it does not take" in " ".join(capsys.readouterr().out.split())
         bench(url, "a call in the old form")
         assert "8 completed (8 with a call of a function)" in capsys.readouterr().out
+
+
+def test_whole_replies_have_an_end_to_end_latency_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    load = ["--isl", "10", "--osl", "5", "--concurrency", "2", "--request-count", "8", "--no-selftest", "--no-streaming"]
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
+        run(["bench", "--url", url, "--model", "m", *load])
+    out = capsys.readouterr().out
+    assert "E2E ms" in out
+    assert "TTFT ms" not in out
+    assert "E2E alone counts" in out
 
 
 def test_omitted_fields_are_not_sent_and_further_ones_are(capsys: pytest.CaptureFixture[str]) -> None:

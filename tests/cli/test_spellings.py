@@ -48,7 +48,7 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
     needs = {"--turns 5": {}, "--think-time 30s": {"turns": 3}, "--shared-prefix 1000": {}, "--working-hours 8": {"users": 5}}
     asked |= needs.get(ours, {})
     asked |= {"requests_per_user_day": 5} if "users" in asked and "requests_per_user_day" not in asked else {}
-    asked |= {} if {"peak_rps", "users", "requests", "have"} & set(asked) else {"peak_rps": 5}
+    asked |= {} if {"peak_rps", "users", "requests", "have", "concurrency"} & set(asked) else {"peak_rps": 5}
     if "dp" in asked or "ep" in asked:
         asked["model"] = "mixtral-8x7b"
     assert api.ask(None, **asked).questions  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ def test_bench_takes_the_words_of_genai_perf() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "instead"), [("build", "tonnage deploy writes for triton"), ("sparsify", "tonnage compress makes (format 2:4)")]
+    ("verb", "instead"), [("build", "tonnage deploy writes for triton has"), ("sparsify", "tonnage compress makes (format 2:4)")]
 )
 def test_a_verb_of_the_course_says_which_one_does_it(verb: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "llama-3.1-8b"]) == 2

@@ -29,7 +29,7 @@ def started(
     engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, host: int = 0, **knobs: object
 ) -> Command:
     spec = find_engine(engine)
-    chosen = replace(default_knobs(spec, find_gpu("h100-sxm-80gb")), **knobs)
+    chosen = replace(default_knobs(spec, find_gpu("h100-sxm-80gb"), ranks=1), **knobs)
     return command(
         spec.launch,
         checkpoint="my/model",
@@ -214,7 +214,7 @@ def commands() -> dict[str, Any]:
             made[name] = {"command": shlex.join(started.argv), **({"file": started.file} if started.file else {})}
         asked = parse_speculation("eagle k=3 acceptance=0.7")
         if any(method == "eagle" for method, _ in engine.launch.speculation):
-            chosen = default_knobs(engine, find_gpu("h100-sxm-80gb"))
+            chosen = default_knobs(engine, find_gpu("h100-sxm-80gb"), ranks=1)
             started = command(
                 engine.launch, checkpoint="my/model", parallelism=Parallelism(), knobs=chosen, max_context=4_096, speculation=asked
             )
@@ -279,7 +279,7 @@ def test_a_command_is_found_again_without_its_checkpoint(engine: str) -> None:
         spec.launch,
         checkpoint="some/repository",
         parallelism=Parallelism(tp=2),
-        knobs=default_knobs(spec, find_gpu("h100")),
+        knobs=default_knobs(spec, find_gpu("h100"), ranks=1),
         max_context=100,
     )
     words = spec.launch.quantizing("fp8")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.bench.conductor import LONGEST_WAIT_S
 from tonnage.bench.intervals import Integers, needed
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed
@@ -279,9 +278,7 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
             f"{option('isl')} {isl}+-20% {option('osl')} {osl}+-20% draws them, as those of real traffic are"
         )
     if observed.waits:
-        notes.append(
-            f"{observed.waits} requests failed at once; their clients waited before the next one, up to {LONGEST_WAIT_S:g} s each time"
-        )
+        notes.append(f"{observed.waits} requests failed at once; their clients waited before the next one, longer after each in a row")
     if observed.retries:
         notes.append(f"{observed.retries} requests were sent again: the server had closed their kept connection")
     return notes
@@ -305,7 +302,7 @@ def _of_replies(observed: Observed, requests: Requests, failed: set[str]) -> lis
             "TPOT and tokens/s are of the tokens that came"
         )
     if endpoint is not None and endpoint.has_output and not endpoint.streaming:
-        notes.append("replies were not streamed: TTFT is E2E, and TPOT and ITL mean nothing")
+        notes.append("replies were not streamed, so that their tokens have no moments: E2E alone counts")
     gaps = requests.gaps.sum(axis=0)
     together = int(gaps[gap_edges_ns() < STEP_NS].sum()) / max(int(gaps.sum()), 1)
     if together > 0.5 and not any(name.startswith(("at_once", *CLIENT)) for name in failed):

@@ -133,7 +133,7 @@ class EnginePreset(EngineKnobs):
         return ""
 
 
-def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int = 1) -> EngineKnobs:
+def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int) -> EngineKnobs:
     """The knobs that an engine runs with on a GPU when its operator sets none; ``ranks`` of attention may each have a front end."""
     knobs = engine.knobs
     for default in engine.by_memory:
