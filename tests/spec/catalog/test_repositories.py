@@ -156,3 +156,13 @@ def test_an_engine_loads_the_repository_that_was_named(name: str) -> None:
     words = ("vllm", "serve", name, "--tensor-parallel-size", "1")
     assert loading(model.name, form.name, "vllm-0.32", planned=words).checkpoint == name
     assert loaded(find_model("llama-3.1-8b"), form, find_engine("vllm"), "NVIDIA")[0] != name
+
+
+def test_the_catalog_shows_the_model_of_a_repository() -> None:
+    (model,) = api.catalog("deepseek-ai/DeepSeek-R1-Distill-Qwen-14B")["models"]
+    assert (model["name"], model["hidden"]) == ("deepseek-r1-distill-qwen-14b", 5120)
+    assert "qwen2.5-14b" in model["notes"]
+    (model,) = api.catalog("Qwen/Qwen2.5-7B-Instruct-AWQ")["models"]
+    assert (model["name"], model["released"]) == ("qwen2.5-7b", "awq")
+    with pytest.raises(InputError, match="nothing matches"):
+        api.catalog("bartowski/Llama-3.3-70B-Instruct-GGUF")
