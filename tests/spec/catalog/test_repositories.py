@@ -107,6 +107,8 @@ def test_every_repository_is_found_by_all_its_spellings_and_has_a_known_format()
         ("someone/dolphin-9-llama3.1-8b", "llama-3.1-8b", "bf16"),
         ("someone/Meta-Llama-3_1-70B-roleplay-FP8-dynamic", "llama-3.1-70b", "fp8"),
         ("someone/my-qwen2.5-coder-14b-sql-awq", "qwen2.5-14b", "awq"),
+        ("someone/new-gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "gptq"),
+        ("someone/new-Llama-3.2-1B-gptqmodel-4bit-vortex-v1", "llama-3.2-1b", "gptq"),
         ("someone/Mistral-7B-Instruct-v0.3-medical-quantized.w8a8", "mistral-7b-v0.3", "int8-sq"),
     ],
 )
@@ -119,7 +121,16 @@ def test_a_fine_tune_is_read_off_its_name_and_says_so(name: str, base: str, form
 
 
 @pytest.mark.parametrize(
-    "name", ["a/Llama-3.1-8B-reward", "a/Llama-3.1-8B-mamba", "a/Qwen3-Embedding-8B", "a/llama-3.1-minitron-5b", "a/qwen9-7b"]
+    "name",
+    [
+        "a/Llama-3.1-8B-reward",
+        "a/Llama-3.1-8B-mamba",
+        "a/Qwen3-Embedding-8B",
+        "a/llama-3.1-minitron-5b",
+        "a/qwen9-7b",
+        "a/gemma-3-27b-it-qat-compressed-tensors",
+        "a/llama-3.1-8b-3bit-hqq",
+    ],
 )
 def test_names_of_another_architecture_are_no_fine_tunes(name: str) -> None:
     with pytest.raises(InputError):
