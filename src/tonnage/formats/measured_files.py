@@ -38,7 +38,7 @@ from tonnage.formats.table import (
     read_table,
     shown,
 )
-from tonnage.formats.tool_format import as_written, not_read, points_of
+from tonnage.formats.tool_format import as_written, holds_requests, not_read, points_of
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
@@ -221,7 +221,7 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
             with as_written(where):
                 points = list(reader.read(document, where))
             yield from points
-        elif len(documents) == 1 and path.suffix.lower() == ".json":
+        elif len(documents) == 1 and path.suffix.lower() == ".json" and not holds_requests(document):
             yield where, read_report(path)
         else:
             raise InputError(f"{where}: {not_read(document)}")
