@@ -100,7 +100,6 @@ class Point:
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
     """The point of a row of ``read_measured``, with the engine's ``knobs`` if it has some. Raises UnknownName: with the name's ``kind``."""
     model, gpu = find_model(str(row["model"])), find_gpu(str(row["gpu"]))
-    precision = find_precision(str(row["precision"]))
     static = row.get("batch") is not None
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
     if not static and engine.knobs.scheduler == "static":
@@ -112,7 +111,7 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     deployment = Deployment(
         model=model,
         gpu=gpu,
-        precision=precision,
+        precision=engine.runs(find_precision(str(row["precision"])), gpu),
         parallelism=Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1),
         engine=engine.name,
         knobs=knobs,

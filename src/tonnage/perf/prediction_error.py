@@ -59,7 +59,8 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         known_layout=not deployment.model.architecture,
         known_engine=own_terms or (deployment.step_source is None and fitted_engine(preset, gpu)),
         before_rows=engine.before_rows and calibration is None,
-        known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
+        known_format=deployment.precision.weight_format in shipped_residuals().formats
+        and not (deployment.precision.sparse or deployment.precision.kernels),
         known_family=_known_family(deployment.model, preset, terms["origins"]),
         current=preset in terms["origins"].get("engine_rows", {}),
         calibrated=calibration is not None,
