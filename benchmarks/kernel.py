@@ -50,7 +50,7 @@ def run_of(
     from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 
     gpu, spec, model = find_gpu("a100-sxm-80gb"), find_engine(engine), find_model("llama-2-7b")
-    knobs = default_knobs(spec, gpu)
+    knobs = default_knobs(spec, gpu, ranks=1)
     if "scheduler" in further:
         knobs = replace(knobs, scheduler=further["scheduler"])
     parts = {"model": model, "gpu": gpu, "precision": find_precision("fp16"), "parallelism": Parallelism(), "engine": spec.name}

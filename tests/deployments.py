@@ -19,7 +19,7 @@ def deployment(
         precision=find_precision(precision),
         parallelism=Parallelism(tp=tp),
         engine=spec.name,
-        knobs=default_knobs(spec, found),
+        knobs=default_knobs(spec, found, ranks=1),
     )
 
 

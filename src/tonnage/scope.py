@@ -49,6 +49,10 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             "encoders answer in one pass without a cache; describe them as a service of measured seconds",
         ),
         (
+            r"(falcon-)?mamba.*|.*-mamba-\d.*|rwkv.*",
+            "its layers keep states and no KV cache, so that there is no pool of blocks to plan",
+        ),
+        (
             r"(whisper|stable-diffusion|sdxl|flux|clip|wav2vec|parakeet|t5|flan|bart).*",
             "only decoders of text are estimated; describe others as a service of measured seconds",
         ),
@@ -60,7 +64,12 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             r"prune|sparsify",
-            "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format",
+            "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format, whose "
+            "checkpoint tonnage compress makes (format 2:4)",
+        ),
+        (
+            r"build|trtllm-build|convert(-checkpoint)?",
+            "the page that tonnage deploy writes for triton has the commands that build engines",
         ),
         (r"quantize|quantise", "tonnage compress makes the checkpoint; size estimates what each format would do (precision all)"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -52,16 +53,18 @@ def test_a_run_leaves_a_folder_that_reads_back(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.live
-def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2)])
+def test_ctrl_c_and_sigterm_keep_what_was_measured(number: int, workers: int, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with exact_server(Schedule(ttft_s=0.01, itl_s=0.01), seconds=60) as url:
-        command = [sys.executable, "-m", "tonnage", *ASKED, "--url", url, "--concurrency", "4", "--benchmark-duration", "50s"]
+        load = ["--concurrency", "4", "--benchmark-duration", "50s", "--workers", str(workers)]
+        command = [sys.executable, "-m", "tonnage", *ASKED, "--url", url, *load]
         process = subprocess.Popen([*command, "--artifact-dir", str(folder)], stdout=subprocess.PIPE, env=dict(os.environ))
         deadline = time.monotonic() + 30
         while not list(tmp_path.glob(".run.partial*")) and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(1.5)
-        process.send_signal(signal.SIGINT)
+        time.sleep(1.5 if workers == 1 else 4.0)
+        process.send_signal(number)
         out, _ = process.communicate(timeout=30)
     assert b"ended by Ctrl-C" in out
     assert process.returncode in (0, 3)
@@ -128,3 +131,34 @@ def test_a_page_is_written_with_and_without_a_folder(tmp_path: Path, capsys: pyt
     assert "Latency against throughput" in sweep.read_text(encoding="utf-8")
     assert sorted(path.name for path in folder.iterdir()) == ["concurrency-2", "concurrency-4"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "runs", "sweep.html"]
+
+
+def test_figures_are_kept_where_the_disk_is_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+    load = ["--concurrency", "4", "--request-count", "20", "--artifact-dir", str(tmp_path / "run"), "--json"]
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
+        code = run([*ASKED, "--url", url, *load])
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert code == 1
+    assert (said["requests"]["completed"], said["errors"]) == (20, 0)
+    assert said["ttft_ms"]["mean"] > 10
+    assert f"run: cannot be written ({os.strerror(errno.ENOSPC)}); its figures are those above" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_clients_than_open_files_are_refused_before_the_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tonnage.api.bench.more_descriptors", lambda: 256)
+    asked = [*ASKED, "--url", "127.0.0.1:1", "--request-count", "200", "--metrics-url", "none"]
+    assert run([*asked, "--concurrency", "193"]) == 2
+    words = "--concurrency: 193 clients need 257 open files in each client process, and this user may open 256"
+    assert words in (err := capsys.readouterr().err)
+    assert "--workers 2" in err
+    assert run([*asked, "--concurrency", "192"]) == 3  # nobody listens there

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.bench.test_cli import ASKED
-from tonnage.api.compare import compare_runs
+from tonnage.api.compare import compare_runs, import_run
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.errors import InputError
@@ -307,3 +307,23 @@ def test_our_aiperf_report_and_records_have_the_keys_of_real_ones(measured: Path
     assert {name: one["unit"] for name, one in mine["metrics"].items() if name in line["metrics"]}.items() <= {
         name: one["unit"] for name, one in line["metrics"].items()
     }.items()
+
+
+@pytest.mark.parametrize("version", ["0.2", "0.3"])
+def test_files_of_earlier_versions_of_guidellm_give_their_summaries_back(version: str, tmp_path: Path) -> None:
+    path = FILES / f"guidellm-{version}.json"
+    benchmarks = json.loads(path.read_text())["benchmarks"]
+    made = import_run(path, tmp_path / "run")
+    assert len(made) == len(benchmarks) == {"0.2": 1, "0.3": 3}[version]
+    for (_, summary, facts), said in zip(made, benchmarks, strict=True):
+        own = {name: part["successful"]["mean"] for name, part in said["metrics"].items()}
+        assert (summary.counted, facts["failed"]) == (said["request_totals"]["successful"], {})
+        assert summary.ttft_from_send_ms.mean == pytest.approx(own["time_to_first_token_ms"], rel=0.01)
+        assert summary.tpot_ms.mean == pytest.approx(own["inter_token_latency_ms"], rel=0.01)
+        assert summary.requests_per_second == pytest.approx(own["requests_per_second"], rel=0.02)
+    invalid = InvalidRuns()
+    rows = read_measured(path, {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}, invalid)
+    loads = {"0.2": [(2, None)], "0.3": [(1, None), (None, pytest.approx(16.01, rel=0.01))]}[version]
+    assert [(row["concurrency"], row["request_rate"]) for row in rows] == loads
+    assert ["throughput" in sentence for sentence in invalid.sentences] == [True] * (version == "0.3")
+    assert {row["model"] for row in rows} == {"tiny"}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +16,14 @@ import pytest
 
 from tests.bench.corpus import DONE, HEAD, PLAIN, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
+from tonnage.api.bench import bench
 from tonnage.bench import measure
 from tonnage.bench.arguments import Fault
+from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
+from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.receiver import HELD_UP_NS
+from tonnage.bench.reply import Reply
 from tonnage.bench.selftest import server_log
 from tonnage.results.metrics import summarize
 from tonnage.spec.workload import ClosedLoop, OpenLoop
@@ -242,3 +249,90 @@ def test_a_server_that_does_not_speak_tls_is_counted(tmp_path: Path) -> None:
     with scripted(lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as url:
         found = run(url.replace("http", "https"), tmp_path / "run", question(ONE, requests=1), tls=ssl.create_default_context())
     assert list(found.outcomes) in (["TLS failed"], ["cannot connect"])
+
+
+@pytest.mark.parametrize("count", [None, 24])
+def test_clients_whose_requests_fail_at_once_wait_longer_each_time(count: int | None, tmp_path: Path) -> None:
+    """In 1.3 s a client asks after 0, 10, 30, 70, 150, 310, 630 and 1,270 ms; where a number ends the run, no wait is above 50 ms."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    asked = question(ClosedLoop(concurrency=3), requests=count, seconds=1.3 if count is None else None)
+    began = time.monotonic()
+    found = run(url, tmp_path / "run", asked)
+    assert found.outcomes == {"connection refused": count or found.observed.sent}
+    assert found.observed.sent == count or 18 <= found.observed.sent <= 24
+    assert found.observed.waits >= found.observed.sent - 6
+    assert time.monotonic() - began < (3 if count is None else 2)
+
+
+def test_conversations_whose_first_turn_fails_at_once_wait_too(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    measured = bench(
+        url=url,
+        model="m",
+        isl=10,
+        osl=5,
+        conversation_turns=2,
+        concurrency=2,
+        benchmark_duration="700ms",
+        selftest=False,
+        metrics_url=["none"],
+    )
+    assert 8 <= measured[0].observed.sent <= 14
+    assert any("their clients waited before the next one" in note for note in measured[0].validity.notes)
+
+
+def test_a_client_whose_request_completes_goes_on_at_once(tmp_path: Path) -> None:
+    with exact_server(Schedule(ttft_s=0.005, itl_s=0.001, fault="500", fault_every=3), seconds=60) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=30))
+    assert found.outcomes == {"": 20, "HTTP 500": 10}
+    assert 9 <= found.observed.waits <= 10  # each 10 ms: none is in a row with another
+    assert found.observed.seconds < 1.5
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("event", [b": ping\n\n", sse(chat("a"))])
+def test_a_reply_without_end_takes_no_longer_than_the_time_limit(event: bytes, tmp_path: Path) -> None:
+    def flood(peer: socket.socket) -> None:
+        read_request(peer)
+        peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                peer.sendall(event * 2_000)
+
+    began = time.monotonic()
+    with scripted(flood) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=1), timeout_s=1.0)
+    assert found.outcomes == {"timed out": 1}
+    assert time.monotonic() - began < 6
+
+
+def test_a_stream_of_too_many_bytes_or_events_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.bench.reply.MAX_STREAM", 1_000)
+    monkeypatch.setattr("tonnage.bench.reply.MAX_EVENTS", 5)
+    reply = Reply(find_endpoint("chat", model="m"))
+    with pytest.raises(BrokenReply, match="a stream of more than"):
+        reply.read([(1, HEAD), *((2, chunked(b": ping\n\n" * 20, last=b"")) for _ in range(7))])
+    reply = Reply(find_endpoint("chat", model="m"))
+    with pytest.raises(BrokenReply, match="more than 5 events with output"):
+        reply.read([(1, HEAD), *((2, chunked(sse({"choices": [{"delta": {"content": "a"}}]}), last=b"")) for _ in range(7))])
+
+
+@pytest.mark.live
+def test_the_exact_server_ends_with_the_process_that_started_it() -> None:
+    serving = "with exact_server(Schedule()) as url: print(url, flush=True); time.sleep(60)"
+    program = f"import time; from tonnage.bench.exact_server import *\n{serving}"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    host, port = process.stdout.readline().strip().removeprefix("http://").split(":")
+    socket.create_connection((host, int(port))).close()
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 10
+    refused = False
+    while not refused and time.monotonic() < deadline:
+        with socket.socket() as attempt:
+            refused = attempt.connect_ex((host, int(port))) != 0
+        time.sleep(0.05)
+    assert refused

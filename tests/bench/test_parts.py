@@ -72,6 +72,59 @@ def test_tokens_of_a_reply_by_what_is_known() -> None:
     assert (counted.per_event, counted.tokens, counted.source) == ([3, 1], 4, "tokenizer")
 
 
+@pytest.mark.parametrize(
+    ("said", "counted", "seen"),  # what the server says: its total, the reasoning in it, whether that was sent; tokens, hidden ones, source
+    [
+        ((3, 2, True), None, (3, 0, "server")),
+        ((203, 200, False), None, (3, 200, "server")),
+        ((13, 10, False), None, (3, 10, "server")),
+        ((7, 3, False), None, (4, 3, "server")),  # several tokens an event
+        ((25, 0, False), None, (3, 22, "events")),  # more than two tokens a character: the rest was not sent
+        ((24, 0, False), None, (24, 0, "server")),
+        ((25, 0, False), [2, 1, 3], (6, 19, "tokenizer")),
+        ((9, 9, False), None, (3, 6, "events")),  # all is reasoning, and yet text came
+        ((0, 0, False), None, (3, 0, "events")),  # the server did not count
+        ((0, 0, False), [2, 1, 3], (6, 0, "tokenizer")),
+        ((-1, 0, False), None, (3, 0, "events")),
+    ],
+)
+def test_tokens_are_those_that_came(said: tuple[int, int, bool], counted: list[int] | None, seen: tuple[int, int, str]) -> None:
+    """Three events of four characters each."""
+    made = reply([4, 4, 4], said[0])
+    made.reasoning, made.thought = said[1:]
+    found = token_times(made, counted)
+    assert (found.tokens, found.hidden, found.source) == seen
+    assert found.per_event is None or sum(found.per_event) == found.tokens
+
+
+def test_a_running_count_starts_behind_what_was_hidden() -> None:
+    made = reply([8, 8], 207, {0: 202, 1: 207})
+    made.reasoning = 200
+    assert token_times(made).per_event == [2, 5]
+    made.counts = {0: 199, 1: 207}  # which cannot be: less than what was hidden
+    assert token_times(made).shared
+
+
+@given(
+    sizes=st.lists(st.integers(1, 50), min_size=1, max_size=30),
+    total=st.integers(-1, 400),
+    part=st.floats(0, 1),
+    thought=st.booleans(),
+)
+def test_every_token_that_a_server_counts_is_seen_or_hidden(sizes: list[int], total: int, part: float, thought: bool) -> None:
+    made = reply(sizes, total)
+    made.reasoning, made.thought = max(round(total * part), 0), thought
+    found = token_times(made)
+    assert found.tokens > 0
+    assert found.hidden >= 0
+    assert sum(found.per_event or [1] * len(sizes)) == found.tokens
+    if found.source == "server":
+        assert found.tokens + found.hidden == total
+    if found.hidden:
+        assert found.tokens + found.hidden == total
+        assert not thought or total > 2 * sum(sizes)
+
+
 def words_tokenizer(path: Path) -> Path:
     """A byte-level BPE tokenizer that knows some words whole, and the others in pieces."""
     tokenizer = Tokenizer(models.BPE())

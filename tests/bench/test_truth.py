@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tonnage.bench.endpoints import Endpoint, find_endpoint
 from tonnage.bench.exact_replies import Request, closing, parse_request
 from tonnage.bench.exact_server import ExactServer, Schedule
 from tonnage.bench.intervals import block_intervals, needed, rank_interval
@@ -115,6 +116,78 @@ def test_each_lack_is_a_reason_of_its_own(change: dict[str, object], words: str)
     assert said.verdict == "INVALID"
     assert len(said.reasons) == 1
     assert words in said.reasons[0]
+
+
+CHAT = find_endpoint("chat", model="m")
+ALL = {"outcomes": Counter({"": 600}), "tokens": 3000, "events": 3000}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "tally", "words"),
+    [
+        (CHAT, {"osl_far": 7}, "7 of 600 outputs do not have the length at which they were pinned (5 tokens for 5 on average): 1.17 %"),
+        (CHAT, {"osl_far": 6}, ""),
+        (find_endpoint("chat", model="m", pinned=False), {"osl_far": 600}, ""),
+        (CHAT, {"uncounted": 7}, "7 of 600 outputs are 0 tokens long by the server's count"),
+        (CHAT, {"several": 600}, "600 of 600 replies hold several outputs side by side"),
+        (find_endpoint("embeddings", model="m", streaming=False), {"osl_far": 600}, ""),
+        (None, {"osl_far": 600, "several": 600}, ""),
+    ],
+)
+def test_outputs_other_than_asked_are_a_reason_of_their_own(endpoint: Endpoint | None, tally: dict[str, int], words: str) -> None:
+    said = judged(replace(SEEN, endpoint=endpoint, tally=Tally(**ALL, **tally)))
+    assert said.verdict == ("INVALID" if words else "VALID")
+    assert len(said.reasons) == bool(words)
+    assert words in "".join(said.reasons)
+    wants = "outputs of the lengths that the server gives them"
+    assert any(wants in note for note in said.notes) == ("pinned" in words)
+
+
+@pytest.mark.parametrize(("streaming", "decode_ms", "reason"), [(True, 1.0, True), (True, 1.5, False), (False, 0.0, False)])
+def test_tokens_that_came_at_one_moment_are_a_reason_unless_nothing_was_streamed(streaming: bool, decode_ms: float, reason: bool) -> None:
+    at_once = replace(GOOD, osl=GOOD.osl * 0 + 8, last_token_ns=GOOD.first_token_ns + round(decode_ms * MS))
+    endpoint = find_endpoint("chat", model="m", streaming=streaming, pinned=False)
+    said = judged(replace(SEEN, endpoint=endpoint), at_once)
+    assert [bool("600 of 600 replies came with all their tokens at one moment" in why) for why in said.reasons] == [True] * reason
+    assert any("E2E alone counts" in note for note in said.notes) == (not streaming)
+
+
+def test_a_client_is_busy_until_its_reply_is_over() -> None:
+    """Ten clients, each with a request of 100 ms and usage 100 ms later: 20 would be in flight by the replies, 10 by the tokens."""
+    closed = replace(SEEN, load=replace(SEEN.load, due_ns=None, concurrency=20))
+    assert "concurrency_percent" in {check.name for check in judged(closed).checks if not check.passed}
+    late = replace(closed, ends_ns=array("q", (GOOD.last_token_ns + 100 * MS).tolist()))
+    assert judged(late).verdict == "VALID"
+
+
+def test_the_first_words_of_each_kind_of_failure_are_quoted_with_the_option_that_helps() -> None:
+    words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    examples = [{"id": 0, "outcome": "HTTP 400", "detail": words}, {"id": 1, "outcome": "HTTP 400", "detail": "later"}]
+    tally = Tally(outcomes=Counter({"": 500, "HTTP 400": 100}), examples=examples)
+    notes = judged(replace(SEEN, tally=tally, endpoint=CHAT)).notes
+    [quoted] = [note for note in notes if note.startswith("HTTP 400: ")]
+    remedy = f"{option('omit_inputs')} max_tokens {option('extra_inputs')} max_completion_tokens:200 sends the length under that name"
+    assert quoted == f"HTTP 400: {words}; {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "remedy"),
+    [
+        ("Unrecognized request argument supplied: min_tokens", "{no_pin_output} leaves out min_tokens and ignore_eos"),
+        (
+            "[{'loc': ['body', 'ignore_eos'], 'msg': 'Extra inputs are not permitted'}]",
+            "{no_pin_output} leaves out min_tokens and ignore_eos",
+        ),
+        ("Unknown parameter in request", "{no_pin_output} leaves out min_tokens and ignore_eos"),
+        ("stream_options is not supported", "{omit_inputs} stream_options leaves out what it does not take"),
+        ("additional properties: stream", "{no_streaming} asks for whole replies"),
+        ("maximum context length is 10 tokens, you requested 20 (max_tokens)", ""),
+        ("model 'm' not found", ""),
+    ],
+)
+def test_a_refusal_has_its_remedy(refusal: str, remedy: str) -> None:
+    names = {name: option(name) for name in ("no_pin_output", "omit_inputs", "no_streaming")}
+    assert CHAT.remedy(refusal) == remedy.format(**names)
 
 
 def test_requests_that_were_cancelled_are_no_errors() -> None:

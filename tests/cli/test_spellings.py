@@ -48,7 +48,7 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
     needs = {"--turns 5": {}, "--think-time 30s": {"turns": 3}, "--shared-prefix 1000": {}, "--working-hours 8": {"users": 5}}
     asked |= needs.get(ours, {})
     asked |= {"requests_per_user_day": 5} if "users" in asked and "requests_per_user_day" not in asked else {}
-    asked |= {} if {"peak_rps", "users", "requests", "have"} & set(asked) else {"peak_rps": 5}
+    asked |= {} if {"peak_rps", "users", "requests", "have", "concurrency"} & set(asked) else {"peak_rps": 5}
     if "dp" in asked or "ep" in asked:
         asked["model"] = "mixtral-8x7b"
     assert api.ask(None, **asked).questions  # type: ignore[arg-type]
@@ -69,3 +69,18 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
 def test_other_lines_say_what_to_type(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(shlex.split(words)) == 2
     assert capsys.readouterr().err.startswith(f"tonnage: {says}")
+
+
+def test_bench_takes_the_words_of_genai_perf() -> None:
+    """``docs/tasks/coming-from.md`` promises its flags for load and lengths."""
+    words = ["-m", "llama", "-u", "127.0.0.1:9", "--synthetic-input-tokens-mean", "200", "--output-tokens-mean", "20", "--concurrency", "2"]
+    _, bound, _ = app.parse_args(["bench", *words])
+    assert (bound.kwargs["model"], bound.kwargs["url"], bound.kwargs["isl"], bound.kwargs["osl"]) == ("llama", "127.0.0.1:9", "200", "20")
+
+
+@pytest.mark.parametrize(
+    ("verb", "instead"), [("build", "tonnage deploy writes for triton has"), ("sparsify", "tonnage compress makes (format 2:4)")]
+)
+def test_a_verb_of_the_course_says_which_one_does_it(verb: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, "llama-3.1-8b"]) == 2
+    assert instead in capsys.readouterr().err

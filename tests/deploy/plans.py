@@ -34,7 +34,7 @@ def started(engine: str, model: str, split: Parallelism, knobs: EngineKnobs, *, 
 
 def dense(engine: str = "vllm-0.32", **changed: Any) -> Plan:
     """Llama 3.1 8B in FP8 on one DGX H100, at most 31 requests/s an instance, of which the plan counts on 27."""
-    knobs = replace(default_knobs(find_engine(engine), find_gpu("h100-sxm-80gb")), max_num_tokens=2_048)
+    knobs = replace(default_knobs(find_engine(engine), find_gpu("h100-sxm-80gb"), ranks=1), max_num_tokens=2_048)
     chosen = candidate(
         model="llama-3.1-8b",
         precision="fp8",
@@ -64,7 +64,7 @@ def dense(engine: str = "vllm-0.32", **changed: Any) -> Plan:
 def experts() -> Plan:
     """DeepSeek V3 in its own FP8, tensor- and expert-parallel over eight H200, seven systems; its limits lie between buckets."""
     engine, split = "vllm-0.32", Parallelism(tp=8, ep=8)
-    knobs = default_knobs(find_engine(engine), find_gpu("h200-sxm-141gb"))
+    knobs = default_knobs(find_engine(engine), find_gpu("h200-sxm-141gb"), ranks=1)
     chosen = candidate(
         model="deepseek-v3",
         gpu="h200-sxm-141gb",

@@ -106,7 +106,7 @@ def test_a_page_shows_what_the_command_prints(
 
 def one_of(model: str, precision: str, engine: str) -> Plan:
     """A plan whose choice is this, on one DGX H200 of one instance."""
-    knobs = default_knobs(find_engine(engine), find_gpu("h200-sxm-141gb"))
+    knobs = default_knobs(find_engine(engine), find_gpu("h200-sxm-141gb"), ranks=1)
     chosen = candidate(
         model=model,
         precision=precision,

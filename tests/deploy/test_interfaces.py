@@ -52,7 +52,7 @@ def test_every_command_that_a_preset_can_make_is_taken_by_its_version(preset: st
     for split, overlap, chunked, kv_8bit, speculation in itertools.product(
         (Parallelism(), Parallelism(tp=2, pp=2, dp=4, ep=8)), (False, True), (False, True), (False, True), speculations(preset)
     ):
-        knobs: EngineKnobs = replace(default_knobs(engine, find_gpu("h100-sxm-80gb")), **KNOBS, overlap_schedule=overlap)
+        knobs: EngineKnobs = replace(default_knobs(engine, find_gpu("h100-sxm-80gb"), ranks=1), **KNOBS, overlap_schedule=overlap)
         knobs = replace(knobs, chunked_prefill=chunked)
         made = command(
             engine.launch,

@@ -17,6 +17,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tests.serve.engines import SERVED
+from tonnage.api.compare import import_run
+from tonnage.formats.measured_files import read_measured
 from tonnage.serve.server import in_thread
 from tonnage.serve.tokens import Fours
 
@@ -26,6 +28,7 @@ NAMES = (
     *("openai_chat", "openai_stream", "openai_parse", "openai_tools", "openai_completions", "openai_errors", "openai_responses"),
     *("anthropic_messages", "anthropic_stream", "litellm_completion", "langchain", "langchain_structured", "instructor_modes"),
 )
+MEASURED_ON: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "vllm"}
 OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
@@ -84,6 +87,13 @@ def test_aiperf_measures_it(url: str, tokenizer: str, tmp_path: Path, kind: str)
     assert report["output_sequence_length"]["max"] <= 10
     assert pinned == [] or report["output_sequence_length"]["min"] == 10
     assert 0 < report["time_to_first_token"]["avg"] <= report["request_latency"]["avg"]  # on a busy machine all tokens come in one read
+    ((folder, summary, facts),) = import_run(tmp_path, tmp_path / "run")
+    own = json.loads((folder / "run.json").read_text())["other_definitions"]
+    assert (summary.counted, facts["failed"]) == (10, {})
+    assert summary.ttft_from_send_ms.mean == pytest.approx(report["time_to_first_token"]["avg"], rel=0.01)
+    assert own["request_latency_ms"]["mean"] == pytest.approx(report["request_latency"]["avg"], rel=0.01)
+    (row,) = read_measured(tmp_path / "profile_export_aiperf.json", MEASURED_ON)
+    assert (row["concurrency"], row["e2e_ms"]) == (2, pytest.approx(report["request_latency"]["avg"]))
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
@@ -97,3 +107,9 @@ def test_guidellm_measures_it(url: str, tokenizer: str, tmp_path: Path, path: st
     requests = report["requests"]
     assert (len(requests["successful"]), requests["errored"]) == (6, [])
     assert {one["output_tokens"] for one in requests["successful"]} == {8}
+    own = {name: part["successful"]["mean"] for name, part in report["metrics"].items()}
+    ((_, summary, facts),) = import_run(tmp_path / "report.json", tmp_path / "run")
+    assert (summary.counted, facts["failed"]) == (6, {})
+    assert summary.ttft_from_send_ms.mean == pytest.approx(own["time_to_first_token_ms"], rel=0.01)
+    (row,) = read_measured(tmp_path / "report.json", MEASURED_ON)
+    assert (row["concurrency"], row["e2e_ms"]) == (2, pytest.approx(1e3 * own["request_latency"]))

@@ -74,7 +74,7 @@ def test_logs_from_the_field(tmp_path: Path, place: str, ttft: float | None, tpo
 def test_ends_that_are_no_completions(tmp_path: Path) -> None:
     summary, facts = imported(field_file("084", "log_words.jsonl"), tmp_path)
     assert summary.counted == 20
-    assert facts["failed"] == {"timeout": 20, "cancelled": 20}
+    assert facts["failed"] == {"timed out": 20, "cancelled": 20}
 
 
 def test_a_log_without_ends_is_refused(tmp_path: Path) -> None:
@@ -128,6 +128,16 @@ FORMS: dict[str, dict[str, Any]] = {
     "Go durations": {"start_time": iso, "duration": "1.1s", "ttft": "100ms", **USAGE},
     "Traefik's nanoseconds": {"StartUTC": iso, "Duration": 1_100_000_000, "ttft": 100_000_000, **USAGE},
     "named units": {"time": lambda t: round(t * 1e3), "latency_s": "1.1", "ttft_ms": "100", **USAGE},
+    "Helicone": {
+        "request_created_at": iso,
+        "response_created_at": lambda t: iso(t + 1.1),
+        "time_to_first_token": 100,
+        "delay_ms": 1100,
+        "response_status": 200,
+        **USAGE,
+    },
+    "Portkey": {"created_at": iso, "response_time": 1100, "time_to_first_token": 100, "req_units": 1000, "res_units": 101},
+    "Ollama": {"created_at": iso, "total_duration": 1_100_000_000, "ttft_ms": 100, "prompt_eval_count": 1000, "eval_count": 101},
     "nginx": {"msec": lambda t: f"{t + 1.1:.3f}", "request_time": "1.100", "ttft": 0.1, **USAGE},
 }
 
@@ -199,3 +209,19 @@ def test_rows_under_data_are_lines(tmp_path: Path) -> None:
 def test_several_models_are_named(tmp_path: Path) -> None:
     rows = lines(startTime=lambda t: t, endTime=lambda t: t + 1.1, model=lambda t: "small" if t % 1 else "large", **USAGE)
     assert "The log holds 2 models: large, small." in imported(written(tmp_path, rows), tmp_path)[1]["remarks"]
+
+
+def test_exports_as_csv_are_logs(tmp_path: Path) -> None:
+    """LiteLLM's table of spend, and Langfuse's observations with an object in a cell."""
+    header = "request_id,status,prompt_tokens,completion_tokens,startTime,endTime,completionStartTime,model"
+    spend = [f"{at},success,1000,101,{iso(BEGAN + at)},{iso(BEGAN + at + 1.1)},{iso(BEGAN + at + 0.1)},m" for at in range(20)]
+    usage = '"{""input"": 1000, ""output"": 101}"'
+    traced = [f"{iso(BEGAN + at)},{iso(BEGAN + at + 1.1)},{iso(BEGAN + at + 0.1)},{usage}" for at in range(20)]
+    for place, text in enumerate([[header, *spend], ["startTime,endTime,completionStartTime,usageDetails", *traced]]):
+        path = tmp_path / f"{place}.csv"
+        path.write_text("\n".join(text))
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        summary, _ = imported(path, folder)
+        assert (summary.counted, summary.ttft_ms.mean, summary.e2e_ms.mean) == (20, pytest.approx(100), pytest.approx(1100))
+        assert len(describe_workload(path).traffic.recording) == 20

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.gateway.fakes import get, post
 from tests.gateway.test_bounds import SMUGGLED
-from tonnage.gateway.server import more_descriptors
+from tonnage.bench.connection import more_descriptors
 
 BODY = json.dumps({"prompt": "a b c", "max_tokens": 4}).encode()
 STREAM = json.dumps({"prompt": "a b c", "max_tokens": 20, "stream": True}).encode()

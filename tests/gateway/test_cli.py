@@ -21,10 +21,11 @@ from tests.gateway.fakes import asked, before, fine, get, post, until
 from tests.gateway.hostile import gateway_process, withstand
 from tests.gateway.test_bounds import SMUGGLED
 from tonnage import api
+from tonnage.bench.connection import more_descriptors
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.gateway.http import Refused, Request, RequestReader
-from tonnage.gateway.server import fitting, more_descriptors
+from tonnage.gateway.server import fitting
 from tonnage.gateway.settings import Limits
 
 BAD = {

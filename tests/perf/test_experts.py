@@ -40,7 +40,7 @@ def deployment(model: str = "deepseek-v3", precision: str = "fp8", engine: str =
         precision=find_precision(precision),
         parallelism=Parallelism(**split),
         engine=spec.name,
-        knobs=default_knobs(spec, gpu),
+        knobs=default_knobs(spec, gpu, ranks=split.get("dp", 1)),
     )
 
 

@@ -87,7 +87,7 @@ def test_the_share_of_the_memory_is_the_engines_own_setting(engine: str, name: s
     half, most = (api.memory(model="llama-3.1-8b", engine=engine, **{name: share}).plan for share in (0.5, 0.95))  # type: ignore[arg-type]
     whole = half.deployment.gpu.memory_bytes
     spent = half.weight_bytes + half.activation_bytes + half.reserve_bytes
-    of = whole - spent if name == "free_gpu_memory_fraction" else whole
+    of = {"free_gpu_memory_fraction": whole - spent, "gpu_memory_utilization": whole - 500_000_000}.get(name, whole)
     assert most.kv_budget_bytes - half.kv_budget_bytes == pytest.approx(0.45 * of, abs=2)
     for alias in aliases:
         assert api.memory(model="llama-3.1-8b", engine=engine, **{alias: 0.5}).plan == half  # type: ignore[arg-type]

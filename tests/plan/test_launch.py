@@ -29,7 +29,7 @@ def started(
     engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, host: int = 0, **knobs: object
 ) -> Command:
     spec = find_engine(engine)
-    chosen = replace(default_knobs(spec, find_gpu("h100-sxm-80gb")), **knobs)
+    chosen = replace(default_knobs(spec, find_gpu("h100-sxm-80gb"), ranks=1), **knobs)
     return command(
         spec.launch,
         checkpoint="my/model",
@@ -58,7 +58,7 @@ def test_a_plan_holds_the_command_of_its_choice() -> None:
     plan = size(replace(question(engine="vllm", tp="2"), deepen=False, tune=False))
     said = pairs(plan.choice.launch)
     assert said["--tensor-parallel-size"] == "2"
-    assert said["--max-model-len"] == "1320"  # lengths within ±20 %
+    assert said["--max-model-len"] == "131072", "the model's own: the lengths of a question are a guess at its traffic"
     assert plan.to_json()["choice"]["launch"] == list(plan.choice.pools[0].launch)
 
 
@@ -214,7 +214,7 @@ def commands() -> dict[str, Any]:
             made[name] = {"command": shlex.join(started.argv), **({"file": started.file} if started.file else {})}
         asked = parse_speculation("eagle k=3 acceptance=0.7")
         if any(method == "eagle" for method, _ in engine.launch.speculation):
-            chosen = default_knobs(engine, find_gpu("h100-sxm-80gb"))
+            chosen = default_knobs(engine, find_gpu("h100-sxm-80gb"), ranks=1)
             started = command(
                 engine.launch, checkpoint="my/model", parallelism=Parallelism(), knobs=chosen, max_context=4_096, speculation=asked
             )
@@ -279,7 +279,7 @@ def test_a_command_is_found_again_without_its_checkpoint(engine: str) -> None:
         spec.launch,
         checkpoint="some/repository",
         parallelism=Parallelism(tp=2),
-        knobs=default_knobs(spec, find_gpu("h100")),
+        knobs=default_knobs(spec, find_gpu("h100"), ranks=1),
         max_context=100,
     )
     words = spec.launch.quantizing("fp8")
@@ -326,5 +326,25 @@ def test_no_target_writes_the_words_of_a_foreign_plan(target: str, tmp_path: Pat
     assert run(["deploy", str(file), "--target", target, "--output", str(tmp_path / "out")]) == 2
     assert "'--trust-remote-code', which Tonnage does not write" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-    assert run(["serve", "--engine", "vllm", "--plan", str(file), "--dry-run"]) == 2
-    assert "--trust-remote-code" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "context"),
+    [
+        ({"model": "llama-3.1-8b", "isl": 500, "osl": 100}, 131_072),
+        ({"model": "qwen3-32b", "isl": 500, "osl": 100}, 40_960),
+        ({"model": "llama-3.1-8b", "isl": 500, "osl": 100, "max_model_len": 4_000}, 4_000),
+    ],
+)
+def test_the_context_is_the_models_where_the_pool_surely_holds_it(changed: dict[str, Any], context: int) -> None:
+    """The lengths of a question are within 20 % of a mean, and production has a tail."""
+    (plan,) = size_models(gpu="h100", precision="fp8", engine="vllm", tp=2, peak_rps=1, **changed)
+    assert plan.choice is not None
+    assert pairs(plan.choice.launch)["--max-model-len"] == str(context)
+
+
+def test_a_context_beyond_the_pool_is_cut_to_four_fifths_of_it() -> None:
+    plan = size_models(model="llama-3.1-8b", gpu="l4", precision="fp16", engine="vllm", tp=1, isl=500, osl=100, peak_rps=1)[0]
+    assert plan.choice is not None
+    context = int(pairs(plan.choice.launch)["--max-model-len"])
+    assert 720 < context <= 0.8 * plan.choice.pool.kv_tokens < 131_072

@@ -53,7 +53,7 @@ def test_a_pinned_output_may_miss_its_length_by_a_tenth_and_by_one_token(tokens:
 def test_tokens_that_came_at_one_moment_are_told_from_those_of_an_engine() -> None:
     run = record(np.full(6, 200.0))
     osl = np.array([20, 20, 20, 8, 7, 1], dtype=np.int64)
-    decode_ns = np.array([0, 1_899_999, 1_900_000, 699_999, 0, 0], dtype=np.int64)
+    decode_ns = np.array([0, 3_799_999, 3_800_000, 1_399_999, 0, 0], dtype=np.int64)
     run = replace(run, osl=osl, last_token_ns=run.first_token_ns + decode_ns)
     assert came_at_once(run).tolist() == [True, True, False, True, False, False]
     assert not came_at_once(replace(run, status=np.full(6, FAILED, dtype=np.int8))).any()

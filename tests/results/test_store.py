@@ -19,7 +19,7 @@ from tonnage.errors import DataError, InputError
 from tonnage.results import store
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, ROW_COLUMNS, Requests
-from tonnage.results.store import check_free, json_text, read_run, write_json, write_run
+from tonnage.results.store import Batch, RunWriter, check_free, json_text, read_run, write_json, write_run
 
 SCENARIO = {"model": "llama-3-8b", "isl": 2000, "limits": ["TTFT p95 ≤ 500 ms"], "load": {"concurrency": 10}}
 PROVENANCE = {"tonnage": "0.1.0", "seed": 7, "command": "tonnage simulate"}
@@ -209,3 +209,30 @@ def test_tables_of_another_kind_are_named(tmp_path: Path) -> None:
         pq.write_table(good_gaps.set_column(place, kind, pa.array(values, kind.type)), gaps)
         with pytest.raises(DataError, match=message):
             read_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("fails", ["tokens", "requests", "gaps"])
+def test_a_record_that_cannot_be_written_is_still_whole_in_memory(fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third write of that file fails, as on a disk that fills up meanwhile; nothing of the folder is left."""
+    column, room = {"tokens": ("offsets_ns", 2), "requests": ("due_ns", 2), "gaps": ("bin_low_ns", 0)}[fails]
+    whole, count = pq.ParquetWriter.write_table, 0
+
+    def filling(writer: Any, table: Any, *further: Any, **more: Any) -> None:
+        nonlocal count
+        count += column in table.column_names
+        if count > room:
+            raise OSError(28, "No space left on device")
+        whole(writer, table, *further, **more)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", filling)
+    writer = RunWriter(tmp_path / "run")
+    rows = np.arange(60, dtype=np.int64).reshape(6, 10) + 1
+    rows[:, 8] = 0
+    for part in np.split(rows, 6):
+        writer.add(Batch(rows=part, offsets_ns=np.array([5], dtype=np.int64), lengths=np.array([1], dtype=np.int64)))
+    record = writer.finish()
+    assert writer.fault == "No space left on device"
+    assert record.due_ns.tolist() == rows[:, 0].tolist()
+    assert record.osl.tolist() == rows[:, 5].tolist()
+    writer.discard()
+    assert not list(tmp_path.iterdir())

@@ -52,7 +52,9 @@ def equal(run: Run, traces: list[Trace], ranks: int) -> None:
 def drawn(data: st.DataObject, kind: str, scheduler: str) -> tuple[Run, list[Trace], int]:
     run = data.draw(SHAPES[kind]((scheduler,)))
     others = [data.draw(SHAPES[kind]((scheduler,))).trace for _ in range(data.draw(st.integers(0, 2)))]
-    run = replace(run, knobs=replace(run.knobs, rank_wait_steps=data.draw(st.sampled_from([0, 0, 1, 2, 5, 30]))))
+    run = replace(
+        run, knobs=replace(run.knobs, rank_wait_steps=data.draw(st.sampled_from([0, 0, 1, 2, 5, 30])), pads_ranks=data.draw(st.booleans()))
+    )
     return run, [run.trace, *others], 1 + len(others) + data.draw(st.integers(0, 1))
 
 
@@ -178,14 +180,14 @@ def test_prompts_wait_until_all_ranks_have_some(scheduler: str) -> None:
 def test_a_fleet_of_instances_is_the_plain_one(router: str, data: st.DataObject) -> None:
     """The ranks of two instances behind a router, against plain engines in groups."""
     run = opened(data.draw(runs(SCHEDULERS)))
-    run = replace(run, knobs=replace(run.knobs, rank_wait_steps=data.draw(st.sampled_from([0, 3]))))
+    run = replace(run, knobs=replace(run.knobs, rank_wait_steps=data.draw(st.sampled_from([0, 3])), pads_ranks=data.draw(st.booleans())))
     ranks = data.draw(st.sampled_from([1, 2, 3]))
     plain = [engine_of(reference.Engine, run) for _ in range(2 * ranks)]
     for first in (0, ranks):
         Ranks(plain[first : first + ranks])
     expected = simulate_fleet(run.trace, plain, router, seed=5)
     machines = [engine_of(Engine, run).machine] * (2 * ranks)
-    found = run_fleet(run.trace, machines, router, seed=5, ranks=ranks, wait=run.knobs.rank_wait_steps)
+    found = run_fleet(run.trace, machines, router, seed=5, ranks=ranks, knobs=run.knobs)
     np.testing.assert_array_equal(found.chosen, expected.chosen)
     assert_same(found.requests, expected.requests)
 
@@ -222,3 +224,29 @@ def test_ranks_carry_the_load_of_all_of_them() -> None:
     assert set(run.requests.instance.tolist()) == set(range(8))
     assert run.to_json()["dp"] == 8
     assert "dp" not in api.simulate(concurrency=8, tp=8, **what).to_json()
+
+
+EXPERTS = StepModel(coefficients=coefficient_array(host_step=0.001, expert_flops=1e-5, expert_bytes=1e-12, norm=1.0), frontend_s=0.0)
+"""A step takes 1 ms, and its experts 10 µs for each of the mean tokens of a rank."""
+
+
+@pytest.mark.parametrize(("graph_tokens", "lasts_us"), [(8, 1080), (7, 1050)])
+def test_the_experts_of_a_captured_step_compute_as_much_for_every_rank_as_for_the_fullest(graph_tokens: int, lasts_us: int) -> None:
+    """Prompts of 8 and 2 tokens in two ranks: filled up to 16 tokens for the experts where graphs hold 8 tokens of a rank, else 10."""
+    knobs = replace(KNOBS, pads_ranks=True, graph_tokens=graph_tokens)
+    found = reference.run_ranks([open_trace((0, 8, 1)), open_trace((0, 2, 1))], 2, EXPERTS, knobs, 1000)
+    (step,) = found[0].steps
+    assert step[DURATION] == pytest.approx(lasts_us * MS // 1000, abs=10)
+    assert step[ALL_TOKENS] == (lasts_us - 1000) // 5
+
+
+@pytest.mark.parametrize("pads_ranks", [True, False])
+def test_decodes_are_captured_whatever_graphs_of_prompts_hold(pads_ranks: bool) -> None:
+    """Three sequences decode in one rank, one in another and none in two more: 12 tokens with padding, 4 without."""
+    knobs = replace(KNOBS, pads_ranks=pads_ranks, graph_tokens=0)
+    traces = [open_trace(*[(0, 1, 3)] * 3), open_trace((0, 1, 3))]
+    steps = np.array(reference.run_ranks(traces, 4, EXPERTS, knobs, 1000)[0].steps)
+    decodes = steps[steps[:, PREFILL_TOKENS] == 0]
+    assert decodes[:, ALL_TOKENS].tolist() == ([12, 12] if pads_ranks else [4, 4])
+    assert decodes[:, DURATION].tolist() == pytest.approx([(1030 if pads_ranks else 1010) * MS // 1000] * 2, abs=10)
+    assert steps[0, ALL_TOKENS] == 4  # the prompts' step is no graph

@@ -32,7 +32,7 @@ def deployment(engine: str = "tensorrt-llm-0.15") -> Deployment:
         precision=find_precision("fp8"),
         parallelism=Parallelism(tp=1),
         engine=spec.name,
-        knobs=default_knobs(spec, gpu),
+        knobs=default_knobs(spec, gpu, ranks=1),
     )
 
 

@@ -357,7 +357,7 @@ def test_front_ends_share_the_sequences_of_all_ranks(count: int) -> None:
 @pytest.mark.parametrize(("engine", "front_ends"), [("vllm", 8), ("sglang", 8), ("tensorrt-llm", 8), ("tensorrt-llm-0.15", 1), ("nim", 1)])
 def test_data_parallel_attention_has_a_front_end_for_each_rank_where_the_engine_can(engine: str, front_ends: int) -> None:
     assert default_knobs(find_engine(engine), find_gpu("h200"), 8).front_ends == front_ends
-    assert default_knobs(find_engine(engine), find_gpu("h200")).front_ends == 1
+    assert default_knobs(find_engine(engine), find_gpu("h200"), ranks=1).front_ends == 1
     launch = find_engine(engine).launch
     assert front_ends == 1 or (launch is not None and launch.flag("front_ends"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.questions import plans_with
+from tonnage.api.sizing import size, size_measured, size_use_cases
 from tonnage.errors import InputError
+from tonnage.plan.plan import Plan
 from tonnage.report.plans.question import demand_text
 from tonnage.sizing.demand import demand_of, poisson_peak
 from tonnage.spec.recording import Recording
@@ -176,3 +180,63 @@ def test_peak_of_a_billion_takes_no_time() -> None:
 def test_what_cannot_be_is_refused(mean: float, percentile: float) -> None:
     with pytest.raises(InputError, match="cannot be"):
         poisson_peak(mean, percentile)
+
+
+QUESTION: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100",
+    "tp": "1",
+    "precision": "fp8",
+    "engine": "vllm",
+    "isl": 1_000,
+    "osl": 200,
+}
+LEAVES_OUT = plans_with()
+
+
+@pytest.mark.parametrize("wanted", [20, 700])
+def test_requests_at_once_are_a_rate_times_the_time_of_an_answer(wanted: int) -> None:
+    plan = size(**QUESTION, concurrency=wanted, ttft="p95<=1s")
+    rate, choice = plan.demand.sizing_requests_per_second, plan.choice
+    assert choice is not None
+    assert choice.at_peak is not None
+    assert rate * choice.at_peak.e2e_ms.mean / 1e3 == pytest.approx(wanted, rel=0.021)
+    assert (plan.demand.source.kind, plan.demand.source.concurrency) == ("concurrency", wanted)
+    assert demand_text(plan.demand).startswith(f"{wanted} requests at once at the peak: ")
+    same = size(**QUESTION, peak_rps=rate, ttft="p95<=1s")
+    assert same.choice is not None
+    assert (same.choice.pools[0].systems, same.choice.at_peak) == (choice.pools[0].systems, choice.at_peak)
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_more_requests_at_once_never_take_fewer_systems() -> None:
+    found = [size(**QUESTION, concurrency=wanted).choice for wanted in (50, 400, 3_000)]
+    exact = [one.systems_exact for one in found if one is not None]
+    assert exact == sorted(exact)
+    assert len(exact) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"peak_rps": 5}, "concurrency and peak_rps: do not go together"),
+        ({"users": 5, "requests_per_user_day": 3}, "concurrency and users: do not go together"),
+        ({"have": "3xdgx-h100"}, "concurrency and have: do not go together"),
+        ({"load": "closed"}, "concurrency and load: do not go together"),
+        ({"concurrency": 0}, "concurrency: 0 is not possible; write a number from 1"),
+        ({"concurrency": -5}, "concurrency: -5 is not possible"),
+        ({"concurrency": "many"}, "concurrency: 'many' is not a number"),
+    ],
+)
+def test_requests_at_once_are_the_demand_alone(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        size(**{**QUESTION, "concurrency": 20, **changes})
+
+
+def test_measured_points_and_use_cases_take_no_requests_at_once(tmp_path: Path) -> None:
+    points = tmp_path / "points.csv"
+    points.write_text("concurrency,requests_s,ttft_ms,tp,gpus_per_instance\n1,2,30,1,1\n")
+    with pytest.raises(InputError, match="concurrency"):
+        size_measured(benchmarks=points, concurrency=20)
+    with pytest.raises(InputError, match="concurrency is for one use case alone"):
+        size_use_cases([{"model": "llama-3.1-8b"}, {"model": "qwen3-8b"}], isl=100, osl=20, concurrency=5)

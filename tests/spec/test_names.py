@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tonnage import api
 from tonnage.errors import UnknownName
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, instance_types, machine_meant, system_of
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, instance_types, machine_meant, newer_than_known, system_of
 from tonnage.spec.catalog.price_list import catalog_prices
 
 MEANT: dict[str, dict[str, str]] = yaml.safe_load((Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8"))
@@ -45,3 +46,21 @@ def test_machine_types_have_the_gpus_of_their_offers_and_unknown_names_near_ones
     ]:
         with pytest.raises(UnknownName, match=f"did you mean .*{near}"):
             find(name)
+
+
+def test_a_preset_that_answers_for_a_newer_version_is_named() -> None:
+    newer = {
+        "vllm 0.33": "vllm-0.32",
+        "vLLM v0.41.2": "vllm-0.32",
+        "sglang 0.5.23": "sglang-0.5.9",
+        "tensorrt-llm 1.3.0": "tensorrt-llm-1.2",
+    }
+    assert {name: newer_than_known(name) for name in newer} == newer
+    for name in ("vllm", "vllm-0.32", "vllm 0.32.7", "vllm 0.19.1", "sglang 0.5.9", "sglang 0.5.3", "tensorrt-llm 1.2.1", "nim"):
+        assert not newer_than_known(name)
+    report = api.memory(model="llama-3.1-8b", engine="vllm 0.33.1")
+    assert report.lines()[0] == "vllm 0.33.1 is newer than every preset; vllm-0.32 answers for it"
+    assert report.to_json()["newer_engine"] == "vllm 0.33.1"
+    plan = api.size(model="llama-3.1-8b", gpu="h100", engine="vllm 0.33", isl=200, osl=50, peak_rps=1, tp=1)
+    note = next(note for note in plan.notes if note.code == "older-preset")
+    assert (note.requested, note.preset, plan.scenario.engines) == ("vllm 0.33", "vllm-0.32", ("vllm-0.32",))

@@ -161,5 +161,5 @@ def test_what_cannot_be_verified(planned: Path) -> None:
 
 def test_an_engine_that_refuses_every_request_is_a_finding(stack: ExitStack, planned: Path) -> None:
     found = verify([running(stack, planned, max_model_len=150)], plan=planned, seconds=1)
-    assert found.findings[0].endswith("context: 150 in place of 264")
+    assert found.findings[0].endswith("context: 150 in place of 131072")
     assert found.findings[1] == "requests/s: 0 answered of 10 sent"

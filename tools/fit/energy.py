@@ -109,7 +109,7 @@ def _measured(row: dict[str, str], model: str, engine_name: str) -> MeasuredPowe
         precision=find_precision(FORMATS[row["weight_precision"]]),
         parallelism=parallelism,
         engine=engine.name,
-        knobs=default_knobs(engine, gpu),
+        knobs=default_knobs(engine, gpu, dp),
     )
     c = step_model(deployment).coefficients
     batch, rate = float(row["avg_batch_size"]), float(row["output_throughput_tokens_per_sec"])

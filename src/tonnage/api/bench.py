@@ -15,6 +15,7 @@ from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.arguments import ExactArguments
 from tonnage.bench.benchmark import Measured, benchmark
+from tonnage.bench.connection import more_descriptors
 from tonnage.bench.exact_server import Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
@@ -47,6 +48,7 @@ def run_bench(
 
     for question in asked.questions if output is not None else ():
         check_free(asked.folder(output or Path(), question))
+    _check_descriptors(asked)
     facts = _facts(asked, selftest)
     done: list[Measured] = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,6 +76,7 @@ def run_find_max(
         raise InputError(f"{option('find_max')}: begins at one load; give one {option('concurrency')} or one {option('request_rate')}")
     if output is not None:
         check_free(output)
+    _check_descriptors(asked)
     facts = _facts(asked, selftest)
     closed = isinstance(load, ClosedLoop)
     with tempfile.TemporaryDirectory() as scratch:
@@ -87,6 +90,20 @@ def run_find_max(
 
         start = float(load.concurrency) if isinstance(load, ClosedLoop) else load.rate
         return find_max(run, asked.wanted.slo, start=start, whole=closed)
+
+
+SPARE_DESCRIPTORS = 64  # For the run's files, the server's metrics, and what Python itself holds
+
+
+def _check_descriptors(asked: Bench) -> None:
+    """Refuse more clients than this user may open connections for. Raises InputError."""
+    clients = max([q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)], default=1)
+    wanted, most = -(-clients // asked.setup.workers) + SPARE_DESCRIPTORS, more_descriptors()
+    if wanted > most:
+        raise InputError(
+            f"{option('concurrency')}: {clients} clients need {wanted} open files in each client process, and this user may open {most}; "
+            f"raise that (`ulimit -n`), or share them out with {option('workers')} {-(-clients // max(most - SPARE_DESCRIPTORS, 1))}"
+        )
 
 
 def _one(
@@ -118,7 +135,7 @@ def _one(
         watchers=() if watcher is None else (watcher,),
         metrics=Scraper(asked.metrics_urls, gpus=asked.gpus) if asked.metrics_urls or asked.gpus is not None else None,
     )
-    if folder is not None:
+    if folder is not None and not measured.unwritten:
         for name in asked.exports:
             export(folder, name)
     return measured

@@ -44,6 +44,7 @@ class MemoryReport:
         d = self.plan.deployment
         named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
         unsure = [d.model.reading] if d.model.reading else []
+        unsure += [f"{d.newer_engine} is newer than every preset; {d.engine} answers for it"] if d.newer_engine else []
         unsure += [f"{d.model.name}: {d.model.layout_mark}"] if d.model.layout_mark else []
         return [*unsure, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -144,6 +145,9 @@ def answer(
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
     runs = Memory() if runs is None else runs
+    understood = replace(
+        understood, questions=tuple(_held_at_once(question, partial(search, runs=runs)) for question in understood.questions)
+    )
     day = "" if today is None else today.isoformat()
 
     def finished(plan: Plan) -> Plan:
@@ -167,6 +171,45 @@ def answer(
         own = with_cost(own, prices, today=today, where=where)
         plans[0] = replace(plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood)))
     return tuple(plans)
+
+
+SETTLED, MOST_SEARCHES = 0.02, 8
+"""Share by which requests in flight may differ from the requested number, and most searches for their rate."""
+
+
+def _held_at_once(question: Question, search: Callable[[Question], Plan]) -> Question:
+    """The question at the rate at which its choice has as many requests in flight as are requested; itself where it is about a rate.
+
+    They are the rate times the mean E2E latency at the peak (Little's law), between two rates a power of the rate. Where a further system
+    makes answers so much faster that no rate has as many, it is the least rate that was seen to have more.
+    """
+    wanted = question.demand.source.concurrency
+    if wanted is None:
+        return question
+    fewer: list[tuple[float, float]] = []
+    more: list[tuple[float, float]] = []
+    rate = question.demand.sizing_requests_per_second
+    for _ in range(MOST_SEARCHES):
+        question = _at_rate(question, rate)
+        choice = search(replace(question, deepen=False)).choice
+        latency = None if choice is None else (choice.at_peak or choice).e2e_ms.mean
+        if latency is None:
+            return question
+        held = rate * latency / 1e3
+        if abs(held / wanted - 1) <= SETTLED:
+            return question
+        (fewer if held < wanted else more).append((rate, held))
+        rate *= wanted / held
+        if fewer and more:
+            (low, least), (high, most) = max(fewer), min(more)
+            rate = low * (high / low) ** (math.log(wanted / least) / math.log(most / least))
+    return _at_rate(question, min(more or fewer)[0])
+
+
+def _at_rate(question: Question, rate: float) -> Question:
+    source = replace(question.demand.source, requests_per_second=rate)
+    demand = replace(question.demand, peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source)
+    return replace(question, demand=demand)
 
 
 def _measured_beside(understood: Asked) -> Plan | None:
@@ -309,7 +352,7 @@ def _measured(
 
 
 # Options of one plan alone, and not of a fleet of several use cases
-OF_ONE_PLAN = ("have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
+OF_ONE_PLAN = ("concurrency", "have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
 
 
 @with_signature(SizeArguments)
@@ -374,7 +417,7 @@ def _check(name: str, one: Asked) -> None:
         raise InputError(f"{name}: several use cases are sized for prompts that share nothing so far; leave out what they share")
     if one.questions[0].pools is not None:
         raise InputError(f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give one scenario")
-    parts = (one.scenario, one.scenario.choice, one.scenario.scaling)
+    parts = (one.scenario, one.scenario.choice, one.scenario.scaling, one.scenario.demand)
     idle = next((key for key in OF_ONE_PLAN for part in parts if getattr(part, key, None) is not None), None)
     if idle is not None:
         raise InputError(f"{name}: {option(idle)} is for one use case alone; leave it out, or size this scenario by itself")

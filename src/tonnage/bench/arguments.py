@@ -21,8 +21,8 @@ Fault = Literal["none", "429", "500", "cut", "error", "hang", "close"]
 class ServerArguments:
     """What is measured, and how it is spoken to."""
 
-    url: str = about("The server, such as 127.0.0.1:8000.", default=MISSING)
-    model: str = about("The name that the server knows the model by.", default=MISSING)
+    url: str = about("The server, such as 127.0.0.1:8000.", default=MISSING, aliases=("u",))
+    model: str = about("The name that the server knows the model by.", default=MISSING, aliases=("m",))
     endpoint_type: str = about(
         "chat, completions, responses, embeddings, generate, or infer for any model (default: chat).", default="chat"
     )
@@ -54,8 +54,11 @@ class ServerArguments:
 class LoadArguments(ServerArguments):
     """The requests that are sent, as well."""
 
-    isl: Length = about("Prompt length in tokens: 2000, 2000+-500, lognormal:2000,500 or uniform:1600-2000.")
-    osl: Length = about("Output length in tokens, in the same forms.")
+    isl: Length = about(
+        "Prompt length in tokens: 2000, 2000+-500, lognormal:2000,500 or uniform:1600-2000.",
+        aliases=("synthetic_input_tokens_mean", "isl_mean"),
+    )
+    osl: Length = about("Output length in tokens, in the same forms.", aliases=("output_tokens_mean", "osl_mean"))
     items: Counts | None = about("With infer: items of a request, such as images; several values with commas make a sweep (default: 1).")
     tensor: Sequence[str] = about(
         'With infer: an input with its type and the dimensions of one item, such as "pixels=FP32[3,224,224]"; may be repeated (default: '

@@ -62,6 +62,7 @@ class Measured(InNotebooks):
     good: tuple[Attained, ...]  # goodput and joint attainment, where limits were given
     summary_json: dict[str, Any]  # and run_json: what the run folder holds
     run_json: dict[str, Any]
+    unwritten: str = ""  # why there is no run folder although one was named, such as a full disk; "" where there is
 
     def to_json(self) -> dict[str, Any]:
         """``summary.json`` and ``run.json`` in one object."""
@@ -100,9 +101,10 @@ def benchmark(
         run_json["trends"] = {**trends(requests), "definitions": DEFINITIONS}
         if observed.turns is not None:
             run_json["conversations"] = by_turn(requests, observed.turns)
-            _write_turns(writer.partial / "turns.parquet", observed.turns)
+            with writer.noting_faults():
+                _write_turns(writer.partial / "turns.parquet", observed.turns)
         gaps, energy = None, dict[str, Any]()
-        if wanted.tokens and setup.endpoint.streaming:
+        if wanted.tokens and setup.endpoint.streaming and not writer.fault:
             offsets, lengths = read_tokens(writer.partial)
             gaps = single_gaps(offsets, lengths)
             run_json["intervals"]["itl_ms"] = gap_intervals(gaps, requests, seed=wanted.seed)
@@ -110,7 +112,8 @@ def benchmark(
         run_json["steady"] = steady_metrics(requests, steady, gaps)
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
-            metrics.write(writer.partial / "server_metrics.parquet")
+            with writer.noting_faults():
+                metrics.write(writer.partial / "server_metrics.parquet")
             tokens = summary.output_tokens_per_second * summary.window_s
             energy = metrics.energy(summary.window_s, 0 if math.isnan(tokens) else round(tokens))
         if wanted.tiers and load.concurrency:
@@ -122,11 +125,15 @@ def benchmark(
         kinds, verdict = observed.tally.failures, {"verdict": validity.verdict, "reasons": list(validity.reasons)}
         further: dict[str, Any] = {"errors": sum(kinds.values()), "errors_by_kind": kinds, "validity": verdict}
         summary_json = summary_document(summary, requests, (*further.items(), *([("energy", energy)] if energy else [])))
-        if keep:
-            writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
+        if keep and not writer.fault:
+            try:
+                writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
+            except InputError as unwritten:
+                writer.fault = unwritten.reason
     finally:
         writer.discard()
     return Measured(
+        unwritten=f"{directory}: cannot be written ({writer.fault}); its figures are those above" if keep and writer.fault else "",
         load=load,
         requests=requests,
         summary=summary,

@@ -27,6 +27,11 @@ AHEAD = 1_024  # Requests that are made ready before their time at most
 AHEAD_BYTES = 67_108_864
 
 
+AT_ONCE_NS = 100_000_000  # A request that fails sooner would let a closed loop ask thousands of times a second
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 1.0  # After one such failure, doubled with each in a row, and at most where a time ends the run
+LONGEST_OF_A_COUNT_S = 0.05  # Where a number of requests ends it, so that a server that refuses all of them is seen soon
+
+
 Maker = Callable[[int, int, int], Exchange]  # The exchange of a request by its number, as in the record, and its tokens in and out
 
 
@@ -43,6 +48,7 @@ class _Conducting:
         self.sent = self.over = 0  # sent: requests, or turns, begun; over: how many of these have ended
         self.start_ns = -1  # when the run began, on the monotonic clock
         self.stopped = False  # whether it was ended from outside
+        self.waits = 0  # how often a client waited because its request had failed at once
 
     def planned_start(self, moment_ns: int | None = None) -> int:
         """Fix the moment that everything counts from: a millisecond from now, unless told."""
@@ -64,6 +70,14 @@ class _Conducting:
     def _check(self) -> None:
         """End where nothing is in flight and nothing will be sent."""
         raise NotImplementedError
+
+    def _wait_s(self, exchange: Exchange, free_ns: int) -> float:
+        """How long a closed loop's client waits after an exchange: not at all unless it failed at once."""
+        if exchange.outcome == COMPLETED or free_ns - exchange.begun_ns > AT_ONCE_NS:
+            return 0.0
+        self.waits += 1
+        longest = LONGEST_OF_A_COUNT_S if self.load.seconds == float("inf") else LONGEST_WAIT_S
+        return float(min(longest, SHORTEST_WAIT_S * 2.0 ** min(exchange.failures, 10)))
 
 
 class Conductor(_Conducting):
@@ -104,8 +118,19 @@ class Conductor(_Conducting):
         self.over += 1
         free_ns = time.monotonic_ns()
         if self.load.due_ns is None and self._may_send(free_ns):
-            self._send(free_ns)
+            wait_s = self._wait_s(exchange, free_ns)
+            if wait_s:
+                self._loop.call_later(wait_s, self._go_on, exchange.failures + 1)
+            else:
+                self._send(free_ns)
         self._taken(exchange)
+        self._check()
+
+    def _go_on(self, failures: int) -> None:
+        """Send for a client that has waited after so many failures in a row."""
+        now = time.monotonic_ns()
+        if not self._ended.is_set() and self._may_send(now):
+            self._send(now, failures)
         self._check()
 
     def _may_send(self, now: int) -> bool:
@@ -132,13 +157,13 @@ class Conductor(_Conducting):
         self._closing = True
         self._check()
 
-    def _send(self, due_ns: int) -> None:
+    def _send(self, due_ns: int, failures: int = 0) -> None:
         if not self._ready:
             self._prepare(1)
         exchange = self._ready.popleft()
         self._bytes -= len(exchange.data)
         self.sent += 1
-        exchange.due_ns = due_ns
+        exchange.due_ns, exchange.failures = due_ns, failures
         if self._client is not None:
             self._client.start(exchange)
         if len(self._ready) < 64:
@@ -167,11 +192,12 @@ TurnMaker = Callable[..., Exchange]  # Makes the request of one turn, as ``Setup
 
 @dataclass(slots=True)
 class _Talk:
-    """A conversation under way: its number, its requests that are planned or in flight, and its messages."""
+    """A conversation under way: its number, its requests that are planned or in flight, its messages, and its client's failures before."""
 
     number: int
     open: int = 0
     tokens: int = 0
+    failures: int = 0
     history: History = field(default_factory=list)
 
 
@@ -239,15 +265,16 @@ class TalkConductor(_Conducting):
                 if not self._waits[row]:
                     self._plan(talk, row, self._ready[row] + int(self._talks.pause_ns[row]))
         if not self._closing and not talk.open and self._talks.due_ns is None:
-            self._begin(free_ns)
+            wait_s = self._wait_s(exchange, free_ns)
+            self._begin(free_ns + round(wait_s * 1e9), exchange.failures + 1 if wait_s else 0)
         self._taken(exchange)
         self._set()
         self._check()
 
-    def _begin(self, due_ns: int) -> None:
-        """Begin the next conversation, if there is one."""
+    def _begin(self, due_ns: int, failures: int = 0) -> None:
+        """Begin the next conversation, if there is one, by a client with so many failures in a row."""
         if self._begun < len(self._talks):
-            self._plan(_Talk(self._begun), int(self._talks.starts[self._begun]), due_ns)
+            self._plan(_Talk(self._begun, failures=failures), int(self._talks.starts[self._begun]), due_ns)
             self._begun += 1
 
     def _next_arrival(self) -> None:
@@ -269,7 +296,7 @@ class TalkConductor(_Conducting):
         while self._due and self._due[0][0] <= time.monotonic_ns() and not self._closing:
             due_ns, _, talk, place, exchange = heapq.heappop(self._due)
             turn = place - int(self._talks.starts[talk.number])
-            exchange.due_ns, exchange.number = due_ns, self.sent
+            exchange.due_ns, exchange.number, exchange.failures = due_ns, self.sent, talk.failures
             self._who.append(talk.number)
             self._turn.append(turn)
             self.sent += 1

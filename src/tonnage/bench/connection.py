@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import socket
 import ssl
 import time
@@ -232,6 +233,15 @@ class Connection:
         if not self.usable:
             self.close()
         self._done(self, exchange)
+
+
+def more_descriptors() -> int:
+    """Raise the limit of open files as far as this user may, and return it."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        soft = most
+    return soft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,18 +119,18 @@ def usage_of(document: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(usage, dict):
         return {}
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
-    parts = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
     found: dict[str, Any] = {}
     for name, count in (  # a comprehension would be half as slow again, and there may be one for every event
         ("prompt", usage.get("prompt_tokens", usage.get("input_tokens"))),
         ("tokens", usage.get("completion_tokens", usage.get("output_tokens"))),
         ("cached", details.get("cached_tokens") if isinstance(details, dict) else None),
-        ("reasoning", parts.get("reasoning_tokens") if isinstance(parts, dict) else usage.get("reasoning_tokens")),
     ):
         if isinstance(count, int) and 0 <= count < 2**40:
             found[name] = count
-    if reasoning := found.get("reasoning"):
-        tokens = found.get("tokens", 0)
+    parts = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
+    reasoning = parts.get("reasoning_tokens") if isinstance(parts, dict) else usage.get("reasoning_tokens")
+    if reasoning and isinstance(reasoning, int) and 0 < reasoning < 2**40:
+        tokens, found["reasoning"] = found.get("tokens", 0), reasoning
         if reasoning > tokens or usage.get("total_tokens") == found.get("prompt", 0) + tokens + reasoning:
             found["tokens"] = tokens + reasoning
     return found

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -272,7 +273,8 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
     command = [sys.executable, "-m", "tonnage.bench.exact_server", json.dumps(asdict(schedule)), str(seconds)]
     here = str(Path(__file__).parents[2])  # found from any folder, also where PYTHONPATH is relative
     paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths})
+    environment = {**os.environ, "PYTHONPATH": paths}  # the server ends with its standard input, however this process ends
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         line = process.stdout.readline() if process.stdout else ""
         if not line.startswith("listening on "):
@@ -281,9 +283,17 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
     finally:
         process.terminate()
         process.wait(timeout=30)
-        if process.stdout:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
+
+
+def _end_with_parent() -> None:
+    """End at once when nobody holds the other end of standard input any more."""
+    sys.stdin.buffer.read()
+    os._exit(0)
 
 
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     serve(Schedule(**json.loads(sys.argv[1])), seconds=float(sys.argv[2]))

@@ -61,7 +61,8 @@ class Observed:
     started_unix_ns: int  # the same moment on the wall clock
     connections: int  # and retries: opened, and requests sent again on a new one
     retries: int
-    interrupted: bool  # whether it was ended by Ctrl-C
+    interrupted: bool  # whether it was ended by Ctrl-C or SIGTERM
+    waits: int = 0  # how often a closed loop's client waited because its request had failed at once
     turns: TurnLog | None = None  # which turn of which conversation each request was; None where there were none
 
 
@@ -69,7 +70,7 @@ Gate = Callable[[], int]  # Waits until everybody is ready, and gives the moment
 
 
 def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = (), gate: Gate | None = None) -> Observed:
-    """Run one load to its end; Ctrl-C ends it early and keeps what was measured. A worker waits for its ``gate`` before it begins."""
+    """Run one load to its end; Ctrl-C or SIGTERM ends it early and keeps what was measured. A worker first waits for its ``gate``."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-4)  # the thread that writes must not hold up the loop for longer
     gc.collect()
@@ -140,6 +141,7 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
         connections=client.connections,
         retries=client.retries,
         interrupted=conductor.stopped,
+        waits=conductor.waits,
         turns=conductor.log if isinstance(conductor, TalkConductor) else None,
     )
 
@@ -163,9 +165,13 @@ async def _warm_up(loop: asyncio.AbstractEventLoop, setup: Setup, load: Load) ->
 
 
 def _on_interrupt(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
-    """Let Ctrl-C end the run; a thread that is not the main one cannot, and does without."""
+    """Let Ctrl-C and SIGTERM end the run; a thread that is not the main one cannot, and does without."""
     with contextlib.suppress(RuntimeError, ValueError):
-        loop.add_signal_handler(signal.SIGINT, stop)
+        for number in ENDS:
+            loop.add_signal_handler(number, stop)
+
+
+ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 KEPT = 1_000  # Requests that the percentiles are over: the latest

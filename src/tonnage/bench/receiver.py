@@ -24,6 +24,7 @@ from tonnage.bench.alarm import Alarm
 from tonnage.bench.reply import Exchange
 
 STAMPS = 35  # ``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux (include/uapi/asm-generic/socket.h)
+MOST_PIECES = 64  # Pieces of one socket that are read in a round at most: a peer that sends without end must not hold up the others
 PIECE = 16_384  # Bytes that are read from a socket at once; where there are more, it is read again
 MOST_PAUSE_NS, LEAST_PAUSE_NS = 2_000_000, 100_000  # The longest pause between two rounds, and the shortest that saves more than it costs
 
@@ -175,7 +176,9 @@ class Receiver:
         connections = self._connections
         for descriptor, _ in found:
             connection = connections.get(descriptor)
-            while connection is not None:
+            if connection is None:
+                continue
+            for _ in range(MOST_PIECES):
                 try:
                     data, messages, _, _ = connection.receive(PIECE, 64)
                 except (BlockingIOError, InterruptedError):

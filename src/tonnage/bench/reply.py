@@ -17,6 +17,7 @@ from tonnage.formats.tool_format import Answer
 from tonnage.results.outcomes import UNFINISHED_END, failure_of
 
 MAX_DOCUMENT = 67_108_864  # Bytes of a reply that is not a stream; more is refused
+MAX_STREAM, MAX_EVENTS = 268_435_456, 4_194_304  # Bytes of a stream that are read one by one, and events with output; more is refused
 MAX_QUOTED = 65_536  # Bytes that are kept of what came in place of a stream
 
 _DONE = b"[DONE]"
@@ -29,7 +30,7 @@ class Reply:
     """One reply of an endpoint, read incrementally."""
 
     __slots__ = (
-        *("_body", "_endpoint", "_keep", "_lead", "_prefix", "_stream", "_suffix", "_tail", "_usual"),
+        *("_body", "_bytes", "_endpoint", "_keep", "_lead", "_prefix", "_stream", "_suffix", "_tail", "_usual"),
         *("cached", "choices", "counts", "error", "events", "finish", "finished", "http", "in_place", "last_ns", "prompt", "reasoning"),
         *("sizes", "texts", "thought", "times", "tokens"),
     )
@@ -56,6 +57,7 @@ class Reply:
         self._keep = keep_text
         self._stream: EventStream | None = EventStream() if endpoint.streaming else None
         self._body = bytearray()
+        self._bytes = 0
         self._prefix = self._suffix = self._lead = self._tail = b""
         self._usual = False
 
@@ -81,6 +83,8 @@ class Reply:
             framing = len(lead) + len(tail)
         if pieces:
             self.last_ns = pieces[-1][0]
+            if len(self.times) > MAX_EVENTS:
+                raise BrokenReply(f"more than {MAX_EVENTS:,} events with output")
 
     def feed(self, ns: int, data: bytes) -> None:
         """Take a piece that was received at ``ns``. Raises BrokenReply: it is not what the endpoint should send."""
@@ -100,6 +104,9 @@ class Reply:
             if len(self._body) > MAX_DOCUMENT:
                 raise BrokenReply("a reply that is too long")
             return
+        self._bytes += len(part)
+        if self._bytes > MAX_STREAM:
+            raise BrokenReply(f"a stream of more than {MAX_STREAM // 2**20} MiB")
         for event in self._stream.feed(part):
             self._event(ns, event)
         if not self.events and len(self._body) < MAX_QUOTED:
@@ -288,7 +295,7 @@ class Exchange:
 
     __slots__ = (
         *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
-        *("osl", "outcome", "question", "reply", "retried", "sent_ns", "streamed"),
+        *("failures", "osl", "outcome", "question", "reply", "retried", "sent_ns", "streamed"),
     )
 
     def __init__(self, *, number: int, isl: int, osl: int, data: bytes, reply: Reply) -> None:
@@ -303,6 +310,7 @@ class Exchange:
         self.outcome = COMPLETED  # "" where it completed, otherwise why not, in the same few words for the same reason
         self.detail = ""  # the server's own words on it
         self.retried = False  # whether it was sent again because a kept connection had been closed by the server
+        self.failures = 0  # requests of the same client before it that failed at once, in a row
         self.streamed = True  # whether the first event with output is the first token: not where all of it came at once
         self.question = ""  # the question of a turn, whose answer belongs to a conversation; "" elsewhere
 

@@ -261,7 +261,7 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
     if steady.found is None:
         notes.append("too few requests to look for a steady state")
     if observed.interrupted:
-        notes.append(f"ended by Ctrl-C with {tally.outcomes[CANCELLED]} requests in flight")
+        notes.append(f"ended by Ctrl-C or SIGTERM with {tally.outcomes[CANCELLED]} requests in flight")
     elif tally.outcomes[CANCELLED]:
         notes.append(f"{tally.outcomes[CANCELLED]} requests were in flight when the time and its grace were over: they are unfinished")
     if tally.events and tally.tokens > 1.02 * tally.events:
@@ -277,6 +277,8 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
             "all requests have the same length, so they may end together and wait for one another; "
             f"{option('isl')} {isl}+-20% {option('osl')} {osl}+-20% draws them, as those of real traffic are"
         )
+    if observed.waits:
+        notes.append(f"{observed.waits} requests failed at once; their clients waited before the next one, longer after each in a row")
     if observed.retries:
         notes.append(f"{observed.retries} requests were sent again: the server had closed their kept connection")
     return notes
@@ -300,9 +302,9 @@ def _of_replies(observed: Observed, requests: Requests, failed: set[str]) -> lis
             "TPOT and tokens/s are of the tokens that came"
         )
     if endpoint is not None and endpoint.has_output and not endpoint.streaming:
-        notes.append("replies were not streamed: TTFT is E2E, and TPOT and ITL mean nothing")
+        notes.append("replies were not streamed, so that their tokens have no moments: E2E alone counts")
     gaps = requests.gaps.sum(axis=0)
     together = int(gaps[gap_edges_ns() < STEP_NS].sum()) / max(int(gaps.sum()), 1)
-    if together > 0.5 and "at_once_percent" not in failed:
+    if together > 0.5 and not any(name.startswith(("at_once", *CLIENT)) for name in failed):
         notes.append(f"{together:.0%} of the tokens came together with the one before: ITL is that of batches that a server or proxy sends")
     return notes

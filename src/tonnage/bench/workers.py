@@ -28,7 +28,7 @@ import numpy as np
 
 from tonnage.bench.connection import Setup
 from tonnage.bench.load import Load
-from tonnage.bench.measure import Observed, measure
+from tonnage.bench.measure import ENDS, Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
 from tonnage.bench.scrape import Scraper
 from tonnage.errors import TonnageError, option
@@ -71,9 +71,10 @@ AHEAD_NS = 50_000_000  # From the last worker's being ready to the common start
 def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:
     """Run one load over ``setup.workers`` processes, or up to Ctrl-C. Raises TonnageError: a worker ended before its time."""
     workers = setup.workers
-    with tempfile.TemporaryDirectory() as scratch, _interrupts_pass() as interrupted:
+    processes: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory() as scratch, _interrupts_pass(processes) as interrupted:
         folders = [Path(scratch) / str(place) for place in range(workers)]
-        processes = [_start(setup, load, folder, place) for place, folder in enumerate(folders)]
+        processes += [_start(setup, load, folder, place) for place, folder in enumerate(folders)]
         try:
             for process in processes:
                 line = process.stdout.readline() if process.stdout else b""
@@ -102,18 +103,28 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
 
 
 @contextmanager
-def _interrupts_pass() -> Iterator[list[int]]:
-    """While it lasts, Ctrl-C ends the workers, which get it too, and not this process; the list tells whether it came."""
+def _interrupts_pass(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
+    """While it lasts, Ctrl-C and SIGTERM end the workers and not this process; the list tells whether one came.
+
+    A terminal sends Ctrl-C to the workers too; SIGTERM comes to this process alone and is passed on.
+    """
     came: list[int] = []
+
+    def noted(number: int, frame: object) -> None:
+        came.append(number)
+        for process in processes if number == signal.SIGTERM else ():
+            process.send_signal(number)
+
     try:
-        before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+        before = [(number, signal.signal(number, noted)) for number in ENDS]
     except ValueError:  # not the main thread
         yield came
         return
     try:
         yield came
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _start(setup: Setup, load: Load, folder: Path, place: int) -> subprocess.Popen[bytes]:
@@ -188,6 +199,7 @@ def _together(load: Load, seen: Sequence[Observed], order: np.typing.NDArray[np.
         started_unix_ns=seen[0].started_unix_ns,
         connections=sum(each.connections for each in seen),
         retries=sum(each.retries for each in seen),
+        waits=sum(each.waits for each in seen),
         interrupted=interrupted or any(each.interrupted for each in seen),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,12 +22,14 @@ from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.measure import Live
 from tonnage.cli.flags import OUTPUT, flags_of, given, refuse, with_flags
 from tonnage.cli.printing import print_answer, provenance, write_page
-from tonnage.errors import DONE, NO_ANSWER, InputError, option
+from tonnage.errors import DONE, NO_ANSWER, InputError, TonnageError, option
 from tonnage.spec.typed_values import about
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from tonnage.bench.benchmark import Measured
 
 ACTION = "selftest measures the client itself against a server with a known schedule, instead of an endpoint."
 LOAD = Group("Load", sort_key=1)
@@ -120,6 +122,7 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
 
     found = api.run_find_max(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
     print_answer(lambda: maximum(found), found.to_json, json=json)
+    _refuse_unwritten([trial.measured for trial in found.trials])
     return DONE if found.load == found.load and not found.client_limited else NO_ANSWER
 
 
@@ -130,7 +133,14 @@ def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json
     runs = api.run_bench(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
     points = [run.to_json() for run in runs]
     print_answer(lambda: measured(runs), lambda: points[0] if len(points) == 1 else {"points": points}, json=json)
+    _refuse_unwritten(runs)
     return NO_ANSWER if any(run.validity.reasons for run in runs) else DONE
+
+
+def _refuse_unwritten(runs: Sequence[Measured]) -> None:
+    """Say, below the figures, which run folders could not be written. Raises TonnageError."""
+    if unwritten := [run.unwritten for run in runs if run.unwritten]:
+        raise TonnageError("; ".join(unwritten))
 
 
 def _selftest(server: dict[str, Any], test: dict[str, Any], *, json: bool) -> int:

@@ -50,7 +50,7 @@ class Flag:
         """The flag as a keyword of a verb."""
         negative = None if self.negative else ()
         said: dict[str, Any] = {"help": self.about, "negative": negative, "consume_multiple": self.several, "converter": self.read}
-        said["alias"] = tuple(f"--{alias.replace('_', '-')}" for alias in self.aliases)
+        said["alias"] = tuple(f"-{alias}" if len(alias) == 1 else f"--{alias.replace('_', '-')}" for alias in self.aliases)
         told = Parameter(**said) if self.group is None else Parameter(**said, group=self.group)
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
 

@@ -154,10 +154,7 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--turns 5", "--conversation-turns 5"): "num-turns conversation-turns conversation-turn-mean multi-turn session-turns-mean",
     ("--think-time 30s", "--conversation-turn-delay 30s"): "conversation-turn-delay conversation-turn-delay-mean session-turn-delay-mean",
     ("--peak-rps 20", "--request-rate 20"): "rps qps rate request-rate requests-per-second peak-qps target-qps throughput",
-    (
-        "--peak-rps 20 (size takes a rate; tonnage simulate --concurrency 100 says which rate so many clients make)",
-        "--concurrency 100",
-    ): "concurrency max-concurrency num-concurrent concurrent-users clients num-workers",
+    ("--concurrency 100",): "max-concurrency num-concurrent concurrent-users concurrent-requests clients num-workers",
     ("--users 1 --requests-per-user-day 1000000",): "requests-per-day daily-requests requests-day",
     ("--requests 1000000 --within 8h", "--request-count 1000", "--requests 1000"): "num-prompts num-requests request-count max-requests n",
     ("--working-hours 8",): "hours business-hours",

@@ -25,6 +25,7 @@ from tonnage.results.metrics import reported_rates, summarize
 from tonnage.results.requests import Requests
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
+from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.deployment import Deployment, Parallelism, Slo
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.lengths import parse_lengths
@@ -42,6 +43,9 @@ LOADED_ENGINE = "tensorrt-llm-0.15"
 """The preset of a row with ``concurrency`` or ``request_rate`` that names no engine: tables without one are of 2024."""
 
 IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"  # The preset of a row under load whose engine has a preset of static batches alone
+
+
+MANY = 9  # Requests from which a load that comes all at once is a burst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,11 @@ class Point:
         return estimated_instance(self.deployment, gpus_per_system=system_of(self.deployment.gpu).gpus, prompt_tokens=self.isl)
 
     @property
+    def at_once(self) -> bool:
+        """Whether a closed loop of more than a few clients sends all its requests at once."""
+        return self.concurrency is not None and self.requests is not None and MANY <= self.requests <= self.concurrency
+
+    @property
     def of_rank(self) -> Point:
         """The share of the load that one attention rank has; the fullest rank where the load does not divide evenly."""
         dp = self.ranks
@@ -104,15 +113,17 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
     if not static and engine.knobs.scheduler == "static":
         engine = find_engine(IN_FLIGHT_OF_OLD)
+    precision = as_run(find_precision(str(row["precision"])), model, engine, gpu)
+    parallelism = Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1)
     settings = {knob: row[column] for column, knob in KNOBS.items() if row.get(column) is not None}
-    knobs = replace(row.get("knobs") or default_knobs(engine, gpu), **settings)
+    knobs = replace(row.get("knobs") or default_knobs(engine, gpu, parallelism.dp), **settings)
     if static and knobs.scheduler != "static":
         knobs = replace(knobs, scheduler="static", max_num_tokens=max(knobs.max_num_tokens, row["batch"] * row["isl"]))
     deployment = Deployment(
         model=model,
         gpu=gpu,
-        precision=engine.runs(find_precision(str(row["precision"])), gpu),
-        parallelism=Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1),
+        precision=precision,
+        parallelism=parallelism,
         engine=engine.name,
         knobs=knobs,
         calibration=calibration,
@@ -299,7 +310,7 @@ def _static(point: Point) -> dict[str, float]:
 
 def simulated(point: Point, load: Load | None = None) -> Requests:
     """The requests of a row with clients or a rate, as the simulator serves them; arguments and errors as of ``predict``."""
-    from tonnage.simulator.spec import engine_spec
+    from tonnage.simulator.spec import spec_of
 
     instance, d = point.instance, point.deployment
     step = instance.step
@@ -308,7 +319,7 @@ def simulated(point: Point, load: Load | None = None) -> Requests:
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     model = step.in_process if workload.queued else step
-    return engine_spec(d, model, instance.knobs, instance.memory).run(trace, window_ps=window)
+    return spec_of(d, replace(instance, step=model)).run(trace, window_ps=window)
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read

@@ -38,7 +38,7 @@ from tonnage.formats.table import (
     read_table,
     shown,
 )
-from tonnage.formats.tool_format import not_read, points_of
+from tonnage.formats.tool_format import as_written, not_read, points_of
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
@@ -218,7 +218,9 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     for where, document in documents:
         reader = points_of(document)
         if reader:
-            yield from reader.read(document, where)
+            with as_written(where):
+                points = list(reader.read(document, where))
+            yield from points
         elif len(documents) == 1 and path.suffix.lower() == ".json":
             yield where, read_report(path)
         else:
@@ -424,7 +426,18 @@ def read_points(path: Path | str, given: Values | None = None, invalid: InvalidR
     invalid.check(found)
     if not any(name in one.values for one in found for name in ("requests_s", "output_tok_s")):
         raise InputError(f"{path}: missing column requests_s; sizing from measurements needs the requests per second of each point")
-    return [_point(one, known) for one in found]
+    return [_point(one, known) for one in found if not _held_back(one, invalid)]
+
+
+def _held_back(measurement: Measurement, invalid: InvalidRuns) -> bool:
+    """Whether the cap of a rate held requests back: the client's queue is in none of the latencies. Such a point is left out."""
+    values = measurement.values
+    cap = values.get("concurrency") if "request_rate" in values else None
+    whole, rate = values.get("e2e_ms"), values.get("requests_s")
+    if cap is None or whole is None or rate is None or float(rate) * float(whole) / 1e3 < STEADY * float(cap):
+        return False
+    invalid.leave_out(measurement.where, f"{cap} requests were in flight, its cap, so that others waited at the client")
+    return True
 
 
 def _point(measurement: Measurement, given: Values) -> MeasuredPoint:

@@ -25,22 +25,32 @@ from typing import Any
 from tonnage.errors import InputError
 from tonnage.formats.table import shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat
+from tonnage.results.outcomes import failure_of
 
 # Names of fields, in lower case and without what is neither letter, digit nor dot; the last parts of a path are enough.
-BEGINS = ("starttime", "startedat", "startutc", "requeststarttime", "requesttime")
-STAMPS = ("timestamp", "time", "ts", "msec", "timelocal", "timeiso8601", "created", "createdat", "datetime", "date")
-ENDS = ("endtime", "endedat", "finishedat")
+BEGINS = ("starttime", "startedat", "startutc", "requeststarttime", "requestcreatedat", "receivedat", "requesttime")
+STAMPS = ("timestamp", "time", "ts", "msec", "timelocal", "timeiso8601", "created", "createdat", "datetime", "eventtime", "date")
+ENDS = ("endtime", "endedat", "finishedat", "completedat", "responsecreatedat")
 FIRST = ("completionstarttime", "firsttokentime", "firsttokenat")
 TOOK = (
     *("latencies.request", "duration", "latency", "requesttime", "requestduration", "responsetime", "elapsed", "totaltime", "e2elatency"),
-    *("upstreamresponsetime", "llmlatency", "llmserviceduration"),
+    *("totalduration", "delay", "upstreamresponsetime", "llmlatency", "llmserviceduration"),
 )
 FIRST_TOOK = ("timetofirsttoken", "ttft", "firsttokenlatency", "llmfirsttokenduration", "firsttokentime")
 TOKENS = {
-    "isl": ("prompttokens", "inputtokens", "tokensin", "usagedetails.input", "usage.input", "inputtoken"),
-    "osl": ("completiontokens", "outputtokens", "tokensout", "usagedetails.output", "usage.output", "outputtoken"),
+    "isl": (
+        *("prompttokens", "inputtokens", "tokensin", "usagedetails.input", "usage.input", "inputtoken", "tokensprompt", "requnits"),
+        *("inputtokencount", "prompttokencount", "promptevalcount"),
+    ),
+    "osl": (
+        *("completiontokens", "outputtokens", "tokensout", "usagedetails.output", "usage.output", "outputtoken", "tokenscompletion"),
+        *("resunits", "outputtokencount", "candidatestokencount", "evalcount"),
+    ),
 }
-STATUS = ("status", "statuscode", "responsecode", "httpstatus", "level", "success", "issuccess", "errormessage", "errorstr", "error")
+STATUS = (
+    *("status", "statuscode", "responsecode", "httpstatus", "responsestatuscode", "level", "success", "issuccess", "finishreason"),
+    *("errormessage", "errorstr", "error.message", "error.type", "error"),
+)
 MODEL = (
     "model",
     "genai.request.model",
@@ -50,8 +60,7 @@ MODEL = (
     "providedmodelname",
     "modelgroup",
 )
-FAILURES = re.compile(r"fail|error|time.?d?.?out|cancel|abort|denied|reject|exception|disconnect|incomplete")  # In the text of a status
-ENDED_BY_USER = re.compile(r"cancel")
+FAILURES = re.compile(r"fail|error|timeout|timed.?out|cancel|abort|denied|reject|exception|disconnect|incomplete")  # In a status
 NS_PER_S = 10**9
 UNITS = {"": None, "ns": 1, "nanos": 1, "unixnano": 1, "us": 1_000, "micros": 1_000, "ms": 10**6, "msec": 10**6, "millis": 10**6}
 UNITS |= dict.fromkeys(("s", "sec", "secs", "seconds"), NS_PER_S)
@@ -218,12 +227,22 @@ def _fields(document: Any) -> dict[str, Any]:
             if isinstance(value, dict):
                 below += [(f"{path}.{_plain(name)}" if path else _plain(name), part) for name, part in value.items()]
                 continue
+            if isinstance(value, str) and value.startswith("{"):  # an object in a cell of a CSV
+                below.append((path, _object(value)))
+                continue
             parts = path.split(".")
             if value is not None and not isinstance(value, list):
                 for place in range(len(parts)):
                     found.setdefault(".".join(parts[place:]), value)
         level = below
     return found
+
+
+def _object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _plain(name: str) -> str:
@@ -317,10 +336,12 @@ def _outcome(fields: Fields) -> str:
                 return f"HTTP {number:.0f}" if number else "no response"
             continue
         text = str(value or "").strip().lower() if not isinstance(value, bool) else ""
+        if word := failure_of(value):
+            return word
         if name.startswith("error") and text not in ("", "none", "null"):
             return " ".join(text.split())[:60]
         if match := FAILURES.search(text):
-            return "cancelled" if ENDED_BY_USER.search(text) else text if len(text) <= 40 else match[0]
+            return failure_of(match[0]) or text[:40]
     return ""
 
 

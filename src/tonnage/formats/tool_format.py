@@ -6,6 +6,7 @@ points, ``import`` and ``--trace`` its requests, and ``bench --export`` writes i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tonnage.csv_file import csv_rows
 from tonnage.errors import InputError, UnknownName
 from tonnage.formats.finished_run import FinishedRun, read_finished
 from tonnage.formats.table import shown
@@ -147,7 +149,16 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"{source}: cannot be read ({why}); give a file with single requests") from None
-    return _runs(source, text, lines=source.suffix.lower() == ".jsonl", reading=reading)
+    if source.suffix.lower() == ".csv":
+        text = csv_lines(text, str(source))
+    return _runs(source, text, lines=source.suffix.lower() in (".jsonl", ".csv"), reading=reading)
+
+
+def csv_lines(text: str, place: str) -> str:
+    """The rows of a CSV as a JSON object in each line."""
+    rows = csv_rows(text, place)
+    _, header = next(rows, (0, []))
+    return "\n".join(json.dumps({name: cell for name, cell in zip(header, row, strict=False) if cell}) for _, row in rows)
 
 
 def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[ImportedRun]:
@@ -161,13 +172,24 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
         reader = next(requests for _, requests in known if requests.lines)
     if reader is None:
         raise InputError(f"{source}: {not_read(document, requests=True)}")
-    if reader.lines:
-        runs = reader.read(source, text, reading)
-    else:
-        runs = [run for one in _documents(text, document) for run in reader.read(source, one, reading)]
+    with as_written(str(source)):
+        if reader.lines:
+            runs = reader.read(source, text, reading)
+        else:
+            runs = [run for one in _documents(text, document) for run in reader.read(source, one, reading)]
     if not all(run.requests for run in runs):
         raise InputError(f"{source}: holds no request; give a run that sent something")
     return runs
+
+
+@contextlib.contextmanager
+def as_written(where: str) -> Iterator[None]:
+    """Refuse a document that has something in place of what its tool writes there, which its reader stumbles over. Raises InputError."""
+    try:
+        yield
+    except (TypeError, KeyError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        why = " ".join(f"{type(error).__name__} {error}".split())[:80]
+        raise InputError(f"{where}: is not as the tool writes it ({why}); give the file as the tool wrote it") from None
 
 
 def _documents(text: str, first: Any) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from tonnage.bench.connection import more_descriptors
 from tonnage.errors import InputError, option
 from tonnage.gateway.backend import FIRST_BYTE
 from tonnage.gateway.client import Client
@@ -234,15 +234,6 @@ async def drain(core: Core) -> None:
     until = core.loop.time() + core.limits.drain_s
     while core.in_flight and core.loop.time() < until:
         await asyncio.sleep(0.02)
-
-
-def more_descriptors() -> int:
-    """Raise the limit of open files as far as this user may, and return it."""
-    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        soft = most
-    return soft
 
 
 def fitting(settings: Settings, descriptors: int) -> Settings:

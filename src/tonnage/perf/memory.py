@@ -112,6 +112,16 @@ def weight_bytes(deployment: Deployment) -> int:
     return math.ceil(matrices + model.router_parameters * unquantised + embedding + (0 if model.tied_embeddings else head / tp))
 
 
+def filling_bytes(deployment: Deployment) -> int:
+    """Bytes on each GPU by which experts are larger with their widths filled up to the multiples that the engine's kernels take."""
+    model, p, multiples = deployment.model, deployment.parallelism, find_engine(deployment.engine).mxfp4_multiples
+    if not model.is_moe or deployment.precision.weight_format != "mxfp4":
+        return 0
+    widths = model.hidden, model.ffn / p.moe_tp
+    larger = math.prod(math.ceil(width / step) * step / width for width, step in zip(widths, multiples, strict=True))
+    return math.ceil((larger - 1) * expert_weights(model) * deployment.precision.weight_bytes / p.stage_gpus)
+
+
 def expert_weights(model: Model) -> int:
     """Parameters of all routed experts; 0 for a dense model."""
     return model.experts * model.expert_parameters if model.is_moe else 0
@@ -175,6 +185,7 @@ class MemoryConstants:
     activation_attention: Vectors
     activation_experts: Vectors
     logit_bytes_per_vocabulary_row: float  # bytes of logits and sampling buffers per sequence and token of the vocabulary
+    driver_gb: float  # memory of each GPU that its driver reports and CUDA does not give out, in decimal GB
 
 
 @cache
@@ -227,10 +238,33 @@ def logit_bytes_per_sequence(model: Model) -> float:
 
 
 def step_activation_bytes(deployment: Deployment) -> int:
-    """Bytes set aside on each GPU for the largest step that the engine may run."""
+    """Bytes set aside on each GPU for the largest step that the engine may run.
+
+    An engine that profiles itself (``EnginePreset.profiled``) sets aside the larger of a full step and of sampling for all slots, which
+    follow one another, and the workspace of the experts, which stays. The others are given both.
+    """
     engine, knobs, model = find_engine(deployment.engine), deployment.knobs, deployment.model
     logits = engine.logit_bytes_per_vocabulary_row * model.vocab * knobs.max_batch_size
-    return math.ceil(step_bytes_per_token(deployment) * knobs.max_num_tokens + logits)
+    step = step_bytes_per_token(deployment) * knobs.max_num_tokens
+    peak = max(step, logits) + expert_workspace_bytes(deployment) if engine.profiled else step + logits
+    return math.ceil(peak)
+
+
+def expert_workspace_bytes(deployment: Deployment) -> int:
+    """Bytes of the two buffers in which a GPU keeps the tokens of a full step for their experts, once for each expert of a token.
+
+    Each is as wide as what is written to it: the inner tensors and the experts' outputs, and gate and up together and the experts' inputs
+    (``workspace_shapes`` of ``vllm/model_executor/layers/fused_moe``). With data-parallel attention the tokens of all ranks are there.
+    """
+    model, p, engine = deployment.model, deployment.parallelism, find_engine(deployment.engine)
+    if not model.is_moe or deployment.precision.weight_format in engine.without_workspace:
+        return 0
+    tokens, inner = deployment.knobs.max_num_tokens * p.dp, model.ffn // p.moe_tp
+    width = max(inner, model.hidden) + max(2 * inner, model.hidden)
+    return min(tokens, MOST_IN_EXPERTS) * model.experts_per_token * width * BYTES_16
+
+
+MOST_IN_EXPERTS = 32_768  # tokens that the experts of vLLM take at once (``VLLM_FUSED_MOE_CHUNK_SIZE``)
 
 
 def step_bytes_per_token(deployment: Deployment) -> float:
@@ -241,23 +275,38 @@ def step_bytes_per_token(deployment: Deployment) -> float:
 
 
 def reserve_bytes(deployment: Deployment) -> int:
-    """Bytes set aside on each GPU for the CUDA context, communication buffers and CUDA graphs."""
-    return find_engine(deployment.engine).reserve_bytes + math.ceil(context_bytes(deployment))
+    """Bytes set aside on each GPU for the CUDA context, communication buffers and CUDA graphs.
+
+    The context of an engine that profiles itself is there before it looks at the memory, and no part of its share.
+    """
+    engine = find_engine(deployment.engine)
+    context = 0.0 if engine.profiled else context_bytes(deployment)
+    return engine.reserve_bytes + math.ceil(context + communication_bytes(deployment))
 
 
 def context_bytes(deployment: Deployment) -> float:
-    """CUDA context, loaded kernels and the communication buffers of an instance's GPUs, in bytes."""
-    fitted, gpu, tp = memory_constants(), deployment.gpu, deployment.parallelism.stage_gpus
-    context = fitted.context_gb.get(gpu.arch, fitted.context_gb["Hopper"])
-    if gpu.executes(deployment.precision).activation_bits < 16:
-        context += fitted.fp8_gb
-    if tp > 1:
-        links = fitted.communication_gb
-        kind = "nvlink-bridge" if gpu.link == "nvlink-bridge" else gpu.tp_link(tp)
-        own = find_engine(deployment.engine).communication_bytes
-        link = links.get(kind, links.get(f"{kind} {gpu.arch}", links["nvlink Hopper"])) if own is None else own / 1e9
-        context += link * (tp - 1) ** fitted.communication_exponent
-    return float(context) * 1e9
+    """CUDA context and loaded kernels, in bytes."""
+    fitted, gpu = memory_constants(), deployment.gpu
+    narrow = gpu.executes(deployment.precision).activation_bits < 16
+    return 1e9 * (fitted.context_gb.get(gpu.arch, fitted.context_gb["Hopper"]) + (fitted.fp8_gb if narrow else 0.0))
+
+
+def communication_bytes(deployment: Deployment) -> float:
+    """Buffers for the communication of an instance's GPUs, in bytes; 0 of a single one."""
+    fitted, gpu, count, engine = memory_constants(), deployment.gpu, deployment.parallelism.stage_gpus, find_engine(deployment.engine)
+    if count == 1:
+        return 0.0
+    links, kind = fitted.communication_gb, "nvlink-bridge" if gpu.link == "nvlink-bridge" else gpu.tp_link(count)
+    measured = 1e9 * links.get(kind, links.get(f"{kind} {gpu.arch}", links["nvlink Hopper"]))
+    first = measured if engine.communication_bytes is None else engine.communication_bytes
+    exponent = fitted.communication_exponent if engine.communication_exponent is None else engine.communication_exponent
+    return float(first * (count - 1) ** exponent)
+
+
+def shared_bytes(deployment: Deployment) -> int:
+    """The memory of a GPU of which an engine has its share: what CUDA gives out to one that profiles itself, in bytes."""
+    kept = 1e9 * memory_constants().driver_gb if find_engine(deployment.engine).profiled else 0.0
+    return deployment.gpu.memory_bytes - math.ceil(kept)
 
 
 OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
@@ -308,7 +357,19 @@ class MemoryPlan:
     @property
     def room(self) -> int:
         """Tokens of the longest request that the KV cache holds, in whole blocks; 0 where the windows or states of one take all of it."""
-        return max(0, self.blocks - self.windows.of(self.tokens)) * self.deployment.knobs.tokens_per_block
+        most = self.tokens
+        return max(0, self.blocks - self.windows.of(most) - self.prompt_blocks(most)) * self.deployment.knobs.tokens_per_block
+
+    def prompt_blocks(self, isl: int) -> int:
+        """Blocks that windows hold beyond their own while a step full of prompts of ``isl`` tokens is computed.
+
+        Layers with a window keep every token of a step until it is over (``SlidingWindowSpec.max_memory_usage_bytes`` of
+        ``vllm/v1/kv_cache_interface.py``): beyond a window, a step of one prompt, or the rest of each of the prompts that fill it.
+        """
+        beyond, step = max(0, isl - self.window_tokens), self.deployment.knobs.max_num_tokens
+        tokens = min(beyond, step) if isl >= step else step * beyond / isl
+        block_bytes = self.kv_bytes_per_token * self.deployment.knobs.tokens_per_block
+        return math.ceil(tokens * self.window_bytes_per_token / block_bytes)
 
     def request_blocks(self, tokens: int) -> int:
         """Blocks of a request that grows to ``tokens`` tokens, those of its sliding windows included."""
@@ -322,7 +383,7 @@ class MemoryPlan:
             fitting = int(self.kv_budget_bytes // each)
         else:
             guesses = 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
-            fitting = self.blocks // self.request_blocks(isl + osl + guesses)
+            fitting = max(0, self.blocks - self.prompt_blocks(isl)) // self.request_blocks(isl + osl + guesses)
         return min(fitting, self.deployment.knobs.max_batch_size)
 
 
@@ -345,7 +406,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     Raises DoesNotFit: weights and reserves leave no room for one KV block; InputError: the model's heads cannot be split over ``tp`` GPUs,
     or ``pp`` is not 1.
     """
-    plan = _unchecked(deployment)
+    plan = unchecked_plan(deployment)
     if plan.blocks < 1:
         gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
         weights = format_gb((plan.weight_bytes + plan.drafter_bytes + plan.adapter_bytes + plan.encoder_bytes) * gpus)
@@ -356,10 +417,11 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     return plan
 
 
-def _unchecked(deployment: Deployment) -> MemoryPlan:
+def unchecked_plan(deployment: Deployment) -> MemoryPlan:
+    """The same where the KV cache may have no block. Raises InputError: as ``memory_plan``."""
     check_split(deployment)
     knobs, gpu = deployment.knobs, deployment.gpu
-    weights = weight_bytes(deployment)
+    weights = weight_bytes(deployment) + filling_bytes(deployment)
     static = knobs.scheduler == "static"
     left_out = static or knobs.kv_rule == "mem_fraction_static"
     activations = 0 if left_out else step_activation_bytes(deployment)
@@ -371,7 +433,7 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
     }
     taken = weights + sum(beside.values()) + activations + reserve
     if knobs.kv_rule in OF_ALL_MEMORY:
-        budget = knobs.kv_fraction * gpu.memory_bytes - taken
+        budget = knobs.kv_fraction * shared_bytes(deployment) - taken
     else:
         budget = knobs.kv_fraction * (gpu.memory_bytes - taken)
     return MemoryPlan(
@@ -401,4 +463,4 @@ def static_peak_bytes(deployment: Deployment, batch: int, isl: int, osl: int) ->
     kv = (kv_bytes_per_token(deployment) * (isl + osl) + windows) * batch
     activations = activation_bytes_per_token(deployment) * batch * isl
     logits = logit_bytes_per_sequence(deployment.model) * batch
-    return weight_bytes(deployment) + kv + activations + logits + context_bytes(deployment)
+    return weight_bytes(deployment) + kv + activations + logits + context_bytes(deployment) + communication_bytes(deployment)

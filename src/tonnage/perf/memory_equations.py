@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.perf.memory import OF_ALL_MEMORY, MemoryPlan, expert_weights, step_bytes_per_token
+from tonnage.perf.memory import (
+    OF_ALL_MEMORY,
+    MemoryPlan,
+    expert_weights,
+    expert_workspace_bytes,
+    filling_bytes,
+    shared_bytes,
+    step_bytes_per_token,
+)
 from tonnage.spec.attention_layers import FullAttention, LatentLayer
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.layers import KINDS, Mixer
@@ -38,7 +46,9 @@ def _weight_equation(plan: MemoryPlan) -> str:
         split = f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
     note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
     products = " + ".join(_products(model, precision))
-    return f"weights = {products}{split}{note} = {_gb(plan.weight_bytes)} per GPU"
+    filling = filling_bytes(plan.deployment)
+    filled = f" + {_gb(filling)} that fill up experts" if filling else ""
+    return f"weights = {products}{split}{note}{filled} = {_gb(plan.weight_bytes)} per GPU"
 
 
 def _products(model: Model, precision: Precision) -> Iterator[str]:
@@ -77,7 +87,8 @@ def _beside_equations(plan: MemoryPlan) -> list[str]:
 
 def _rest_equations(plan: MemoryPlan) -> list[str]:
     knobs, model, engine = plan.deployment.knobs, plan.deployment.model, find_engine(plan.deployment.engine)
-    reserve = f"context, communication and graphs = {_gb(plan.reserve_bytes)} per GPU"
+    what = "communication, graphs and what is outside of torch" if engine.profiled else "context, communication and graphs"
+    reserve = f"{what} = {_gb(plan.reserve_bytes)} per GPU"
     if knobs.scheduler == "static":
         each = f"{plan.request_bytes:,.0f} B per prompt token + {plan.logit_bytes:,.0f} B per request"
         return [f"activations and logits = {each}, as the batch needs", reserve]
@@ -85,11 +96,14 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
         return [f"activations and graphs = in the {100 * (1 - knobs.kv_fraction):.0f} % that mem_fraction_static leaves", reserve]
     tokens = f"{knobs.max_num_tokens:,} tokens × {step_bytes_per_token(plan.deployment):,.0f} B"
     logits = f"{knobs.max_batch_size:,} slots × {model.vocab:,} × {engine.logit_bytes_per_vocabulary_row:g} B"
-    return [f"activations = {tokens} + {logits} = {_gb(plan.activation_bytes)} per GPU", reserve]
+    workspace = expert_workspace_bytes(plan.deployment)
+    experts = f" + {_gb(workspace)} for tokens of experts" if engine.profiled and workspace else ""
+    peak = f"the larger of {tokens} and {logits}{experts}" if engine.profiled else f"{tokens} + {logits}"
+    return [f"activations = {peak} = {_gb(plan.activation_bytes)} per GPU", reserve]
 
 
 def _budget_equation(plan: MemoryPlan) -> str:
-    knobs, memory = plan.deployment.knobs, _gb(plan.deployment.gpu.memory_bytes)
+    knobs, memory = plan.deployment.knobs, _gb(shared_bytes(plan.deployment))
     taken = " − ".join(_gb(size) for size in _taken(plan) if size)
     if knobs.kv_rule in OF_ALL_MEMORY:
         return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"

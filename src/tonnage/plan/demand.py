@@ -10,7 +10,7 @@ from tonnage.spec.typed_values import strict
 
 BURSTY = 1.5  # coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there
 
-DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing", "sessions"]
+DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing", "sessions", "concurrency"]
 
 
 @strict
@@ -19,7 +19,7 @@ class DemandSource:
 
     # "peak": requests/s at the peak; "mean": mean requests/s; "calls": a year's calls; "users": people and what each asks a day; "profile":
     # hourly requests/s as they are; "trace": recorded requests; "job": so many requests within a time; "sessions": recorded sessions at
-    # once; "existing": none, the plan is for what systems that exist carry
+    # once; "existing": none, the plan is for what systems that exist carry; "concurrency": requests in flight at once
     kind: DemandKind
     # the rate that this gave before any peak was made of it: as given, of the mean, or of the working hours
     requests_per_second: float | None = None
@@ -41,6 +41,9 @@ class DemandSource:
     # sessions, engineers: of "sessions": recorded ones at once, and the people who hold them, where these were given
     sessions: float | None = None
     engineers: float | None = None
+    concurrency: float | None = (
+        None  # of "concurrency": requests in flight at the peak, on average, whose rate the choice's E2E latency gave
+    )
     # session_seconds, session_requests: of a session, on average, as it was recorded
     session_seconds: float | None = None
     session_requests: float | None = None

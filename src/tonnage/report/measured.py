@@ -62,7 +62,8 @@ def measured(runs: Sequence[Measured]) -> Document:
 
 
 def _statistics(run: Measured) -> Table:
-    rows = tuple((f"{metric.upper()} ms", *statistics(getattr(run.summary, f"{metric}_ms"))) for metric in METRICS)
+    metrics = METRICS if run.run_json["endpoint"]["streaming"] else METRICS[3:]  # tokens of a whole reply have no moments
+    rows = tuple((f"{metric.upper()} ms", *statistics(getattr(run.summary, f"{metric}_ms"))) for metric in metrics)
     return Table(header=("", *STATISTICS), rows=rows, spare=("p90", "p50"))
 
 

@@ -80,6 +80,7 @@ def _title(run: Run) -> str:
     fleet = f"; {run.instances} instances, {run.router}" if run.router else ""
     sessions = f"; {w.sessions}" if w.sessions is not None else ""
     read = f" ({d.model.reading})" if d.model.reading else ""
+    read += f" (answers for {d.newer_engine}, newer than every preset)" if d.newer_engine else ""
     return f"{where}{read}{guesses}, {short_length(str(w.isl))} tokens in, {short_length(str(w.osl))} out{sessions}{fleet}"
 
 

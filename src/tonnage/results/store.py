@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,7 +217,17 @@ def checked(path: Path, read: Callable[[Path], Any], again: str = "run the comma
 
     try:
         return read(path)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException, yaml.YAMLError) as error:
+    except (
+        InputError,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        pa.ArrowException,
+        yaml.YAMLError,
+    ) as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
         raise DataError(f"{path}: is damaged ({why}); {again}") from None
 
@@ -304,6 +314,7 @@ class RunWriter:
 
     Attributes:
         partial: the folder while it is written.
+        fault: why it cannot be written, such as a full disk; "" where it can. The rows are kept, and the moments of tokens are lost.
     """
 
     def __init__(self, directory: Path, *, tokens: bool = True) -> None:
@@ -323,6 +334,8 @@ class RunWriter:
         self._tokens = tokens
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._written = 0
+        self.fault = ""
+        self._rows: list[NDArray[np.int64]] = []
         self._gaps: NDArray[np.int64] = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
         with _reported(directory):
             directory.parent.mkdir(parents=True, exist_ok=True)
@@ -330,6 +343,19 @@ class RunWriter:
 
     def add(self, batch: Batch) -> None:
         """Write the next rows; their ids go on where the last batch ended."""
+        self._rows.append(batch.rows)
+        with self.noting_faults():
+            self._add(batch)
+
+    @contextmanager
+    def noting_faults(self) -> Iterator[None]:
+        """Note a file that cannot be written as the ``fault``; the first one stays."""
+        try:
+            yield
+        except OSError as error:
+            self.fault = self.fault or " ".join(str(error.strerror or error).split())
+
+    def _add(self, batch: Batch) -> None:
         import pyarrow as pa
 
         table = requests_table(batch.requests(self._gaps))
@@ -348,20 +374,23 @@ class RunWriter:
     def _write(self, name: str, table: Any) -> None:
         import pyarrow.parquet as pq
 
+        if self.fault:
+            return
         if name not in self._writers:
             self._writers[name] = pq.ParquetWriter(self.partial / name, table.schema, compression="zstd")
         self._writers[name].write_table(table)
 
     def finish(self) -> Requests:
-        """The whole record, read back; no batch may follow."""
+        """The whole record, read back, or from memory where it cannot be written; no batch may follow."""
         import pyarrow.parquet as pq
 
         empty = Batch(rows=np.zeros((0, 10), np.int64), offsets_ns=np.zeros(0, np.int64), lengths=np.zeros(0, np.int64))
         if not self._written:
             self.add(empty)
-        self._close_writers()
-        pq.write_table(gaps_table(empty.requests(self._gaps)), self.partial / "gaps.parquet", compression="zstd")
-        return read_requests(self.partial)
+        with self.noting_faults():
+            self._close_writers()
+            pq.write_table(gaps_table(empty.requests(self._gaps)), self.partial / "gaps.parquet", compression="zstd")
+        return replace(empty, rows=np.concatenate(self._rows)).requests(self._gaps) if self.fault else read_requests(self.partial)
 
     def close(self, *, scenario: dict[str, Any], summary: dict[str, Any], provenance: dict[str, Any], run: dict[str, Any]) -> None:
         """Write the small files and give the folder its name. Raises InputError: the folder cannot be written."""
@@ -370,13 +399,14 @@ class RunWriter:
             os.rename(self.partial, self._directory)
 
     def _close_writers(self) -> None:
-        for writer in self._writers.values():
+        while self._writers:
+            _, writer = self._writers.popitem()
             writer.close()
-        self._writers.clear()
 
     def discard(self) -> None:
         """Remove what was written; nothing where ``close`` has been called."""
-        self._close_writers()
+        with self.noting_faults():
+            self._close_writers()
         shutil.rmtree(self.partial, ignore_errors=True)
 
 

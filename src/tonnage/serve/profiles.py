@@ -202,7 +202,7 @@ def _memory(d: Deployment, machine: Machine, wanted: int) -> tuple[Kind, int, in
 
 def deployed(model: Model, gpu: Gpu, engine: EnginePreset, precision: str, tp: int) -> Deployment:
     """An instance with the engine's own knobs."""
-    knobs = default_knobs(engine, gpu)
+    knobs = default_knobs(engine, gpu, ranks=1)
     return Deployment(
         model=model,
         gpu=gpu,

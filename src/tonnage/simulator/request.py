@@ -95,9 +95,9 @@ class StepRecord:
 
     # int64 of shape (recorded steps, STEP_COLUMNS): START and DURATION in picoseconds, PREFILL_TOKENS (P), PREFILL_SEQUENCES (n),
     # DECODE_SEQUENCES (B), PAIRS_2 (2A), CONTEXT_TOKENS (C), IN_ENGINE (requests admitted) and WAITING (requests queued) while it ran,
-    # ALL_TOKENS (computed, with guesses). Columns 2 to 6 are the arguments of ``step_seconds`` in its order; of attention ranks in lockstep
-    # they are those of the slowest rank, and the last three are of all ranks. The engine was idle between the end of a row and the start of
-    # the next one where the two differ.
+    # ALL_TOKENS (computed, with guesses and what fills up ranks). Columns 2 to 6 are the arguments of ``step_seconds`` in its order; of
+    # attention ranks in lockstep they are those of the slowest rank, and the last three are of all ranks. The engine was idle between the
+    # end of a row and the start of the next one where the two differ.
     steps: NDArray[np.int64]
     count: int  # steps of the run, of which the first ``len(steps)`` were recorded
     # first_step, last_step: int64 per request: number of the step whose end was its first, its last token; -1 if that did not happen. Empty

@@ -126,7 +126,7 @@ def _deployment(model: Model, gpu: Gpu, engine: str, precision: str, tp: int) ->
         precision=spec.runs(find_precision(precision), gpu),
         parallelism=Parallelism(tp=tp),
         engine=spec.name,
-        knobs=default_knobs(spec, gpu),
+        knobs=default_knobs(spec, gpu, ranks=1),
     )
 
 

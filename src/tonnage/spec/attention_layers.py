@@ -142,6 +142,7 @@ class SlidingAttention(GroupedHeads):
     window: int  # tokens
     value_dim: int = 0  # width of a value head; 0 where it is that of a key head
     shared_cache: bool = False  # the layer reads the cache of an earlier layer of its kind
+    output_gate: bool = False  # queries are projected twice, the second time to gate the output
 
     @property
     def _values(self) -> int:
@@ -150,7 +151,8 @@ class SlidingAttention(GroupedHeads):
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer."""
         cached = 0 if self.shared_cache else self.kv_heads * (self.head_dim + self._values)
-        return hidden * (self.heads * self.head_dim + cached + self.width)
+        queries = self.heads * self.head_dim * (2 if self.output_gate else 1)
+        return hidden * (queries + cached + self.width)
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of keys and values of the window on each of ``tp`` GPUs."""

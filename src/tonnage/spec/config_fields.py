@@ -11,9 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import UnsupportedModel
-from tonnage.spec.attention_layers import FullAttention, LatentAttention, LatentLayer, SlidingAttention, SparseLatentLayer
+from tonnage.spec.attention_layers import CompressedLayer, FullAttention, LatentAttention, LatentLayer, SlidingAttention, SparseLatentLayer
 from tonnage.spec.config_layouts import FFN, HEADS, HIDDEN, KV_HEADS, LAYERS, shown
-from tonnage.spec.layers import GatedDeltaNet, Layers, Mamba1, Mamba2, ShortConvolution
+from tonnage.spec.layers import GatedDeltaNet, KimiDeltaAttention, Layers, Mamba1, Mamba2, ShortConvolution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]  # Fields of ``Model``, by name
 
 FULL, SLIDING, LINEAR, STATE, CONVOLUTION, PARALLEL, CROSS = "full", "sliding", "linear", "state", "convolution", "parallel", "cross"
+STRETCHES, CHOSEN_STRETCHES = "stretches", "chosen-stretches"
 
 WORDS: dict[str, str] = {
-    **dict.fromkeys(("full_attention", "attention", "global_attention", "global", "full", "chunked_attention"), FULL),
+    **dict.fromkeys(("full_attention", "attention", "global_attention", "global", "full", "chunked_attention", "indexed_attention"), FULL),
     **dict.fromkeys(("sliding_attention", "sliding_window_attention", "local_attention", "local"), SLIDING),
     "linear_attention": LINEAR,
     **dict.fromkeys(("mamba", "mamba2"), STATE),
     "conv": CONVOLUTION,
+    "heavily_compressed_attention": STRETCHES,
+    "compressed_sparse_attention": CHOSEN_STRETCHES,
 }
 """What files call a layer; attention within chunks counts as full, an upper bound."""
 
@@ -47,6 +50,8 @@ SHARED_WIDTHS = (
 )
 SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
 PLAIN_FIRST = ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers")
+NARROWED = ("moe_latent_size", "routed_expert_hidden_size", "moe_hidden_size")
+NO_EXPERTS = ("is_moe", "use_moe", "enable_moe_block")
 PLAIN_WIDTHS = ("dense_intermediate_size", "intermediate_size_mlp", *FFN)
 DRAFTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 
@@ -95,8 +100,10 @@ def kinds_of_layers(config: ConfigValues) -> list[str]:
     elif values.get("linear_num_value_heads") is not None:
         every = config.optional_or("full_attention_interval", absent=4)
         places, kind, rest = set(range(every - 1, layers, every)), FULL, LINEAR
-    elif any(values.get(key) is not None for key in ("mamba_n_heads", "mamba_d_state")):
+    elif values.get("mamba_d_ssm") is not None:
         places, kind, rest = set(), FULL, PARALLEL
+    elif values.get("mamba_d_state") is not None:
+        config.fail("layer_types", "missing, and some layers keep a state")
     else:
         return _by_window(config, layers)
     return [kind if place in places else rest for place in range(layers)]
@@ -162,16 +169,31 @@ def _full(config: ConfigValues) -> tuple[Mixer, ...]:
             return (LatentLayer(heads=heads, widths=widths),)
         sizes = config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk")
         return (SparseLatentLayer(heads=heads, widths=widths, **sizes, pooled=config.optional_or("index_kpool", absent=1)),)
-    gate = config.config.get("attn_output_gate") is True
-    return (FullAttention(**heads_of(config), value_dim=config.optional_or("v_head_dim"), output_gate=gate),)
+    return (FullAttention(**heads_of(config), value_dim=config.optional_or("v_head_dim"), output_gate=_gated_output(config)),)
+
+
+def _gated_output(config: ConfigValues) -> bool:
+    return config.config.get("attn_output_gate") is True
+
+
+def _stretches(config: ConfigValues, rate: str = "") -> tuple[Mixer, ...]:
+    """A window, and with a ``rate`` entries that stand for so many tokens (DeepSeek V4 as transformers 5 writes it)."""
+    sizes = config.sizes(heads="num_attention_heads", head_dim="head_dim", rope_dim="qk_rope_head_dim", window="sliding_window")
+    sizes |= config.sizes(q_lora_rank="q_lora_rank", o_groups="o_groups", o_lora_rank="o_lora_rank")
+    sizes["ratio"] = config.part("compress_rates").required(rate) if rate else 0
+    if rate == "compressed_sparse_attention":
+        sizes |= config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk")
+    return (CompressedLayer(**sizes),)
 
 
 def _sliding(config: ConfigValues) -> tuple[Mixer, ...]:
+    if config.optional_or("o_lora_rank"):
+        return _stretches(config)
     sizes = heads_of(config)
     for name, keys in (("heads", HEADS), ("kv_heads", KV_HEADS), ("head_dim", ("head_dim",))):
         sizes[name] = config.optional_or(f"swa_{keys[0]}", absent=sizes[name])
     value = config.optional_or("swa_v_head_dim", "v_head_dim")
-    return (SlidingAttention(**sizes, value_dim=value, window=config.required("sliding_window")),)
+    return (SlidingAttention(**sizes, value_dim=value, window=config.required("sliding_window"), output_gate=_gated_output(config)),)
 
 
 def _cross(config: ConfigValues) -> tuple[Mixer, ...]:
@@ -179,6 +201,12 @@ def _cross(config: ConfigValues) -> tuple[Mixer, ...]:
 
 
 def _linear(config: ConfigValues) -> tuple[Mixer, ...]:
+    """Linear attention or states: transformers 5 has one word for all of them, and the widths say which."""
+    if config.optional_or("mamba_d_state", "ssm_state_size"):
+        return _state(config)
+    if config.optional_or("linear_num_heads") and config.optional_or("linear_head_dim"):
+        sizes = config.sizes(heads="linear_num_heads", head_dim="linear_head_dim", conv_kernel="linear_conv_kernel_dim")
+        return (KimiDeltaAttention(**sizes),)
     sizes = config.sizes(key_heads="linear_num_key_heads", value_heads="linear_num_value_heads", conv_kernel="linear_conv_kernel_dim")
     return (GatedDeltaNet(**sizes, **config.sizes(key_dim="linear_key_head_dim", value_dim="linear_value_head_dim")),)
 
@@ -204,6 +232,8 @@ def _convolution(config: ConfigValues) -> tuple[Mixer, ...]:
 MAKERS: dict[str, Callable[[ConfigValues], tuple[Mixer, ...]]] = {
     FULL: _full,
     PARALLEL: lambda config: (*_full(config), *_state(config)),
+    STRETCHES: lambda config: _stretches(config, "heavily_compressed_attention"),
+    CHOSEN_STRETCHES: lambda config: _stretches(config, "compressed_sparse_attention"),
     SLIDING: _sliding,
     CROSS: _cross,
     LINEAR: _linear,
@@ -218,9 +248,9 @@ MAKERS: dict[str, Callable[[ConfigValues], tuple[Mixer, ...]]] = {
 def mlps(config: ConfigValues) -> Fields:
     """Widths of MLPs, experts and shared experts, and which layers have experts."""
     experts, width = config.optional_or(*EXPERTS), _alike(config, EXPERT_WIDTHS)
-    if experts <= 1:
+    if experts <= 1 or any(config.config.get(key) is False for key in NO_EXPERTS):
         return {"ffn": _dense_width(config), "experts": 1, "experts_per_token": 1}
-    used = config.required(*USED)
+    used = _alike(config, USED) or config.required(*USED)
     if used > experts:
         config.fail(next(key for key in USED if key in config.config), f"{used} is more than the {experts} experts")
     layers = config.required(*LAYERS)
@@ -233,6 +263,7 @@ def mlps(config: ConfigValues) -> Fields:
         "experts_per_token": used,
         "shared_ffn": shared,
         "shared_experts": 0 if shared else count,
+        "expert_latent": config.optional_or(*NARROWED),
         "dense_layers": plain,
         "dense_ffn": config.required(*PLAIN_WIDTHS) if plain else 0,
     }
@@ -293,6 +324,9 @@ OPEN: dict[str, str] = {
     "num_mem_blocks": "its layers share one block of attention",
     "mask_token_id": "it fills in masks in place of writing from left to right, so that it keeps no KV cache",
     "ffn_config": "its dimensions are nested in attn_config and ffn_config",
+    "num_layers_per_stack": "its layers are run several times",
+    "n_recurrent_loops": "its layers are run several times",
+    "per_layer_config": "its layers differ in their widths",
 }
 """Fields whose meaning no kind of layer here has, and what they mean."""
 

@@ -17,6 +17,7 @@ from tonnage.spec.config_fields import by_fields, check_open
 from tonnage.spec.config_kinds import FAMILIES, Fields, kinds_by_sign, pattern_of, state_space_hybrid
 from tonnage.spec.config_layouts import (
     ACTIVATIONS,
+    ALWAYS_GATED,
     ENCODER,
     ENCODER_KEYS,
     ENCODER_NAMES,
@@ -75,7 +76,12 @@ def _read(where: str, config: Config, name: str, layout: str) -> Model:
         model = _as_requested(where, config, name, layout)
         return replace(model, architecture=architecture, layout=layout, layout_requested=True)
     if architecture in LAYOUTS:
-        return reader.model(name, architecture, LAYOUTS[architecture])
+        try:
+            return reader.model(name, architecture, LAYOUTS[architecture])
+        except InputError:
+            if not str(config.get("transformers_version")).startswith("5"):
+                raise
+            return _as_requested(where, config, name, architecture)  # transformers 5 lists kinds of layers in place of other numbers
     try:
         model = reader.model(name, architecture, OPEN_LAYOUT)
     except UnsupportedModel:
@@ -171,6 +177,8 @@ class _Reader(ConfigValues):
             "source": f"{self.where} ({architecture})",
         }
         if layout.family == by_fields.__name__:
+            if not layout.inside:
+                check_open(self, architecture)
             counted = by_fields(self) | kinds_by_sign(self)
         else:
             counted = self.sizes_by_key(architecture, layout) | (FAMILIES[layout.family](self) if layout.family else {})
@@ -206,7 +214,7 @@ class _Reader(ConfigValues):
             self.inside = True
             self.tied_if_absent = False
             key = next((key for key in TEXT_PARTS if isinstance(self.config.get(key), dict)), TEXT_PARTS[0])
-            self.config = outer | {key: value for key, value in self.part(key).config.items() if value is not None}
+            self.config = {key: value for key, value in self.part(key).config.items() if value is not None} | outer
             self.config = TEXT_DEFAULTS.get(str(self.config.get("model_type")), {}) | self.config
         self.config = {**self.config, **{key: value for key, value in layout.absent if self.config.get(key) is None}}
         for key in layout.inside:
@@ -218,6 +226,8 @@ class _Reader(ConfigValues):
         if layout.gated is not None:
             return layout.gated
         key = next((key for key in ACTIVATIONS if self.config.get(key) is not None), None)
+        if key in ALWAYS_GATED:
+            return True
         if key is not None and self.config[key] not in (*GATED, *NOT_GATED):
             self.fail(key, f"{shown(self.config[key])} does not say whether an MLP has two matrices or three")
         return key is None or self.config[key] in GATED
@@ -275,8 +285,6 @@ class _Reader(ConfigValues):
         encodes = any(self.config.get(key) for key in ENCODER_KEYS) or name.endswith(ENCODER_NAMES)
         if self.config.get("is_encoder_decoder") is True or (name not in LAYOUTS and encodes):
             raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {ENCODER}")
-        if name not in LAYOUTS:
-            check_open(self, name)
         for key in () if name not in LAYOUTS or LAYOUTS[name].wrapped else ("vision_config", "audio_config", "text_config"):
             if self.config.get(key) is not None:
                 raise UnsupportedModel(f"{self.where}: {name} is not supported with {key}: {VISION}")

@@ -166,14 +166,16 @@ def glm_hybrid(config: ConfigValues) -> Fields:
     return {**plain_first(config), "mixers": layers_of(Counter({delta: layers - full, _indexed(config, reuses=False): full}))}
 
 
-BLOCKS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}  # Letters of Nemotron-H's pattern of layers, by the words of later files
+BLOCKS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp", "linear_attention": "mamba", "full_attention": "attention"}
+"""Letters of Nemotron-H's pattern of layers and words of transformers 5, by the words of the files between them."""
 
 
 def pattern_of(config: ConfigValues) -> list[str]:
     """What each layer of a Nemotron-H model is, from its pattern of letters or its list of words."""
     pattern = config.config.get("hybrid_override_pattern")
-    words = [BLOCKS.get(letter, letter) for letter in pattern] if isinstance(pattern, str) else config.config.get("layers_block_type")
-    if not isinstance(words, list) or not words or any(word not in BLOCKS.values() for word in words):
+    blocks = config.config.get("layers_block_type")
+    words = [BLOCKS.get(word, word) for word in pattern or blocks or ()] if isinstance(pattern or blocks, str | list) else []
+    if not words or any(word not in BLOCKS.values() for word in words):
         key = "layers_block_type" if pattern is None else "hybrid_override_pattern"
         config.fail(key, f"{shown(pattern or words)} does not say of each layer which of {', '.join(BLOCKS.values())} it is")
     return words
@@ -191,11 +193,12 @@ def state_space_hybrid(config: ConfigValues) -> Fields:
         kv_heads=config.required("num_key_value_heads"),
         head_dim=config.required("head_dim", "attention_head_dim"),
     )
-    experts = words.count("moe")
-    inner = experts or words.count("mlp")
+    experts, plain = words.count("moe"), words.count("mlp")
     return {
         "mixers": layers_of(Counter({attention: words.count("attention"), state: words.count("mamba")})),
-        "mlp_layers": inner,
+        "mlp_layers": experts + plain,
+        "dense_layers": plain if experts else 0,
+        "dense_ffn": config.required("intermediate_size") if experts and plain else 0,
         "shared_ffn": config.optional_or("moe_shared_expert_intermediate_size") if experts else 0,
         "expert_latent": config.optional_or("moe_latent_size") if experts else 0,
         "mtp_layers": config.optional_or("num_nextn_predict_layers"),
@@ -203,11 +206,24 @@ def state_space_hybrid(config: ConfigValues) -> Fields:
     }
 
 
+def _wider(config: ConfigValues) -> ConfigValues:
+    """What differs in layers with full attention: named as theirs, or in transformers 5 the same for each of them by its place."""
+    listed = config.config.get("per_layer_config")
+    if not isinstance(listed, dict) or not listed:
+        named = {key: config.config.get(key) for key in ("global_head_dim", "num_global_key_value_heads")}
+        return type(config)(config.where, named)
+    parts = [part for part in listed.values() if isinstance(part, dict)]
+    if len(parts) < len(listed) or any(part != parts[0] for part in parts):
+        config.fail("per_layer_config", "its layers differ in several ways; one way is supported")
+    return type(config)(f"{config.where}: per_layer_config", parts[0])
+
+
 def gemma_4(config: ConfigValues) -> Fields:
     """Windows, global layers with their own heads, layers that share a cache, and experts next to an MLP (Gemma 4)."""
     layers = config.required("num_hidden_layers")
     kinds = config.kinds("layer_types", layers, (SLIDING, FULL)) or config.fail("layer_types", "missing")
     heads, shared = _heads(config), config.optional_or("num_kv_shared_layers")
+    wider = _wider(config)
     own = layers - shared
     counted: Counter[Mixer] = Counter()
     for place, kind in enumerate(kinds):
@@ -217,8 +233,8 @@ def gemma_4(config: ConfigValues) -> Fields:
         else:
             wide = FullAttention(
                 heads=heads["heads"],
-                kv_heads=config.optional_or("num_global_key_value_heads", absent=heads["kv_heads"]),
-                head_dim=config.optional_or("global_head_dim", absent=heads["head_dim"]),
+                kv_heads=wider.optional_or("num_key_value_heads", "num_global_key_value_heads", absent=heads["kv_heads"]),
+                head_dim=wider.optional_or("head_dim", "global_head_dim", absent=heads["head_dim"]),
                 keys_are_values=config.flag("attention_k_eq_v", False),
                 shared_cache=borrows,
             )
@@ -295,7 +311,6 @@ SIGNS: dict[str, Callable[[ConfigValues], Fields]] = {
     "compress_ratios": compressed,
     "sparse_attention_config": block_sparse,
     "linear_attn_config": kimi_hybrid,
-    "linear_head_dim": glm_hybrid,
     "hybrid_override_pattern": state_space_hybrid,
     "indexer_types": indexed_latent,
     "global_head_dim": gemma_4,

@@ -271,7 +271,16 @@ LAYOUTS: dict[str, Layout] = {
     "Ernie4_5ForCausalLM": replace(BY_FIELDS, tied=True),
     "Ernie4_5_MoeForCausalLM": replace(BY_FIELDS, tied=True),
     "Dots1ForCausalLM": replace(BY_FIELDS, head_norms=True),
-    "ArceeForCausalLM": replace(BY_FIELDS, gated=False),
+    **dict.fromkeys(("ArceeForCausalLM", "ApertusForCausalLM", "PersimmonForCausalLM"), replace(BY_FIELDS, gated=False)),
+    "BitNetForCausalLM": replace(BY_FIELDS, gated=True),
+    "DbrxForCausalLM": replace(BY_FIELDS, gated=True, inside=("attn_config", "ffn_config")),
+    "PaliGemmaForConditionalGeneration": replace(WITH_IMAGES, gated=True, tied=True),
+    "MuseGlimmerForCausalLM": replace(BY_FIELDS, absent=(("attn_output_gate", True),)),
+    "MuseGlimmerForConditionalGeneration": replace(WITH_IMAGES, absent=(("attn_output_gate", True),)),
+    "MuseSparkForCausalLM": replace(BY_FIELDS, absent=(("attn_output_gate", True),)),
+    "MuseSparkForConditionalGeneration": replace(WITH_IMAGES, absent=(("attn_output_gate", True),)),
+    "GPTNeoForCausalLM": replace(GPT_2, layers=LAYERS, hidden=HIDDEN, heads=HEADS, ffn=FFN, context=CONTEXT),
+    "CodeGenForCausalLM": replace(GPT_2, context=("n_positions",), tied=False, parallel=True),
 }
 
 LAYER_TYPES = ("sliding_attention", "full_attention")
@@ -280,34 +289,37 @@ LAYER_TYPES = ("sliding_attention", "full_attention")
 # (``configuration_*.py`` of transformers 5.24.0, read 2026-11-28).
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
-_LLAMA_7B: Config = {
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "vocab_size": 32000,
+_SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *("vocab_size", "max_position_embeddings", "hidden_act", "tie_word_embeddings"),
+)
+_DEFAULTS: dict[str, tuple[int | str | bool | None, ...]] = {
+    "llama": (4096, 11008, 32, 32, None, None, 32000, 2048, "silu", False),
+    "mistral": (4096, 14336, 32, 32, 8, None, 32000, 131072, "silu", False),
+    "mixtral": (4096, 14336, 32, 32, 8, None, 32000, 131072, "silu", False),
+    "gemma": (3072, 24576, 28, 16, 16, 256, 256000, 8192, None, True),
+    "gemma2": (2304, 9216, 26, 8, 4, 256, 256000, 8192, None, True),
+    "gemma3_text": (2304, 9216, 26, 8, 4, 256, 262208, 131072, None, True),
+    "qwen2": (4096, 22016, 32, 32, 32, None, 151936, 32768, "silu", False),
+    "qwen2_vl_text": (8192, 29568, 80, 64, 8, None, 152064, 32768, "silu", False),
+    "qwen2_5_vl_text": (8192, 29568, 80, 64, 8, None, 152064, 32768, "silu", False),
+    "qwen3": (4096, 22016, 32, 32, 32, 128, 151936, 32768, "silu", False),
+    "phi": (2048, 8192, 24, 32, None, None, 51200, 2048, "gelu_new", False),
+    "phi3": (3072, 8192, 32, 32, None, None, 32064, 4096, "silu", False),
+    "glm4v_text": (4096, 13696, 40, 32, 2, None, 151552, 32768, "silu", False),
+    "cohere2": (8192, 22528, 40, 64, None, 128, 256000, 8192, "silu", True),
+    "granite": (4096, 11008, 32, 32, None, None, 32000, 2048, "silu", False),
 }
 TEXT_DEFAULTS: dict[str, Config] = {
-    "llama": _LLAMA_7B | {"max_position_embeddings": 2048},
-    "mistral": _LLAMA_7B | {"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072},
-    "gemma3_text": {
-        "hidden_size": 2304,
-        "intermediate_size": 9216,
-        "num_hidden_layers": 26,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "vocab_size": 262208,
-        "max_position_embeddings": 131072,
-        "sliding_window": 4096,
-    },
+    kind: {key: value for key, value in zip(_SIZES, values, strict=True) if value is not None} for kind, values in _DEFAULTS.items()
 }
 
 # Activations, and whether an MLP with them has three matrices.
 
 ACTIVATIONS = ("hidden_act", "hidden_activation", "mlp_hidden_act", "activation_function", "activation")
 GATED = ("silu", "swish", "swiglu", "silu_and_mul", "swigluoai", "situ")
-NOT_GATED = ("relu2", "relu_squared", "squared_relu", "xielu", "gelu_new", "relu")
+NOT_GATED = ("relu2", "relu_squared", "squared_relu", "relu", "xielu", "gelu_new")
+ALWAYS_GATED = ("hidden_activation",)  # A key that only files of gated MLPs have (Gemma and its relatives)
 
 # What shows that a file with an unknown name is of an encoder.
 
@@ -322,6 +334,7 @@ REFUSED: dict[str, str] = {
     **{f"{name}ForCausalLM": _STATE for name in ("Mamba", "Mamba2", "FalconMamba", "Rwkv")},
     **{f"{name}ForConditionalGeneration": ENCODER for name in ("T5", "Bart", "Whisper")},
     **dict.fromkeys(("BertModel", "BertForMaskedLM", "RobertaForMaskedLM"), ENCODER),
+    "JetMoeForCausalLM": "its attention has experts too",
     "DeciLMForCausalLM": "its layers differ in the width of their MLPs",
 }
 

@@ -242,6 +242,10 @@ class EngineKnobs:
     # steps for which prompts wait until all attention ranks have some, while all ranks decode (TensorRT-LLM
     # ``attention_dp_config.timeout_iters`` with ``enable_balance``); 0 where they do not wait
     rank_wait_steps: int = 0
+    # whether the experts of a step that is captured as a CUDA graph (decodes alone, or no more than ``graph_tokens`` with prompts) compute
+    # as many tokens for every attention rank as the fullest one has (vLLM ``vllm/v1/worker/dp_utils.py``, SGLang ``DpPaddingMode.MAX_LEN``,
+    # TensorRT-LLM ``cuda_graph_runner.py``)
+    pads_ranks: bool = False
     # processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang ``tokenizer_worker_num``,
     # TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests
     front_ends: int = 1
@@ -292,11 +296,13 @@ class Deployment:
     step_source: StepSource | None = None  # whose step times price it; None for the fitted terms
     adapters: Adapters | None = None  # LoRA adapters that requests use; None without
     images: Images | None = None  # of every prompt; None without
+    newer_engine: str = ""  # the version that was requested, newer than any preset, where ``engine`` answers for it
 
     @property
     def named(self) -> dict[str, str | int]:
         """Model, GPU, format and degrees by name, as JSON says them."""
         read = {"model_read": self.model.reading} if self.model.reading else {}
+        read |= {"newer_engine": self.newer_engine} if self.newer_engine else {}
         return {"model": self.model.name, **read, "gpu": self.gpu.name, "precision": self.precision.name, **self.parallelism.degrees}
 
 

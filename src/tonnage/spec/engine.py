@@ -104,8 +104,14 @@ class EnginePreset(EngineKnobs):
     narrow_activation_bytes_per_hidden: float
     logit_bytes_per_vocabulary_row: float  # logits and sampling buffers per slot and row of the vocabulary, in bytes
     reserve_bytes: int  # workspaces and CUDA graphs in addition to context and communication, in bytes per GPU
-    # buffers between the first two GPUs of an instance, in bytes per GPU; None where those measured on TensorRT-LLM stand for them
+    # buffers between the first two GPUs of an instance, in bytes per GPU, and the exponent of their growth; None where those measured on
+    # TensorRT-LLM stand for them
     communication_bytes: int | None = None
+    communication_exponent: float | None = None
+    # it runs a full step and samples for all slots before it sizes its KV cache, and pays what these took, and not its CUDA context
+    profiled: bool = False
+    mxfp4_multiples: tuple[int, int] = (1, 1)  # to which it fills up the hidden and the inner width of experts in MXFP4
+    without_workspace: tuple[str, ...] = ()  # number formats whose experts need no buffers of a step's tokens
     by_memory: tuple[MemoryDefault, ...] = ()  # batch limits by GPU memory; the first that applies wins
     without: tuple[str, ...] = ()  # number formats that it has no kernels for
     # formats that it unpacks to 16 bits on NVIDIA's generations without units for them, such as "fp8 Ampere"
@@ -143,7 +149,7 @@ class EnginePreset(EngineKnobs):
         return ""
 
 
-def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int = 1) -> EngineKnobs:
+def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int) -> EngineKnobs:
     """The knobs that an engine runs with on a GPU when its operator sets none; ``ranks`` of attention may each have a front end."""
     knobs = engine.knobs
     for default in engine.by_memory:

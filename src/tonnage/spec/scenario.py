@@ -126,6 +126,7 @@ class DemandAsked:
     sessions_per_hour: Number = leaf("Recorded sessions that begin in an hour, in place of how many there are at once.", unit="rate")
     engineers: Number = leaf("People who hold recorded sessions, in place of how many there are at once.")
     share_active: Number = leaf("Share of the engineers who are in a session at the same time (default: 0.2).", unit="share")
+    concurrency: Number = leaf("Requests in flight at once at the peak, on average, such as 200: sized as the rate that keeps so many.")
     requests: Number = leaf("Number of requests of an offline job.")
     within: Text = leaf("Time in which an offline job has to finish, such as 8h.")
 
@@ -192,7 +193,8 @@ class SearchAsked:
         aliases=("max_num_batched_tokens", "chunked_prefill_size"),
     )
     max_model_len: int | None = leaf(
-        "Longest prompt with its output that the engine accepts, in tokens (default: the model's context; in a plan its longest request).",
+        "Longest prompt with its output that the engine accepts, in tokens (default: the model's context; in a plan, as much of it as four "
+        "fifths of the KV cache hold).",
         aliases=("context_length", "max_seq_len"),
     )
     gpu_memory_utilization: Number = leaf(
@@ -270,6 +272,7 @@ class SearchAsked:
     gpu_clock: Number = leaf(
         "Share of its clock that each GPU is locked to, such as 80%: arithmetic takes longer, and every step draws less.", unit="share"
     )
+    link: Text = leaf("Link over PCIe: pcie4-x16 and the like, bridge, p2p-off, or a file of nvidia-smi topo -m (docs/systems.md).")
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
@@ -306,8 +309,7 @@ class ScalingAsked:
     autoscale: bool | None = leaf("Propose an autoscaling rule for the profile or the trace, and say what it saves (docs/autoscaling.md).")
     broken_hours: Length = leaf("Share of the hours in which limits may be broken then, such as 5% (default: 0%).")
     start_time: Text = leaf(
-        "Time from the controller's decision until a new instance takes requests, such as 3min (default: its weights over 10 Gbit/s, and "
-        "60 s)."
+        "Time from the controller's decision until a new instance takes requests, such as 3min (default: weights at 10 Gbit/s, and 60 s)."
     )
 
 
@@ -448,9 +450,8 @@ def by_alias() -> dict[str, str]:
     return {alias: leaf.name for leaf in leaves() for alias in leaf.aliases}
 
 
-# Leaves of the search that the memory of an instance depends on
 SHARES = ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
-OF_MEMORY = ("max_batch_size", "max_num_tokens", "max_model_len", *SHARES)
+OF_MEMORY = ("max_batch_size", "max_num_tokens", "max_model_len", *SHARES)  # Leaves of the search that an instance's memory depends on
 
 OF_SIZE = ("system", "pp", "load", "deploy_on")  # Leaves of the search that one simulated deployment has no use for
 

@@ -225,11 +225,12 @@ _CALLS = ("calls_per_year", "requests_per_call")
 _PEAK = ("peak_percentile", "peak_factor")
 _SHAPE = ("profile", "trace")
 DISPLACES: dict[str, tuple[str, ...]] = {
-    "peak_rps": ("mean_rps", *_USERS, *_CALLS, *_PEAK, *_JOB, "trace"),
-    "mean_rps": ("peak_rps", *_USERS, *_CALLS, *_JOB),
-    "users": ("peak_rps", "mean_rps", *_CALLS, *_JOB, *_SHAPE),
-    "calls_per_year": ("peak_rps", "mean_rps", *_USERS, *_JOB, "trace"),
-    "requests": ("peak_rps", "mean_rps", *_USERS, *_CALLS, *_PEAK, *_SHAPE),
+    "peak_rps": ("concurrency", "mean_rps", *_USERS, *_CALLS, *_PEAK, *_JOB, "trace"),
+    "mean_rps": ("concurrency", "peak_rps", *_USERS, *_CALLS, *_JOB),
+    "users": ("concurrency", "peak_rps", "mean_rps", *_CALLS, *_JOB, *_SHAPE),
+    "calls_per_year": ("concurrency", "peak_rps", "mean_rps", *_USERS, *_JOB, "trace"),
+    "concurrency": ("peak_rps", "mean_rps", *_USERS, *_CALLS, *_PEAK, *_JOB, *_SHAPE),
+    "requests": ("concurrency", "peak_rps", "mean_rps", *_USERS, *_CALLS, *_PEAK, *_SHAPE),
     "profile": (*_USERS, *_JOB, "trace"),
     "trace": ("peak_rps", *_USERS, *_CALLS, *_PEAK, *_JOB, "profile"),
     "peak_percentile": ("peak_factor",),

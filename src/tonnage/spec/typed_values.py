@@ -48,9 +48,12 @@ class AsPairs:
 Pairs = Annotated[tuple[tuple[str, T], ...], AsPairs()]
 
 
-def about(text: str, *, default: Any = None, negative: bool = True, several: bool = False) -> Any:
-    """A field that is also a flag of the command: ``negative`` switches have a "no" form, ``several`` take all values that follow."""
-    return field(default=default, metadata={"about": text, "negative": negative, "several": several})
+def about(text: str, *, default: Any = None, negative: bool = True, several: bool = False, aliases: tuple[str, ...] = ()) -> Any:
+    """A field that is also a flag of the command: ``negative`` switches have a "no" form, ``several`` take all values that follow.
+
+    ``aliases`` are the names of the same flag in other tools; a single letter follows one hyphen.
+    """
+    return field(default=default, metadata={"about": text, "negative": negative, "several": several, "aliases": aliases})
 
 
 WANTED = {

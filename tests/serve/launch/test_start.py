@@ -79,6 +79,8 @@ def test_a_machine_that_holds_fewer_instances_than_the_plan_says_so(saved: Calla
         (of(), {}, {"tp": 2}, "tp: a plan says it"),
         (of(), {"engine": "vllm-0.32 + eagle k=3"}, {}, "chose|speculation"),
         (of(), {"launch": ()}, {}, "no command is known"),
+        (of(), {"launch": ("/bin/sh", "-c", "touch canary")}, {}, "its command holds '/bin/sh', which Tonnage does not write"),
+        (of(), {"launch": ("vllm", "serve", "a/b", "--trust-remote-code")}, {}, "its command holds '--trust-remote-code'"),
     ],
 )
 def test_a_plan_that_cannot_run_here_is_refused_by_name(

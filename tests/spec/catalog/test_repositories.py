@@ -118,7 +118,7 @@ def test_a_fine_tune_is_read_off_its_name_and_says_so(name: str, base: str, form
 
 
 @pytest.mark.parametrize(
-    "name", ["a/Llama-3.1-8B-reward", "a/Falcon-H1-7B", "a/Qwen3-Embedding-8B", "a/llama-3.1-minitron-5b", "a/qwen9-7b"]
+    "name", ["a/Llama-3.1-8B-reward", "a/Llama-3.1-8B-mamba", "a/Qwen3-Embedding-8B", "a/llama-3.1-minitron-5b", "a/qwen9-7b"]
 )
 def test_names_of_another_architecture_are_no_fine_tunes(name: str) -> None:
     with pytest.raises(InputError):

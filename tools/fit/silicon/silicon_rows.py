@@ -16,6 +16,7 @@ from tonnage.evidence.predict import ROUNDS, Point, read_point
 from tonnage.evidence.rows import LoadedRows
 from tonnage.perf.memory import MemoryPlan
 from tonnage.perf.step import StepModel
+from tonnage.spec.precision import KV, find_precision
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 from tools.fit.silicon.sample import Row
 
@@ -76,7 +77,7 @@ class SiliconRows(LoadedRows):
 
 def point_of(row: Row) -> Point:
     """The point of a row, with the knobs of its run."""
-    point = read_point(row)
+    point = read_point(with_cache_named(row))
     own = point.deployment.knobs
     knobs = replace(
         own,
@@ -92,6 +93,12 @@ def point_of(row: Row) -> Point:
         graph_tokens=row.get("graphs", own.graph_tokens),
     )
     return replace(point, deployment=replace(point.deployment, knobs=knobs))
+
+
+def with_cache_named(row: Row) -> Row:
+    """The row with a format that names the KV cache: the rules of a file say what it was, and no engine's default is taken."""
+    precision = find_precision(row["precision"])
+    return row | {"precision": f"{precision.weights}+{KV}{precision.kv}"}
 
 
 def _held(memory: MemoryPlan, tokens: int) -> int:

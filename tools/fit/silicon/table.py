@@ -20,7 +20,7 @@ from tools.fit.silicon.decode_pools import select_decode_pools
 from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.moe_rows import select_moe
 from tools.fit.silicon.sample import FILE, Row, Selection, installed_sample
-from tools.fit.silicon.silicon_rows import SiliconRows
+from tools.fit.silicon.silicon_rows import SiliconRows, with_cache_named
 
 
 def sample_file(path: Path) -> Path:
@@ -76,7 +76,7 @@ def _decode_pools(path: Path) -> MeasuredTable:
     chosen = select_decode_pools(path)
     return MeasuredTable(
         rows=chosen.rows,
-        point=lambda i: read_point(chosen.rows[i]),
+        point=lambda i: read_point(with_cache_named(chosen.rows[i])),
         predict=lambda _, point: decoding(point),
         remarks=(_remark(path, "decode pools of disaggregated deployments, in no fit", chosen),),
     )

@@ -157,13 +157,18 @@ def traffic_from(path: str, where: str, unit: str | None = None) -> Traffic:
 
 def _is_clients(path: str, where: str) -> bool:
     """Whether a file, or a folder, is what a load client kept of single requests."""
-    from tonnage.formats.tool_format import first_document, holds_requests, listed_rows, request_file
+    from tonnage.formats.tool_format import csv_lines, first_document, holds_requests, listed_rows, request_file
 
     if Path(path).is_dir():
         return request_file(Path(path)) is not None
-    if not path.lower().endswith((".json", ".jsonl")):
+    if not path.lower().endswith((".json", ".jsonl", ".csv")):
         return False
-    document = first_document(read_text(path, where))
+    text = read_text(path, where)
+    if path.lower().endswith(".csv"):
+        if "timestamp" in text.partition("\n")[0].lower().split(","):
+            return False
+        text = csv_lines(text, path)
+    document = first_document(text)
     if isinstance(document, dict) and isinstance(document.get("data"), list) and "payloads" in str(document["data"][:1]):
         raise InputError(f"{where}: {path} holds prompts and no times; name the profile_export file that the tool wrote for the same run")
     rows = listed_rows(document)

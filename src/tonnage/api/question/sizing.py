@@ -24,7 +24,7 @@ from tonnage.api.question.arguments import (
     whole_numbers,
 )
 from tonnage.api.question.changes import check_scaling
-from tonnage.api.question.deployment import SHARE_OF, engines_meant, limited, shares_of, sized_pools, with_context
+from tonnage.api.question.deployment import SHARE_OF, engines_meant, shares_of, sized_pools, stated, with_context
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.sessions import (
     check_lengths,
@@ -38,13 +38,13 @@ from tonnage.api.question.sessions import (
 from tonnage.deploy.checkpoint import judged
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.measured_steps import check_source, checked_source
-from tonnage.plan.demand import Demand
+from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import DefaultPart, UseCaseDefaults
+from tonnage.plan.note import DefaultPart, OlderPreset, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, newer_than_known, system_of
 from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_adapters, parse_limit, parse_speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
@@ -117,9 +117,15 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
         if model is not None:
             own = (find_precision(model.usual_precision if note is None else note.precision),)
             usual = own if any(made) else usual_precisions(model, rest["gpus"])  # a checkpoint of compress, next to its original
-            notes = (*remarks, *lengths.remarks, *(() if note is None else (note,)))
+            notes = (*remarks, *_older_presets(scenario), *lengths.remarks, *(() if note is None else (note,)))
             questions.append(Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest))
     return tuple(questions)
+
+
+def _older_presets(scenario: Scenario) -> tuple[OlderPreset, ...]:
+    """The presets that answer for newer versions of their engines."""
+    names = () if scenario.search.engine is None else _names(scenario.search.engine, option("engine"), Faults())
+    return tuple(OlderPreset(requested=name, preset=preset) for name in names if (preset := newer_than_known(name)))
 
 
 def _model(name: str, scenario: Scenario) -> Model:
@@ -169,6 +175,8 @@ def _of_existing(scenario: Scenario) -> bool:
 
 def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
     """The demand, or that there is none in addition to systems that exist."""
+    if scenario.demand.concurrency is not None:
+        return _at_once(scenario)
     if not _of_existing(scenario):
         return demand_asked(scenario.demand, recording)
     needing = next((name for name in ("growth", "benchmarks") if getattr(scenario, name) is not None), None)
@@ -211,8 +219,30 @@ def recording_of(asked: DemandAsked) -> Recording | None:
     return recording
 
 
+def _at_once(scenario: Scenario) -> Demand:
+    """So many requests in flight, at the rate of answers that take a second; ``api.sizing.answer`` finds the rate of the choice's."""
+    asked = scenario.demand
+    others = [one.name for one in fields(asked) if one.name != "concurrency" and getattr(asked, one.name) is not None]
+    others += [name for name in ("benchmarks", "have", "growth") if getattr(scenario, name) is not None]
+    others += ["load"] if scenario.search.load == "closed" else []
+    if others:
+        raise InputError(f"{option('concurrency')} and {option(others[0])}: do not go together; give one of them")
+    count = asked.concurrency or 0.0
+    if not (math.isfinite(count) and 1 <= count <= MOST_AT_ONCE):
+        raise InputError(f"{option('concurrency')}: {count:g} is not possible; write a number from 1 to {MOST_AT_ONCE:,.0f}")
+    source = DemandSource(kind="concurrency", requests_per_second=count, concurrency=count)
+    return Demand(peak_requests_per_second=count, sizing_requests_per_second=count, source=source)
+
+
+MOST_AT_ONCE = 1e7
+
+
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
     """The demand that a scenario asks for. Raises InputError: the scenario contradicts itself, or gives too little."""
+    if asked.concurrency is not None:
+        raise InputError(
+            f"{option('concurrency')}: its rate is found by simulation, for {option('peak_rps')} of a prediction; give that here"
+        )
     profile = asked.profile
     hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
     return demand_of(
@@ -324,7 +354,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     if have:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
     if all(chosen["gpus"]):
-        chosen["gpus"] = faults.of(limited, chosen["gpus"], asked.power_cap, asked.gpu_clock, chosen["step_source"]) or ()
+        chosen["gpus"] = faults.of(stated, chosen["gpus"], asked, max(chosen["tps"] or (1,)), chosen["step_source"]) or ()
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)

@@ -69,6 +69,7 @@ class SharedArguments(TypedDict, total=False):
     router: Text
     power_cap: Text
     gpu_clock: Number
+    link: Text
     coefficients: str | Path | None
     step_model: Text
     seed: int | None
@@ -95,6 +96,7 @@ class SizeArguments(SharedArguments, total=False):
     sessions_per_hour: Number
     engineers: Number
     share_active: Number
+    concurrency: Number
     requests: Number
     within: Text
     itl: Texts

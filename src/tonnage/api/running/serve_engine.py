@@ -176,9 +176,9 @@ def _planned(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: 
         raise InputError(
             f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with {option('engine')} {asked.engine}"
         )
+    launch.check_planned(pool, machine, choice.deployment)
     if foreign := foreign_word(pool):
         raise InputError(f"{option('plan')}: its command holds {foreign!r:.100}, which Tonnage does not write; size again")
-    launch.check_planned(pool, machine, choice.deployment)
     started, loads = _plan_command(asked, choice)
     groups = launch.placed(launch.usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)
     verb = "is" if len(groups) == 1 else "are"

@@ -9,6 +9,7 @@ from tonnage.plan.sensitivity import PercentileAnswer
 from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import counted, number, percent, plain, whole
 from tonnage.report.plans.fleet import MEMORIES, ROUTERS
+from tonnage.report.plans.question import newer_text
 from tonnage.spec.scenario import Mode
 
 DEFINITIONS = (
@@ -115,6 +116,8 @@ def note_text(note: notes.Note) -> str:
     match note:
         case notes.ModelRead(model=model):
             return f"{model.name}: {model.reading}."
+        case notes.OlderPreset():
+            return f"{newer_text(note)}."
         case notes.UseCaseDefaults():
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
         case notes.LengthInWords() | notes.LengthInCharacters():
@@ -212,7 +215,8 @@ def warning_text(warning: notes.Warning) -> str:
             )
         case notes.WideOverPcie():
             share = f"all-reduces take {percent(warning.value)} of a decode step"
-            return f"TP {warning.tp} over PCIe on {warning.gpu}: {share}; the course advises TP 2 at most"
+            path = f"{number(warning.link_gb_s)} GB/s " + ("through the host's memory" if warning.staged else "between the cards")
+            return f"TP {warning.tp} over PCIe on {warning.gpu}: {share}, by {path}; measure, or prefer one larger card"
         case notes.LengthToShorten():
             one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
             share = f"{abs(100 * warning.change):.0f}% shorter"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # a run is shown by some of these words too, and loads no pla
     from tonnage.plan.demand import Demand, DemandSource
     from tonnage.plan.fleet import AtPeak
     from tonnage.plan.limit import Bound, Breach, Limit
+    from tonnage.plan.note import OlderPreset
     from tonnage.plan.plan import Plan
     from tonnage.results.metrics import Attained, Latencies
     from tonnage.spec.scenario import Objective
@@ -150,11 +151,17 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     rows = (
         ("Question", f"{plan.scenario.model}, {lengths_text(plan)}{shares}"),
         ("Model", next((note.model.reading for note in plan.notes if note.code == "model-read"), "")),
+        ("Engine", "; ".join(newer_text(note) for note in plan.notes if note.code == "older-preset")),
         ("Demand", demand_text(plan.demand)),
         ("Limits", ", ".join(map(str, plan.scenario.limits)) or "none"),
         ("Aim", aim_text(plan)),
     )
     return tuple(row for row in rows if row[1])
+
+
+def newer_text(note: OlderPreset) -> str:
+    """Which preset answers for a newer engine."""
+    return f"{note.requested} is newer than every preset; {note.preset} answers for it"
 
 
 def lengths_text(plan: Plan) -> str:
@@ -243,6 +250,10 @@ def demand_text(demand: Demand) -> str:
         whose = f" ({plain(source.engineers)} engineers)" if source.engineers is not None else ""
         held = f"{number(source.sessions)} recorded sessions at once{whose}"
         return f"{held}, {number(demand.sizing_requests_per_second)} requests/s at the recorded pace{source.trace_change}"
+    if source.kind == "concurrency":
+        stay = (source.concurrency or 0.0) / demand.sizing_requests_per_second
+        what = f"{plain(source.concurrency)} requests at once at the peak"
+        return f"{what}: {number(demand.sizing_requests_per_second)} requests/s, each there for {stay:.3g} s"
     if source.kind == "job":
         rate = f"{number(demand.sizing_requests_per_second, 4)} requests/s throughout, no peak"
         return f"{many(demand.offline_requests or 0)} requests within {span(demand.offline_seconds or 0.0)}: {rate}"

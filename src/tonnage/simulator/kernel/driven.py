@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.simulator.kernel.memory import Machine
+    from tonnage.spec.deployment import EngineKnobs
 
 
 def _fingerprint() -> int:
@@ -161,10 +162,16 @@ def loop_for(m: Machine) -> Loop:
     return loop_of(shares=m.cache is not None, ranks=m.ranks is not None, grouped=m.group is not None)
 
 
-def grouped(ranks: Sequence[Machine], wait: int) -> list[Machine]:
+def note_of(knobs: EngineKnobs, shape: tuple[int, ...]) -> NDArray[np.void]:
+    """Records of the type ``GROUP`` for attention ranks that nothing has happened to."""
+    note = np.zeros(shape, GROUP)
+    note["wait"], note["padded"] = knobs.rank_wait_steps, knobs.graph_tokens if knobs.pads_ranks else -1
+    return note
+
+
+def grouped(ranks: Sequence[Machine], knobs: EngineKnobs) -> list[Machine]:
     """Idle machines as the attention ranks of one instance; whichever is driven, all are."""
-    note = np.zeros(1, GROUP)
-    note["wait"] = wait
+    note = note_of(knobs, (1,))
     at, room = np.zeros(len(ranks), np.int64), np.zeros((0, 0), np.int64)
     room = room_for(ranks[0]._replace(group=Group(note, at, room)), at)
     found = [m._replace(group=Group(note, at, room)) for m in ranks]

@@ -18,9 +18,9 @@ from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
 from tonnage.simulator.autoscaler import Scaler, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Routed
 from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
-from tonnage.simulator.kernel.driven import drive, drive_fleet, loop_of, room_for
+from tonnage.simulator.kernel.driven import drive, drive_fleet, loop_of, note_of, room_for
 from tonnage.simulator.kernel.members import Fleet, Groups
-from tonnage.simulator.kernel.memory import CLOSELY, GROUP, NEVER, ROUTED, SLOT, STATE, STEP, Group, Lists, Machine, Prices, Tallies
+from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE, STEP, Group, Lists, Machine, Prices, Tallies
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
 from tonnage.simulator.kernel.run import check_trace, requests_of
 from tonnage.simulator.request import STEP_COLUMNS
@@ -30,6 +30,7 @@ from tonnage.units import PS_PER_NS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tonnage.spec.deployment import EngineKnobs
     from tonnage.spec.workload import Trace
 
 AT_ONCE = 100_000
@@ -78,7 +79,7 @@ def run_fleet(
     sessions: NDArray[np.int64] | None = None,
     changes: Changes = NO_CHANGES,
     ranks: int = 1,
-    wait: int = 0,
+    knobs: EngineKnobs | None = None,
 ) -> Routed:
     """Simulate the requests of an open loop on several engines.
 
@@ -87,7 +88,7 @@ def run_fleet(
         engines: machines at time 0; their settings and prices are taken, and they stay as they are.
         router, seed, weight, sessions, changes: as in ``simulate_fleet``.
         ranks: attention ranks of an instance, in lockstep; each is one of the engines, and an endpoint to the router.
-        wait: ``EngineKnobs.rank_wait_steps``.
+        knobs: those of the engines, where they have attention ranks.
 
     Raises:
         InputError: a closed loop, no engine, an unknown router, due times out of order, lengths below one token, more instances in
@@ -100,7 +101,7 @@ def run_fleet(
     changes.check(len(engines))
     count, last = len(engines), changes.last(trace)
     loop = loop_of(grouped=ranks > 1)
-    fleet, view, memory, asked = arguments(trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, wait)
+    fleet, view, memory, asked = arguments(trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, knobs)
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
         drive_fleet(fleet, view, memory, asked, min(until, len(trace)))
     record = requests_of(fleet.rows, len(trace), fleet.tallies.gaps)
@@ -129,11 +130,11 @@ def arguments(
     changes: Changes,
     address: Callable[[Machine], int],
     ranks: int = 1,
-    wait: int = 0,
+    knobs: EngineKnobs | None = None,
 ) -> tuple[Fleet, View, Memory, Asked]:
     """What the loop of fleets takes before the number of requests; ``address`` says where the loop of one engine is."""
     closely, count = router in SEES_TOKENS, len(engines)
-    groups = None if ranks == 1 else _groups(engines, ranks, wait)
+    groups = None if knobs is None or ranks == 1 else _groups(engines, ranks, knobs)
     example = engines[0] if groups is None else engines[0]._replace(group=Group(groups.note[0], groups.at[0], groups.room))
     fleet = _fleet(trace, engines, closely, changes.some, address(example), groups)
     none, down = np.zeros(0, np.int64), changes.outages
@@ -150,10 +151,9 @@ def arguments(
     return fleet, _view(fleet, weight, changes.available(count)), _memory(count, seed), asked
 
 
-def _groups(engines: Sequence[Machine], ranks: int, wait: int) -> Groups:
+def _groups(engines: Sequence[Machine], ranks: int, knobs: EngineKnobs) -> Groups:
     """The attention ranks of each instance, with room for their machines."""
-    note = np.zeros((len(engines) // ranks, 1), GROUP)
-    note["wait"] = wait
+    note = note_of(knobs, (len(engines) // ranks, 1))
     at = np.zeros((len(engines) // ranks, ranks), np.int64)
     room = room_for(engines[0]._replace(group=Group(note[0], at[0], np.zeros((0, 0), np.int64))), at)
     return Groups(note=note, at=at, room=room)

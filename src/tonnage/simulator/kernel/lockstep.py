@@ -161,6 +161,7 @@ def wake_ranks(m, until):
 def begin_ranks(m):
     """Put the next step of every rank together, and price it: it lasts as long as the slowest rank's."""
     size, held, tokens, over = m.group.at.size, holds(m), 0, False
+    most, prompts = 0, 0
     for j in range(size):
         r = rank(m, j)
         r.state.held = held
@@ -168,6 +169,11 @@ def begin_ranks(m):
         if has_work(r):
             schedule(r)
         tokens += tokens_of(r)
+        most = max(most, tokens_of(r))
+        prompts += r.step.prefill_tokens
+    padded = m.group.note[0].padded
+    if padded >= 0 and (prompts == 0 or most <= padded):
+        tokens = size * most
     price_ranks(m, tokens)
     lasts = rank(m, m.group.note[0].slowest).state.lasts
     for j in range(size):

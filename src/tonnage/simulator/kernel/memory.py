@@ -229,6 +229,7 @@ class Watch(NamedTuple):
 GROUP = record_of(
     "wait",  # steps for which prompts wait until all ranks have some …
     "waited",  # … and for which they have, or would have if there were any
+    "padded",  # tokens up to which ranks are filled up to the fullest in a step with prompts; -1 where they never are
     "counting",  # whether that goes on with every step like this one
     "longer",  # by how much a step of the slowest rank is longer than the one before
     "slowest",  # which rank that is

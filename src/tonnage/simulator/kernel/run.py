@@ -198,7 +198,7 @@ def run_ranks(
     steps = machines[0].tallies.steps
     machines = [m._replace(stop=machines[0].stop, tallies=m.tallies._replace(steps=steps)) for m in machines]
     if grouped or ranks > 1:
-        machines = in_lockstep(machines, knobs.rank_wait_steps)
+        machines = in_lockstep(machines, knobs)
     loop_for(machines[0])(machines[0], NEVER)
     left = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
     number = int(machines[0].state["round"] + machines[0].state["alone"])

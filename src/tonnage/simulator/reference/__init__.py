@@ -113,8 +113,9 @@ class Clients:
 # request that comes is heard by its rank when the step ends, also where that rank is idle. The window ends for all ranks at once: a step is
 # not taken if the clients of any rank would have its tokens later. With ``rank_wait_steps`` the prompts of a step are held while all ranks
 # decode and not all of them have prompts, until so many steps in a row have passed since prompts were last computed or held the last time
-# (TensorRT-LLM, ``_balance_adp_requests`` of py_executor.py). The record of steps is one for all: what the slowest rank computed, who was
-# in any rank, and the tokens of all.
+# (TensorRT-LLM, ``_balance_adp_requests`` of py_executor.py). With ``pads_ranks`` every rank of a captured step is filled up to the tokens
+# of the fullest, and the experts compute these too; nobody waits for what a rank's other matrices do with them. The record of steps is
+# one for all: what the slowest rank computed, who was in any rank, and the tokens of all.
 
 
 class Ranks:
@@ -167,10 +168,10 @@ class Ranks:
             engine.batcher.held = held
             steps.append(engine.batcher.schedule() if has_work else Step())
         tokens = [engine.tokens_of(step) for engine, step in zip(self.engines, steps, strict=True)]
-        lasts = [0] * len(steps)
+        computed, lasts = self._computed(steps, tokens), [0] * len(steps)
         for i, (engine, step) in enumerate(zip(self.engines, steps, strict=True)):
-            if tokens[i] or (busy[i] and not any(tokens)):
-                lasts[i] = engine.prices.of(step, sum(tokens) / (len(tokens) * tokens[i]) if tokens[i] else 1.0)
+            if tokens[i] or (busy[i] and not computed):
+                lasts[i] = engine.prices.of(step, computed / (len(tokens) * tokens[i]) if tokens[i] else 1.0)
         time = self.engines[0].time
         for engine, step in zip(self.engines, steps, strict=True):
             engine.start(step, time + max(lasts))
@@ -179,10 +180,16 @@ class Ranks:
                 engine.stop()
             return False
         slowest = lasts.index(max(lasts))
-        row = list(self.engines[slowest].row(steps[slowest], sum(tokens)))
+        row = list(self.engines[slowest].row(steps[slowest], computed))
         row[7:9] = [sum(len(of) for of in (e.batcher.running for e in self.engines)), sum(len(e.batcher.waiting) for e in self.engines)]
         self.steps.append(tuple(row))
         return True
+
+    def _computed(self, steps: Sequence[Step], tokens: Sequence[int]) -> int:
+        """The tokens that the experts compute for all ranks, those that fill up a captured step included."""
+        knobs, most = self.engines[0].batcher.knobs, max(tokens)
+        captured = most <= knobs.graph_tokens or not any(step.prefill_tokens for step in steps)
+        return len(tokens) * most if knobs.pads_ranks and captured else sum(tokens)
 
     def _holds(self) -> bool:
         """Whether prompts wait in this step until all ranks have some."""

@@ -458,8 +458,7 @@ class Instance:
     def _routed(self, trace: Trace, instances: int, router: str) -> Routed:
         """A run of requests that share nothing on the engines of so many instances."""
         engines = [self.engine] * (instances * self.deployment.parallelism.dp)
-        ranks, wait = self.deployment.parallelism.dp, self.knobs.rank_wait_steps
-        return run_fleet(trace, engines, router, seed=self.traffic.seed, ranks=ranks, wait=wait)
+        return run_fleet(trace, engines, router, seed=self.traffic.seed, ranks=self.deployment.parallelism.dp, knobs=self.knobs)
 
     @cached_property
     def engine(self) -> Machine:

@@ -255,10 +255,28 @@ def _pools(sized: Sized) -> tuple[Pool, ...]:
     )
 
 
+SURE_ROOM = 0.8
+"""Share of a predicted pool that one request may take: vLLM does not start with a context that its real pool has no room for."""
+
+
+def longest_accepted(instance: Instance) -> int:
+    """Tokens of the longest prompt with its output that an instance is started for: the model's context, where ``SURE_ROOM`` holds it.
+
+    A question's lengths are a guess at the traffic; an engine that refused longer requests would refuse the tail that it left out.
+    """
+    deployment, knobs = instance.deployment, instance.deployment.knobs
+    if knobs.scheduler == "static":
+        return 0
+    whole_prompts = knobs.scheduler == "vllm" and not knobs.chunked_prefill
+    limits = [deployment.model.max_context, math.floor(SURE_ROOM * instance.memory.room)]
+    return min(limits + [knobs.max_num_tokens] * whole_prompts)
+
+
 def _command(sized: Sized) -> Command:
     """How an instance is started."""
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
+    longest = min(longest, d.model.max_context)
     engine, (rules, tiers) = find_engine(d.engine), sized.ready.instance.below
     checkpoint, words = loaded(d.model.name, d.precision, engine, d.gpu.vendor)
     started = command(
@@ -266,7 +284,7 @@ def _command(sized: Sized) -> Command:
         checkpoint=checkpoint,
         parallelism=d.parallelism,
         knobs=d.knobs,
-        max_context=sized.contender.question.max_model_len or min(longest, d.model.max_context),
+        max_context=sized.contender.question.max_model_len or max(longest_accepted(sized.ready.instance), longest),
         kv_8bit=d.precision.kv == "fp8",
         speculation=d.speculation,
         offloading=rules,

@@ -218,6 +218,17 @@ def find_engine(name: str) -> EnginePreset:
     raise UnknownName("engine", _shown(name), entries.engine_shelf().by_name)
 
 
+def newer_than_known(name: str) -> str:
+    """The preset that answers for a newer version of its engine than any preset is of, such as "vllm-0.32" for "vllm 0.33"; else ""."""
+    match = _VERSION.match(plain(name))
+    preset = find_engine(name)
+    if match is None or entries.engine_shelf().find(name) is not None:
+        return ""
+    newest = max(_numbers(spec.since) for spec in engines() if spec.family == preset.family)
+    version = _numbers(match[2])[: len(newest)]
+    return preset.name if preset.since and _numbers(preset.since) == newest and version > newest else ""
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 

@@ -190,7 +190,7 @@ def _read(model: Model, how: str) -> Model:
 def _families() -> tuple[tuple[tuple[str, ...], Model], ...]:
     """The words of every known name that begins with a family and has a size, with its model."""
     shelf = entries.model_shelf()
-    names = {name: shelf.by_name[line.shape.model].name for name, line in _listed().items()}
+    names = {shelf.level(name): line.shape.model for name, line in _listed().items()}
     spread = {_words(name): model for name, model in (names | {name: model.name for name, model in shelf.by_spelling.items()}).items()}
     named = ((words, shelf.by_name[name]) for words, name in spread.items())
     return tuple((words, model) for words, model in named if _names_a_family(words))
