@@ -238,7 +238,7 @@ def as_run(precision: Precision, model: Model, engine: EnginePreset, gpu: Gpu) -
     if (precision.weight_format, model.released) == ("fp8", "mxfp8") and published(model.name, precision, engine, gpu.vendor) is None:
         precision = find_precision(precision.name.replace("fp8", "mxfp8", 1))
     run = engine.runs(precision, gpu)
-    if gpu.fp8_tflops is None and not run.names_kv and run.kv == "fp8":  # kernels that convert need its instructions
+    if run.kernels and gpu.fp8_tflops is None and not run.names_kv and run.kv == "fp8":  # kernels that convert need its instructions
         return engine.runs(precision.with_kv("fp16"), gpu)
     return engine.runs(_with_default_kv(precision, model, engine, gpu.vendor), gpu)
 
