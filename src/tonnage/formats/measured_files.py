@@ -104,7 +104,8 @@ class Measurement:
         found = [name for name in LOADS if name in merged]
         if len(found) != 1:
             what = " and ".join(found) if found else "no load"
-            raise InputError(f"{self.where}: has {what}; it needs exactly one of batch, concurrency and request_rate")
+            give = f", so score and calibrate take {option('concurrency')} or {option('request_rate')}" if self.whole_run else ""
+            raise InputError(f"{self.where}: has {what}; it needs exactly one of batch, concurrency and request_rate{give}")
         return merged
 
 
