@@ -120,7 +120,7 @@ def _repository(line: _Line) -> Repository:
         source = f"{line.name}: {_table().source}; {model.source}"
         model = replace(model, name=plain(line.name).rpartition("/")[2], notes=notes, source=source, date=_table().date)
     model = replace(model, vocab=shape.vocab or model.vocab, max_context=shape.context or model.max_context)
-    return Repository(name=line.name, model=in_format(model, line.form, line.blocks), gated=line.gated)
+    return Repository(name=line.name, model=replace(in_format(model, line.form, line.blocks), repository=line.name), gated=line.gated)
 
 
 def in_format(model: Model, form: str, blocks: bool) -> Model:
@@ -150,7 +150,10 @@ def by_format(spelling: str) -> Model | None:
     repository = find_repository(base)
     model = repository.model if repository is not None else entries.model_shelf().find(base)
     model = model or by_words(base)
-    return None if model is None else _read(in_format(model, form, model.block_fp8), f"format {form} by the ending of '{spelling}'")
+    if model is None:
+        return None
+    model = replace(in_format(model, form, model.block_fp8), repository=spelling if "/" in spelling else "")
+    return _read(model, f"format {form} by the ending of '{spelling}'")
 
 
 def _without_format(spelling: str) -> tuple[str, str]:
@@ -161,10 +164,10 @@ def _without_format(spelling: str) -> tuple[str, str]:
             start = re.split(rf"[-_.]{ending}(?:$|[-_.])", base, maxsplit=1, flags=re.IGNORECASE)[0].rpartition("/")[2]
             raise InputError(f"model '{spelling}' is a checkpoint for {reader}, which is not sized; give the original, such as '{start}'")
     endings = [(ending, name) for name, known in _table().formats.items() for ending in known]
-    for ending, name in endings:
-        match = re.search(rf"[-_.]{ending}$", base, re.IGNORECASE)
-        if match:
-            base, form = base[: match.start()], form or name
+    for behind in ("$", "(?=[-_.])"):  # at the end, or else before a date or a release
+        for ending, name in endings if not form else ():
+            if match := re.search(rf"[-_.]{ending}{behind}", base, re.IGNORECASE):
+                base, form = base[: match.start()] + base[match.end() :], form or name
     return base, form
 
 
@@ -178,7 +181,7 @@ def by_words(spelling: str) -> Model | None:
         return None
     model = max(fits, key=lambda fit: fit[0])[1]
     guess = f"'{spelling}' is taken for a fine-tune of {model.name} by its name alone"
-    return _read(replace(model, name=plain(spelling).rpartition("/")[2]), guess)
+    return _read(replace(model, name=plain(spelling).rpartition("/")[2], repository=spelling if "/" in spelling else ""), guess)
 
 
 def _read(model: Model, how: str) -> Model:
@@ -212,11 +215,13 @@ def _words(spelling: str) -> tuple[str, ...]:
 
 
 def _holds(words: tuple[str, ...], known: tuple[str, ...]) -> bool:
-    """Whether a name holds all words of a known one in their order, and no other version of its family."""
+    """Whether a name holds all words of a known one in their order, its first size among them, and no other version of its family."""
     if known[0] not in words:
         return False
-    start = words.index(known[0])
-    if words[start + 1 : start + 2] and words[start + 1][0].isdigit() and words[start + 1 : start + 2] != known[1:2]:
+    rest = words[words.index(known[0]) :]
+    if rest[1:2] and rest[1][0].isdigit() and rest[1:2] != known[1:2]:
         return False
-    rest = iter(words[start:])
-    return all(word in rest for word in known)
+    if next(filter(_SIZE.fullmatch, rest), "") != next(filter(_SIZE.fullmatch, known)):
+        return False
+    further = iter(rest)
+    return all(word in further for word in known)
