@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from tests.spec.published_configs import configs, layouts, library
+from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, UnknownName, UnsupportedModel
+from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.perf.ranges import marks
 from tonnage.spec import catalog
 from tonnage.spec.catalog import find_model
 from tonnage.spec.config_json import read_config
@@ -46,6 +49,12 @@ LEAVE_OUT = {  # whose files leave a number to the library
     **dict.fromkeys(("FalconForCausalLM", "BloomForCausalLM"), "max_position_embeddings: missing"),
     **dict.fromkeys(("GPTJForCausalLM", "MPTForCausalLM", "MptForCausalLM", "GPT2LMHeadModel"), "intermediate_size: missing"),
 }
+
+
+def written(folder: Path, config: dict[str, Any]) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
 
 
 def read(folder: Path, config: dict[str, Any], layout: str = "") -> Model:
@@ -135,6 +144,19 @@ def test_a_layout_may_be_named_and_the_model_says_so(tmp_path: Path) -> None:
     assert read(tmp_path, PLAIN | {"architectures": ["LlamaForCausalLM"]}, "LlamaForCausalLM").layout_mark == ""
     with pytest.raises(UnknownName, match="did you mean LlamaForCausalLM"):
         read(tmp_path, PLAIN, "LamaForCausalLM")
+
+
+def test_a_prediction_for_an_architecture_that_is_not_known_says_so_and_is_less_sure(tmp_path: Path) -> None:
+    known, unknown = (
+        deployment_of(model=str(file), gpu="h100", tp=1, engine="vllm")
+        for file in (written(tmp_path / name, PLAIN | {"architectures": [name]}) for name in ("LlamaForCausalLM", "UnheardOfForCausalLM"))
+    )
+    mark = "config: its architecture UnheardOfForCausalLM is not known: counted by its fields alone; nearest known layout LlamaForCausalLM"
+    assert {one.removeprefix(unknown.model.name) for one in marks(unknown)} - {
+        one.removeprefix(known.model.name) for one in marks(known)
+    } == {mark.removeprefix("config")}
+    sure, unsure = (intervals_of({"itl_ms": 10.0}, regime_of(one, isl=2000, osl=200))["itl_ms"] for one in (known, unknown))
+    assert unsure[0] < sure[0] < 10.0 < sure[1] < unsure[1]
 
 
 def test_the_mark_names_the_nearest_known_layout(tmp_path: Path) -> None:
