@@ -60,6 +60,8 @@ def test_lengths_that_vary_are_refused_where_none_of_them_fits(capsys: pytest.Ca
     assert run([*asked, "--requests", "20", "--isl", "lognormal:60000,10"]) == 2
     assert "does not fit the KV cache" in capsys.readouterr().err
     assert run([*asked, "--requests", "20", "--isl", "lognormal:30000,9000"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"; \d+ of 20 requests were rejected, as they exceed the KV cache or the context", printed)
 
 
 def test_the_longest_request_of_the_pool_fits_and_one_token_more_does_not() -> None:
