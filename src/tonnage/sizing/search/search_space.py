@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tonnage.errors import DoesNotFit, InputError, option
+from tonnage.errors import DoesNotFit, InputError, in_python, option
+from tonnage.perf.fitting import holds, instead
 from tonnage.perf.memory import startable
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TargetLacks, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
@@ -16,11 +16,11 @@ from tonnage.sizing.loads.ready import Ready, Trial, runs_on
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.search.tuning import fitted
 from tonnage.spec.catalog import find_engine, system_of
-from tonnage.spec.catalog.checkpoints import loadable, with_default_kv
+from tonnage.spec.catalog.checkpoints import as_run, loadable
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.hardware import ANY_VENDOR
-from tonnage.spec.precision import Precision, find_precision
+from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import target_lacks
 
 if TYPE_CHECKING:
@@ -38,14 +38,11 @@ DEGREES = (("tp",), ("dp",), ("ep",))
 def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows; pipelines only where they are requested."""
     splits = tuple(splits_of(question))
-
-    @cache
-    def with_kv(wanted: Precision, engine: str, vendor: str) -> Precision:
-        return with_default_kv(wanted, question.model, find_engine(engine), vendor)
-
+    every = product(question.gpus, question.engines, question.precisions)
+    runs = {(gpu.name, name, one.name): as_run(one, question.model, find_engine(name), gpu) for gpu, name, one in every}
     guesses = (None,) if question.speculation is None else (None, question.speculation)
     for gpu, engine, wanted, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
-        system, precision = system_for(question, gpu), with_kv(wanted, engine, gpu.vendor)
+        system, precision = system_for(question, gpu), runs[gpu.name, engine, wanted.name]
         for knobs in _knobs(question, default_knobs(find_engine(engine), gpu, parallelism.dp)):
             deployment = Deployment(
                 model=question.model,
@@ -119,15 +116,23 @@ def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
     """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were requested."""
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
-    if question.pps:
-        return outcomes
-    kinds = {_kind(trial): trial for trial in tried}
+    kinds = {} if question.pps else {_kind(trial): trial for trial in tried}
     fitting = {_kind(found.trial) for found in outcomes if isinstance(found, Ready)}
     for kind, trial in kinds.items():
         if kind not in fitting:
             longer = _pipelined(question, runs, trial, len(outcomes))
             outcomes += [longer] if longer is not None else []
-    return outcomes
+    if any(isinstance(found, Ready) for found in outcomes):
+        return outcomes
+    return [_with_what_fits(question, trial, found) for trial, found in zip(tried, outcomes, strict=True)]
+
+
+def _with_what_fits(question: Question, trial: Trial, found: Ready | Rejected) -> Ready | Rejected:
+    """A deployment without room for the longest request, and what has room in its place."""
+    isl, osl = (question.pairs.longest, 0) if question.pairs is not None else (question.isl.longest, question.osl.longest)
+    if isinstance(found, Ready) or not isinstance(found.reason, CannotRun) or holds(trial.deployment, isl, osl):
+        return found
+    return replace(found, reason=replace(found.reason, error=found.reason.error + in_python(instead(trial.deployment, isl, osl))))
 
 
 def _kind(trial: Trial) -> tuple[str, str, str]:
