@@ -29,7 +29,7 @@ def decode_s(gpu: str, tp: int, link: str | None = None, sequences: int = 16) ->
 
 def test_sums_through_the_memory_of_the_host_take_longer_and_fewer_lanes_longer_still() -> None:
     usual, staged = (decode_s("l40s", 4, link) for link in (None, "p2p-off"))
-    assert staged > 1.3 * usual
+    assert staged > 1.2 * usual
     assert decode_s("l40s", 4, "pcie4-x16") == usual
     assert decode_s("l40s", 4, "pcie4-x8,p2p-off") > staged
     assert decode_s("l40s", 1, "p2p-off") == decode_s("l40s", 1)
