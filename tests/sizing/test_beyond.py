@@ -254,8 +254,11 @@ def test_large_models_and_wide_groups_over_pcie_are_warned_about_with_their_shar
     assert not {"nvlink", "tp-over-pcie"} & set(rules(model="llama-3.1-70b", gpu="h100", tp="4", ttft=None, peak_rps=5))
 
 
-def test_small_models_and_pairs_over_pcie_are_not() -> None:
-    assert not {"nvlink", "tp-over-pcie"} & set(rules(gpu="l40s", tp="2", ttft=None, peak_rps=5))
+def test_a_pair_over_pcie_is_warned_about_its_link_and_one_gpu_is_not() -> None:
+    warned = rules(gpu="l40s", tp="2", ttft=None, peak_rps=5)
+    assert {"nvlink", "tp-over-pcie"} & set(warned) == {"tp-over-pcie"}
+    assert 0 < warned["tp-over-pcie"] < 0.5
+    assert not {"nvlink", "tp-over-pcie"} & set(rules(gpu="l40s", tp="1", ttft=None, peak_rps=5))
     assert link_share(found(gpu="l40s", tp="1", ttft=None).ready.instance) == 0
 
 
