@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks import field
 from benchmarks.beside_aiconfigurator import comparison
 from benchmarks.held_out import decisions_in_short, held_out_in_short
 from benchmarks.points_of_2026 import of_2026, of_2026_in_short
@@ -217,6 +218,8 @@ def _coverage() -> Iterator[str]:
     if not report:
         return
     yield ""
+    if field.FILE.exists():
+        yield from field.in_short()
     yield "## Error bars"
     yield ""
     yield "Share of held-out measurements inside their 80 % interval, table and stretch made without their group (docs/intervals.md)."

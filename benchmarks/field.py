@@ -1,6 +1,6 @@
 """What users measured beside what Tonnage predicts for it: errors, intervals and decisions, by source and by kind of deployment.
 
-    ./benchmark field [--file ../shared/field/measured_by_users.csv] [--rows]
+    ./benchmark field [--file ../shared/field/measured_by_users.csv] [--rows] [--widths]
 
 Of TPOT, TTFT and tokens/s the table has the mean and the median of the sizes of the errors, their bias, and the share of the measured
 values inside the 80 % interval of their prediction, all in percent. Decisions are those of docs/accuracy.md: the most clients, or requests
@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import statistics
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.evidence.predict import measured_table
 from tonnage.evidence.score import report_of
+from tonnage.perf.residuals import ELSEWHERE, like, metric_elsewhere, shipped_residuals
 from tools.fit.decisions import decided, surely
 
 if TYPE_CHECKING:
@@ -29,6 +32,15 @@ FILE = Path(__file__).resolve().parents[2] / "shared" / "field" / "measured_by_u
 METRICS = {"itl_ms": "TPOT", "ttft_ms": "TTFT", "output_tok_s": "tokens/s"}
 SMALL_MODEL, DENSE_MODEL = 2e9, 7e9
 """Parameters up to which a model is small here, and from which a dense one on one data-centre GPU is of the kind "dense, TP 1"."""
+
+TARGET = {"ttft_ms": 0.85, "itl_ms": 0.8, "requests_s": 0.8}
+"""The share of the rows that the factors are read off which is inside; of sources that were left out, about 80 % are then."""
+
+LEAST = {"pcie": 2.0, "four bits": 3.0}
+"""The least factor of a kind whose terms were read off the same rows (hosts differ by 40 % to a factor of two over PCIe), and of one of
+which these rows hold experts alone: of 17 other rows of dense models in AWQ and GPTQ none was inside its interval."""
+
+ROUNDS = 8  # In which the factors of ``ELSEWHERE`` settle
 
 Row = tuple[Mapping[str, str], "ScoredRow"]
 """A row as its file has it, and its prediction."""
@@ -80,6 +92,72 @@ def errors(rows: Sequence[Row], metric: str) -> str:
     return f"{statistics.fmean(sizes):.1f} | {statistics.median(sizes):.1f} | {statistics.fmean(values):+.1f} | {inside} | {len(values)}"
 
 
+Deviation = tuple[str, str, frozenset[str], float, float, float]
+"""Of a row and a metric: the source, the column of ``ELSEWHERE``, what sets the deployment apart, the error over half the width of the
+interval that it has as it was measured, the squared widening for what the fit had no rows of, and the weight of the row."""
+
+
+def deviations(rows: Sequence[Row]) -> list[Deviation]:
+    """How far the measured values are from their predictions in units of the intervals; rows of a source share its root in weight."""
+    residuals, found = shipped_residuals(), []
+    counts = Counter(written["source"] for written, _ in rows)
+    for written, row in rows:
+        plain = replace(row.regime, apart=frozenset())
+        for metric in METRICS:
+            column = str(like(metric, residuals.quantiles))
+            if metric not in row.intervals:
+                continue
+            error = math.log(row.predicted[metric] / row.measured[metric]) - residuals.log_error(metric, plain, 0.5)
+            half = residuals.log_error(metric, plain, 0.9 if error > 0 else 0.1) - residuals.log_error(metric, plain, 0.5)
+            unseen = residuals.unseen(column, plain, plain.kind)
+            weight = 1 / math.sqrt(counts[written["source"]])
+            found.append((written["source"], metric_elsewhere(column), row.regime.apart, error / half * unseen, unseen**2, weight))
+    return found
+
+
+def factors(measured: Sequence[Deviation]) -> dict[str, dict[str, float]]:
+    """The least factors of ``ELSEWHERE`` with which ``TARGET`` of the rows of each kind are inside; "host" by the rows of no other kind."""
+    found = {cause: dict.fromkeys(columns, 1.0) for cause, columns in ELSEWHERE.items()}
+    for cause in ROUNDS * tuple(found):
+        for column in found[cause]:
+            mine = [row for row in measured if row[1] == column and cause in row[2] and (cause != "host" or len(row[2]) == 1)]
+            needed = sorted((max(row[3] ** 2 - row[4] - _others(found, row, cause), 0.0), row[5]) for row in mine)
+            found[cause][column] = max(round(math.sqrt(1.0 + _weighted(needed, TARGET[column])), 1), LEAST.get(cause, 1.0))
+    return found
+
+
+def _others(found: Mapping[str, Mapping[str, float]], row: Deviation, but: str = "") -> float:
+    return sum(found[cause][row[1]] ** 2 - 1.0 for cause in row[2] if cause != but)
+
+
+def _weighted(values: Sequence[tuple[float, float]], share: float) -> float:
+    """The quantile of values with weights, in ascending order; 0 of none."""
+    reached, whole = 0.0, sum(weight for _, weight in values)
+    for value, weight in values:
+        reached += weight
+        if reached >= share * whole:
+            return value
+    return 0.0
+
+
+def print_factors(rows: Sequence[Row]) -> None:
+    """Print the factors of all rows, and how many are inside by those of the other sources, by kind of deployment."""
+    measured = deviations(rows)
+    for cause, columns in factors(measured).items():
+        print(f'    "{cause}": {columns},')
+    inside: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for source in {row[0] for row in measured}:
+        others = factors([row for row in measured if row[0] != source])
+        for row in measured:
+            if row[0] == source:
+                held = row[3] ** 2 <= row[4] + _others(others, row)
+                for cause in ("all", *row[2]):
+                    inside[cause, row[1]].append(held)
+    print("\n| apart by, source left out | column | inside | n |\n|---|---|---|---|")
+    for (cause, column), held in sorted(inside.items()):
+        print(f"| {cause} | {column} | {100 * statistics.fmean(held):.0f} | {len(held)} |")
+
+
 def decision_cells(rows: Sequence[Row]) -> str:
     """How many decisions there are, the share within 20 %, and those that promise too much, as predicted and at a plan's confidence."""
     loads, longer = [], []
@@ -93,34 +171,56 @@ def decision_cells(rows: Sequence[Row]) -> str:
     return " | ".join(f"{found[key]:.0f}" if key in found else "–" for key in ("decisions", "near", "too much", "sure too much"))
 
 
-def table(named: Mapping[str, Sequence[Row]], title: str) -> None:
-    """Print one line for each group of rows: the three metrics, then the decisions."""
+def tables(named: Mapping[str, Sequence[Row]], title: str) -> Iterator[str]:
+    """Lines with one for each group of rows: the three metrics, then the decisions."""
     for metric, name in METRICS.items():
-        print(f"\n| {title} | {name}: mean | median | bias | inside | n |\n|---|---|---|---|---|---|")
+        yield from ("", f"| {title} | {name}: mean | median | bias | inside | n |", "|---|---|---|---|---|---|")
         for group, rows in named.items():
             if any(metric in row.errors for _, row in rows):
-                print(f"| {group} | {errors(rows, metric)} |")
-    print(f"\n| {title} | decisions | within 20 % | too much | too much at a plan's confidence |\n|---|---|---|---|---|")
+                yield f"| {group} | {errors(rows, metric)} |"
+    yield from ("", f"| {title} | decisions | within 20 % | too much | too much at a plan's confidence |", "|---|---|---|---|---|")
     for group, rows in named.items():
         cells = decision_cells(rows)
         if not cells.startswith("0 "):
-            print(f"| {group} | {cells} |")
+            yield f"| {group} | {cells} |"
+
+
+def by_kind(rows: Sequence[Row]) -> dict[str, Sequence[Row]]:
+    """All rows, and those of each kind that has some."""
+    kinds = {name: [row for row in rows if belongs(row)] for name, belongs in KINDS.items()}
+    return {"all": rows, **{name: members for name, members in kinds.items() if members}}
+
+
+def in_short() -> Iterator[str]:
+    """The section of docs/accuracy.md."""
+    rows, _ = read_rows(FILE)
+    yield "## What users measured"
+    yield ""
+    sources = len({written["source"] for written, _ in rows})
+    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts. Read off them: all-reduces through host memory,"
+    yield "experts in four bits of vLLM 0.10, and the widths of [intervals](intervals.md). `./benchmark field --widths` prints"
+    yield "how many are inside with their source left out. Decisions are those of the first table of this page, along a deployment's rows."
+    yield from tables(by_kind(rows), "kind")
+    yield ""
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path, default=FILE, help="rows in the columns of score, with source, group and load")
+    parser.add_argument("--widths", action="store_true", help="print the factors of ELSEWHERE instead, and what they hold of other sources")
     parser.add_argument("--rows", action="store_true", help="print every row as well")
     arguments = parser.parse_args()
     rows, skipped = read_rows(arguments.file)
     print(f"{len(rows)} rows predicted, {skipped} not")
-    kinds = {name: [row for row in rows if belongs(row)] for name, belongs in KINDS.items()}
-    table({"all": rows, **{name: members for name, members in kinds.items() if members}}, "kind")
+    if arguments.widths:
+        print_factors(rows)
+        return
+    print("\n".join(tables(by_kind(rows), "kind")))
     sources: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         sources[row[0]["source"]].append(row)
-    table(sources, "source")
+    print("\n".join(tables(sources, "source")))
     for written, scored in rows if arguments.rows else ():
         values = (
             f"{METRICS[m]} {scored.measured[m]:g} → {scored.predicted[m]:.4g} {scored.intervals.get(m)}"

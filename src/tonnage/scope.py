@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             r"build|trtllm-build|convert(-checkpoint)?",
-            "engines are built by the commands of the page that tonnage deploy writes for triton",
+            "the page that tonnage deploy writes for triton has the commands that build engines",
         ),
         (r"quantize|quantise", "tonnage compress makes the checkpoint; size estimates what each format would do (precision all)"),
     ),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.receiver import HELD_UP_NS
 from tonnage.bench.reply import Reply
-from tonnage.bench.selftest import server_log
+from tonnage.bench.selftest import self_test, server_log
 from tonnage.results.metrics import summarize
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
@@ -336,3 +337,10 @@ def test_the_exact_server_ends_with_the_process_that_started_it() -> None:
             refused = attempt.connect_ex((host, int(port))) != 0
         time.sleep(0.05)
     assert refused
+
+
+def test_nothing_is_measured_after_a_self_test_that_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = measure.measure
+    monkeypatch.setattr("tonnage.bench.selftest.measure", lambda *asked: replace(whole(*asked), interrupted=True))
+    with pytest.raises(KeyboardInterrupt):
+        self_test(streams=2, requests=2)

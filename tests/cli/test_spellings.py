@@ -79,7 +79,7 @@ def test_bench_takes_the_words_of_genai_perf() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "instead"), [("build", "tonnage deploy writes for triton"), ("sparsify", "tonnage compress makes (format 2:4)")]
+    ("verb", "instead"), [("build", "tonnage deploy writes for triton has"), ("sparsify", "tonnage compress makes (format 2:4)")]
 )
 def test_a_verb_of_the_course_says_which_one_does_it(verb: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "llama-3.1-8b"]) == 2

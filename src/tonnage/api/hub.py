@@ -92,7 +92,9 @@ def _model(folder: Path, repository: str, layout: str) -> Model:
     except InputError as error:
         raise type(error)(str(error).replace(str(folder / CONFIG), f"{CONFIG} of {repository}, from the hub")) from None
     where = f"{CONFIG} of {repository}, revision {folder.name[:12]}, from the hub"
-    model = replace(model, name=repository.rpartition("/")[2].lower(), source=model.source.replace(str(folder / CONFIG), where))
+    model = replace(
+        model, name=repository.rpartition("/")[2].lower(), repository=repository, source=model.source.replace(str(folder / CONFIG), where)
+    )
     return replace(model, reading="; ".join(filter(None, (where, _apart(model, folder / ABOUT)))))
 
 

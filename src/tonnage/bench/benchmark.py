@@ -6,6 +6,7 @@ import math
 import os
 import platform
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.intervals import CONFIDENCE, gap_intervals, intervals, other_definitions, single_gaps
 from tonnage.bench.load import Load
-from tonnage.bench.measure import Observed, Watcher, measure
+from tonnage.bench.measure import Observed, Watcher, measure, sigterm_waits
 from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Exchange, Reply
 from tonnage.bench.scrape import Scraper
@@ -86,12 +87,13 @@ def benchmark(
 
     ``facts`` are what else belongs into ``run.json``: self-test, environment. ``metrics`` reads the server's own metrics meanwhile.
     """
-    writer = RunWriter(directory, tokens=wanted.tokens)
+    writer, finishing = RunWriter(directory, tokens=wanted.tokens), ExitStack()
     try:
         if setup.workers > 1:
             observed = measure_by_workers(setup, load, writer, metrics=metrics)
         else:
             observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
+        finishing.enter_context(sigterm_waits())
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
@@ -132,6 +134,7 @@ def benchmark(
                 writer.fault = unwritten.reason
     finally:
         writer.discard()
+        finishing.close()
     return Measured(
         unwritten=f"{directory}: cannot be written ({writer.fault}); its figures are those above" if keep and writer.fault else "",
         load=load,

@@ -290,7 +290,8 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
 
 def _end_with_parent() -> None:
     """End at once when nobody holds the other end of standard input any more."""
-    sys.stdin.buffer.read()
+    while os.read(0, 4_096):  # not by ``sys.stdin``, whose lock a thread may not hold where the process ends
+        pass
     os._exit(0)
 
 

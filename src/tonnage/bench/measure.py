@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -172,6 +172,20 @@ def _on_interrupt(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> 
 
 
 ENDS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def sigterm_waits() -> Iterator[None]:
+    """While it lasts, SIGTERM changes nothing: the run is written first, which ends the command anyway."""
+    try:
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 KEPT = 1_000  # Requests that the percentiles are over: the latest

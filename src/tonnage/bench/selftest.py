@@ -55,7 +55,10 @@ class SelfTest:
 
 
 def self_test(*, streams: int = 64, requests: int = 0) -> SelfTest:
-    """Compare the client with what the exact server wrote down; by default three requests per stream, 50 ms and 10 ms a token."""
+    """Compare the client with what the exact server wrote down; by default three requests per stream, 50 ms and 10 ms a token.
+
+    Raises KeyboardInterrupt: Ctrl-C or SIGTERM ended it.
+    """
     count = requests or 3 * streams
     with exact_server(Schedule()) as url, tempfile.TemporaryDirectory() as folder:
         target, endpoint = parse_url(url), find_endpoint("chat", model="exact")
@@ -68,6 +71,8 @@ def self_test(*, streams: int = 64, requests: int = 0) -> SelfTest:
             record = writer.finish()
         finally:
             writer.discard()
+        if observed.interrupted:
+            raise KeyboardInterrupt  # nothing is measured after it
         return _compared(streams, record, observed, server_log(url))
 
 

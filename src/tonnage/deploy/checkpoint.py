@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tonnage.spec.catalog.checkpoints import (
     quantised_at_start,
     same_weights,
 )
+from tonnage.spec.elsewhere import HUB_NAME
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.precision import Precision, find_precision
 
@@ -42,10 +44,13 @@ class Loading:
     named: bool = False  # whether the caller chose the checkpoint
 
 
-def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", asked: str | None = None) -> Loading:
+def loading(
+    model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", asked: str | None = None, planned: Sequence[str] = ()
+) -> Loading:
     """The checkpoint that an engine (a preset) loads of a model (a catalog id, or the path of a config.json) in a number format.
 
-    ``asked`` is the caller's checkpoint, used unchanged; None chooses one from the catalog.
+    ``asked`` is the caller's checkpoint, used unchanged; None chooses one from the catalog, or takes the repository that the words of the
+    ``planned`` command name, where that is in the format.
     Raises InputError: ``asked`` is not a checkpoint name; UnknownName: unknown model, number format or preset.
     """
     if asked is not None:
@@ -55,6 +60,14 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
         return Loading(checkpoint=asked.strip(), told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.", named=True)
     wanted, spec = find_precision(precision), find_engine(engine)
     found = published(model, wanted, spec, vendor)
+    repository = next((word for word in planned if re.fullmatch(HUB_NAME, word)), "")
+    words = quantised_at_start(model, wanted, spec)
+    quantised = bool(words) and tuple(planned[-len(words) :]) == words
+    if repository and not quantised and repository not in (one.repository for one in find_checkpoints(model)):
+        return Loading(checkpoint=repository, told=f"The engine loads `{repository}`, for which the plan was made.")
+    listed = next((one for one in find_checkpoints(model) if one.repository == repository), None)
+    if listed is not None and same_weights(listed.format, wanted.weights):
+        found = listed
     if found is not None:
         return Loading(checkpoint=found.repository, told=_of_published(found, wanted))
     return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)

@@ -382,7 +382,9 @@ def service_of(
     interface = find_interface(engine.name)
     if interface is None:  # which an obstacle is
         raise InputError(f"{option('plan')}: no image is known for {pool.engine}")
-    loaded = loading(pool.model, pool.precision, INSIDE.get(engine.family, engine.name), vendor=gpu.vendor, asked=checkpoint)
+    loaded = loading(
+        pool.model, pool.precision, INSIDE.get(engine.family, engine.name), vendor=gpu.vendor, asked=checkpoint, planned=pool.launch
+    )
     weights = find_precision(pool.precision).weights
     bare = pool.launch if engine.launch is None else without_checkpoint(pool.launch, engine.launch, pool.model, weights)
     if simulated:

@@ -45,6 +45,9 @@ LOADED_ENGINE = "tensorrt-llm-0.15"
 IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"  # The preset of a row under load whose engine has a preset of static batches alone
 
 
+MANY = 9  # Requests from which a load that comes all at once is a burst
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One row of a measured table with its names looked up in the catalogs."""
@@ -85,6 +88,11 @@ class Point:
         Raises DoesNotFit: the memory does not hold the model; InputError: the parallelism is not one that can be predicted.
         """
         return estimated_instance(self.deployment, gpus_per_system=system_of(self.deployment.gpu).gpus, prompt_tokens=self.isl)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether a closed loop of more than a few clients sends all its requests at once."""
+        return self.concurrency is not None and self.requests is not None and MANY <= self.requests <= self.concurrency
 
     @property
     def of_rank(self) -> Point:

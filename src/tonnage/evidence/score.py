@@ -121,7 +121,7 @@ class ScoredRow:
     def regime(self) -> Regime:
         """The regime of errors that the row belongs to."""
         p = self.point
-        return regime_of(p.deployment, isl=p.isl, osl=p.osl, batch=p.batch, clients=p.concurrency)
+        return regime_of(p.deployment, isl=p.isl, osl=p.osl, batch=p.batch, clients=p.concurrency, burst=p.at_once)
 
     @property
     def worst_metric(self) -> str:
@@ -410,7 +410,7 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
     if not predicted:
         return Skipped(line=line, reason="no request completes: the KV cache does not hold one, or the window ends before")
     found = {name: predicted[name] for name in measured if name in predicted}
-    regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
+    regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency, burst=point.at_once)
     intervals = intervals_of(found, regime)
     joules = joules_per_token(point, {**predicted, **measured}) if "joules_per_token" in measured else None
     if joules is not None:

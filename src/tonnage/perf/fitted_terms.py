@@ -136,6 +136,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
         keys=("expert_layer", "expert_layer_{generation}", "expert_layer_{generation}_{format}"),
     ),
     FittedTerm(name="expert_layer_s", about="what a layer of experts takes longer in every step", unit="s"),
+    FittedTerm(name="expert_layer_4bit_s", about="what such a layer takes longer with weights of four bits", unit="s"),
     FittedTerm(name="expert_each_s", about="what each expert of a layer adds to every step", unit="s"),
     FittedTerm(name="expert_sequence", about="host seconds per sequence of a mixture of experts, relative to a dense model"),
     FittedTerm(name="expert_prefill_s", about="what a layer of experts takes longer in a step with prefill", unit="s"),

@@ -33,6 +33,12 @@ CHANGE_BYTES = 64 * 2**20
 NVL at TP 4 show it, prompts and batches of Llama 2 70B and of Falcon 180B alike: 60.8 MB are slow, 67.1 MB fast. That NCCL changes
 its algorithm there is our reading."""
 
+STAGED_LATENCY, STAGED_POWER, STAGED_BYTES = 10.0, 0.6, 1.8
+"""All-reduces over PCIe between GPUs that the driver does not let read each other's memory (GeForce), over those with peer access:
+times the latency for two GPUs, the power of (GPUs − 1) in the latency, and the bandwidth divided by it. Read off six runs of Llama 3.1 8B
+with vLLM 0.8.5 on two and four RTX 4090 at 1 to 8 requests/s (IOG-Foundation/llm-inference-benchmarks, 2026-11-28): 52 µs and 9.4 GB/s.
+Hosts differ by up to a factor of two, which is in the interval (``perf.residuals.ELSEWHERE``)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTerms:
@@ -57,6 +63,8 @@ def link_terms(groups: TermGroups, tp: int) -> LinkTerms:
     full_bytes_s = link_bytes * groups.generation["link"]
     wire = wire_bytes_s(kind, gpu, tp)
     latency = latency_s(groups, kind, tp)
+    if staged(gpu, tp):
+        full_bytes_s, link_bytes = full_bytes_s / STAGED_BYTES, link_bytes / STAGED_BYTES
     one_shot = kind == "nvlink" and "one_shot" in engine
     one_shot_tokens = engine.get("one_shot_tokens", 0.0) if one_shot else 0.0
     small_bytes = ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp
@@ -84,8 +92,19 @@ def dispatch_terms(groups: TermGroups, gpus: int) -> tuple[float, float]:
 def latency_s(groups: TermGroups, kind: str, gpus: int) -> float:
     """Latency, in seconds, of a small all-reduce between ``gpus`` GPUs."""
     link = groups.links[kind]
-    latency: float = groups.engine["allreduce_s"] * link["latency"] * groups.generation["latency"] * (gpus - 1) ** link["power"]
+    slower, power = (STAGED_LATENCY, STAGED_POWER) if staged(groups.gpu, gpus) else (1.0, link["power"])
+    latency: float = slower * groups.engine["allreduce_s"] * link["latency"] * groups.generation["latency"] * (gpus - 1) ** power
     return latency
+
+
+def over_pcie(gpu: Gpu, tp: int) -> bool:
+    """Whether a tensor-parallel group sends its sums over PCIe as far as nobody states otherwise: bridges may be missing."""
+    return tp > 1 and (gpu.tp_link(tp) == "pcie" or (gpu.link == "nvlink-bridge" and not gpu.bridged))
+
+
+def staged(gpu: Gpu, tp: int) -> bool:
+    """Whether these sums go through the host's memory."""
+    return not gpu.p2p and over_pcie(gpu, tp)
 
 
 def below_change(link: Group, kind: str, tp: int) -> float:
@@ -96,9 +115,9 @@ def below_change(link: Group, kind: str, tp: int) -> float:
 def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
     """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs joined by PCIe.
 
-    ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge.
+    ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge, and GeForce cards have one only where a user states it.
     """
-    if gpu.link == "nvlink-bridge" and own.get("bridge", 1.0) == 0.0:
+    if gpu.link == "nvlink-bridge" and not gpu.bridged and (own.get("bridge", 1.0) == 0.0 or not gpu.p2p):
         return "pcie"
     if gpu.tp_link(tp) == "pcie":
         return "bridge" if gpu.link == "nvlink-bridge" else "pcie"

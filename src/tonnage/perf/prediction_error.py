@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.host import WITH_INDEXER
+from tonnage.perf.links import over_pcie
 from tonnage.perf.matrices import fitted_bits
 from tonnage.perf.ranges import fitted_engine, measured_model
 from tonnage.perf.residuals import Regime, like, shipped_residuals
@@ -34,8 +35,15 @@ SMALL_BATCH, FEW_CLIENTS, MANY_CLIENTS = 8, 8, 64
 """Static batches and closed loops up to which a load is small or light, and from which a closed loop is heavy."""
 
 
-def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | None = None, clients: float | None = None) -> Regime:
-    """The regime of a prediction; an open loop has neither ``batch`` nor ``clients``."""
+LIGHT_S = 2e-3
+"""Seconds to read the weights of a token at the datasheet's bandwidth below which the host decides how long a small step takes. That tells
+little where the model itself was measured with the engine on the GPU."""
+
+
+def regime_of(
+    deployment: Deployment, *, isl: float, osl: float, batch: int | None = None, clients: float | None = None, burst: bool = False
+) -> Regime:
+    """The regime of a prediction; an open loop has neither ``batch`` nor ``clients``, and of a ``burst`` all requests come at once."""
     if batch is not None:
         load = "small batch" if batch <= SMALL_BATCH else "large batch"
     elif clients is not None:
@@ -61,6 +69,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         before_rows=engine.before_rows and calibration is None,
         known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
         known_family=_known_family(deployment.model, preset, terms["origins"]),
+        apart=frozenset() if calibration is not None or batch is not None else frozenset(_apart(deployment, preset, burst=burst)),
         current=preset in terms["origins"].get("engine_rows", {}),
         calibrated=calibration is not None,
         own_terms=own_terms,
@@ -69,11 +78,29 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
     )
 
 
+def _apart(deployment: Deployment, preset: str, *, burst: bool) -> Iterator[str]:
+    """In what a deployment under load differs from the measured ones (keys of ``perf.residuals.ELSEWHERE``)."""
+    gpu, model, split = deployment.gpu, deployment.model, deployment.parallelism
+    current = shipped()["origins"].get("experts", {})
+    weights = model.active_parameters * deployment.precision.weight_bytes / split.gpus
+    if preset in current:
+        yield "host"
+    if over_pcie(gpu, split.tp):
+        yield "pcie"
+    if burst and preset in current:
+        yield "burst"
+    near = measured_model(model) and fitted_engine(preset, gpu.name) and _known_family(model, preset, shipped()["origins"])
+    if preset in current and not near and weights / (gpu.memory_bandwidth_gb_s * 1e9) < LIGHT_S:
+        yield "light weights"
+    if deployment.precision.weight_bytes < 1:
+        yield "four bits"
+
+
 def _known_family(model: Model, preset: str, origins: Mapping[str, Any]) -> bool:
     """Whether rows of an engine have what the model has beyond dense layers; TensorRT-LLM's of 2024 have Mixtral's experts."""
     if model.has_latent_cache:
-        return preset in origins.get("latent", ())
-    return not model.is_moe or preset in WITH_EXPERTS or preset in origins.get("experts", {})
+        return bool(origins.get("latent", {}).get(preset))
+    return not model.is_moe or preset in WITH_EXPERTS or origins.get("experts", {}).get(preset, 0) > 0
 
 
 def intervals_of(values: Mapping[str, float], regime: Regime, noise: Mapping[str, float] | None = None) -> dict[str, tuple[float, float]]:

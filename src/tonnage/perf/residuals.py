@@ -53,6 +53,7 @@ class Regime:
     before_rows: bool = False  # whether the engine is older than every one that has rows, so that it has the terms of a later one
     known_format: bool = True  # whether weights of this format were
     known_family: bool = True  # whether experts or latent attention in this engine were
+    apart: frozenset[str] = frozenset()  # in what the deployment differs from the measured ones (keys of ``ELSEWHERE``)
     current: bool = False  # the engine is one of those in ``silicon_sample.csv``, measured one system at a time
     calibrated: bool = False  # whether measurements of this deployment on this GPU shifted its terms
     own_terms: bool = False  # whether these are terms that this deployment's own loads have fitted
@@ -124,6 +125,20 @@ UNSEEN_FAMILY = 2.1
 FORMATS = ("bf16", "fp16", "fp8")
 """Formats of weights that rows are in, where the table does not say."""
 
+ELSEWHERE: Mapping[str, Mapping[str, float]] = {
+    "host": {"ttft_ms": 2.1, "itl_ms": 1.0, "requests_s": 1.4},
+    "pcie": {"ttft_ms": 2.0, "itl_ms": 2.0, "requests_s": 2.1},
+    "burst": {"ttft_ms": 2.7, "itl_ms": 5.8, "requests_s": 1.0},
+    "light weights": {"ttft_ms": 1.0, "itl_ms": 2.7, "requests_s": 4.0},
+    "four bits": {"ttft_ms": 3.0, "itl_ms": 3.0, "requests_s": 3.0},
+}
+"""The same, by metric, for what sets a deployment apart from the measured ones where no calibration says better: the host of another owner,
+sums over PCIe, prompts that come all at once, weights that a step reads in less than ``perf.prediction_error.LIGHT_S`` (of a model without
+rows, so that the host decides), and weights of four bits. With them 80 % of the rows of each kind among 200 that users measured are inside,
+and 85 % of their TTFT, whose errors differ most between sources; with each source left out and the factors from the others, 80 to 84 % of
+all rows (``./benchmark field --widths``, 2026-11-28). Over PCIe they are at least 2, since hosts differ by 40 % to a factor of two, and of
+four bits at least 3: of 17 rows of dense models in AWQ and GPTQ none was inside (2026-11-28)."""
+
 CALIBRATED_CURRENT = 1.2
 """Widening after a calibration on an engine of today. The table's calibrated errors are of NIM; ten points of each deployment of 2026 left
 70 to 76 % of its other times per token inside without it (``./benchmark measurement --points``, 2026-11-25)."""
@@ -186,12 +201,12 @@ class Residuals:
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
         stretch = self.stretch.get(found, {})
-        factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self._unseen(found, regime, kind)
+        factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self.unseen(found, regime, kind)
         factor = _with_own(factor, found, regime, values)
         factor *= CALIBRATED_CURRENT if regime.kind == "calibrated" and regime.current else 1.0
         return lambda p: middle + factor * (interpolated(values, p) - middle)
 
-    def _unseen(self, metric: str, regime: Regime, kind: str) -> float:
+    def unseen(self, metric: str, regime: Regime, kind: str) -> float:
         """How much wider intervals are for all that was not measured; the causes are independent, so their squares add."""
         gpus = self.unseen_gpu.get(metric, {})
         engine = self.unseen_engine.get(metric, {}).get(kind, UNSEEN_ENGINE)
@@ -205,7 +220,8 @@ class Residuals:
             (regime.known_family, UNSEEN_FAMILY),
             (regime.known_layout, UNSEEN_FAMILY),  # what its layers do may be as far from the nearest known one
         )
-        return math.sqrt(1.0 + sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known))
+        wider = sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known)
+        return math.sqrt(1.0 + wider + sum(ELSEWHERE[cause][metric_elsewhere(metric)] ** 2 - 1.0 for cause in regime.apart))
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
         """Where a measurement is with probability ``share``, for a predicted value of a column such as "ttft_ms".
@@ -218,6 +234,11 @@ class Residuals:
         z = NormalDist().inv_cdf(1 - tail)
         below, above = math.hypot(low - middle, z * noise), math.hypot(middle - high, z * noise)
         return value * math.exp(-middle - below), value * math.exp(-middle + above)
+
+
+def metric_elsewhere(metric: str) -> str:
+    """The column of ``ELSEWHERE`` for a metric of the table."""
+    return "ttft_ms" if metric.startswith("ttft") else "requests_s" if metric == "requests_s" else "itl_ms"
 
 
 def _own_loads(metric: str, regime: Regime) -> tuple[float, int] | None:

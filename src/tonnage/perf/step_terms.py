@@ -130,7 +130,7 @@ HOST_STEP = _term(
     "scheduling and launching a step on the host",
     "host",
     stages="times",
-    fed_by=(*LAYER, "step_s", "schedule_s", "expert_layer", "expert_layer_s", "expert_each_s"),
+    fed_by=(*LAYER, "step_s", "schedule_s", "expert_layer", "expert_layer_s", "expert_layer_4bit_s", "expert_each_s"),
 )
 HOST_SEQUENCE = _term(
     "s/sequence",

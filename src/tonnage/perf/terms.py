@@ -94,12 +94,13 @@ def expert_terms(groups: TermGroups, model: Model, precision: Precision, gpus: i
     narrow = any_width * engine.get("expert_compute", 1.0) * engine.get(f"expert_compute_{form}", 1.0)
     wide = engine.get("expert_compute_wide")
     dispatch_s, dispatch_bytes_s = dispatch_terms(groups, gpus)
+    four_bits = engine.get("expert_layer_4bit_s", 0.0) if precision.weight_bytes < 1 else 0.0
     return ExpertTerms(
         compute=narrow if wide is None else by_width(narrow, any_width * wide, model.ffn),
         memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0) * groups.generation.get("expert_memory", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=(engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0)) * groups.generation.get("layer", 1.0),
+        layer_s=(engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0)) * groups.generation.get("layer", 1.0) + four_bits,
         each_s=engine.get("expert_each_s", 0.0),
         sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0) * groups.generation.get("sequence", 1.0),
         prefill_s=engine.get("expert_prefill_s", 0.0),

@@ -369,11 +369,14 @@ class PcieForLargeModel:
 
 @strict
 class WideOverPcie:
-    """Tensor parallelism over more GPUs than PCIe is advised for: ``value`` is the share of a decode step that all-reduces take."""
+    """Tensor parallelism over PCIe, where hosts differ most: ``value`` is the share of a decode step that all-reduces take."""
 
     value: float
     tp: int
     gpu: str
+    staged: bool = False  # whether the sums go through the host's memory
+    link_gb_s: float = 0.0  # of the slot that the answer counts on, in one direction
+    larger: str = ""  # the smallest card of the vendor that has the memory of all of them; "" where none has
     rule: Literal["tp-over-pcie"] = "tp-over-pcie"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from tonnage.perf.links import over_pcie, staged
 from tonnage.perf.ranges import coefficient_source
 from tonnage.perf.step import batch_seconds
 from tonnage.perf.step_terms import places_of
@@ -38,6 +40,7 @@ from tonnage.sizing.loads.load_scan import binding_limit
 from tonnage.sizing.search.search_space import traffic
 from tonnage.sizing.search.tuning import changes
 from tonnage.spec.catalog import find_engine, models
+from tonnage.spec.catalog import gpus as all_gpus
 from tonnage.spec.catalog.accuracy import QualityScore, find_score
 from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.engine import default_knobs
@@ -178,9 +181,6 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
 LARGE = 13e9
 """Parameters from which the course prefers GPUs joined by NVLink."""
 
-WIDE = 2
-"""Tensor-parallel degree above which the course advises against PCIe."""
-
 MORE_SAVED = 3.0
 """How many times as much one length must save as the other for the advice to shorten it."""
 
@@ -234,9 +234,12 @@ def _nvlink(chosen: Sized) -> PcieForLargeModel | None:
 def _pcie(chosen: Sized) -> WideOverPcie | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
-    if d.step_source is not None or tp <= WIDE or d.gpu.tp_link(tp) != "pcie":
+    if d.step_source is not None or not over_pcie(d.gpu, tp) or d.calibration is not None:
         return None
-    return WideOverPcie(value=link_share(chosen.ready.instance), tp=tp, gpu=d.gpu.name)
+    larger = [gpu for gpu in all_gpus() if gpu.vendor == d.gpu.vendor and gpu.memory_gb >= tp * d.gpu.memory_gb]
+    card = min(larger, key=lambda gpu: (gpu.memory_gb, gpu.tdp_w or math.inf), default=None)
+    share, name = link_share(chosen.ready.instance), "" if card is None else card.name
+    return WideOverPcie(value=share, tp=tp, gpu=d.gpu.name, staged=staged(d.gpu, tp), link_gb_s=d.gpu.pcie_gb_s / 2, larger=name)
 
 
 def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten | None:

@@ -47,6 +47,8 @@ class Gpu:
     notes: str = ""  # anything a user should know
     memory_source: str = ""  # where ``memory_bytes`` comes from
     bridge_gpus: int = 2  # how many GPUs an NVLink bridge joins
+    bridged: bool = False  # whether a user states that NVLink bridges join the cards
+    p2p: bool = True  # whether the driver lets GPUs read each other's memory over PCIe; else sums go through the host's memory
     mesh_gpus: int = 0  # how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them
     power_cap_w: float | None = None  # power limit below the board power, in watts; None for none
     clock: float = 1.0  # share of the clock that the multiprocessors are locked to
@@ -124,6 +126,59 @@ def clocked(gpu: Gpu, share: float) -> Gpu:
     if not LEAST_CLOCK <= share <= 1:
         raise InputError(f"{option('gpu_clock')}: {share:g} is not a share that rates are known for; write 50% to 100%")
     return replace(gpu, clock=share)
+
+
+FABRICS = ("nvlink", "other")  # Links that are not PCIe
+BRIDGE, P2P_OFF = "bridge", "p2p-off"
+_PCIE = re.compile(r"^pcie([3-6])-x(4|8|16)$")
+_LANE_GB_S = {3: 2.0, 4: 4.0, 5: 8.0, 6: 16.0}  # of one lane, both directions together (PCI-SIG), by generation
+_NEAR = ("PIX", "PXB", "PHB")
+"""What ``nvidia-smi topo -m`` calls paths over PCIe within one root of a CPU; NCCL copies through memory over longer ones (its default)."""
+
+
+def linked(gpu: Gpu, text: str, tp: int = 2) -> Gpu:
+    """The GPU with the link between the GPUs of a system that ``text`` states, or a file with the output of ``nvidia-smi topo -m``.
+
+    Args:
+        text: ``pcie4-x16`` (generations 3 to 6, 4, 8 or 16 lanes), ``bridge`` or ``p2p-off``; several with commas.
+        tp: how many GPUs of a file count.
+
+    Raises InputError: another word, a file without such a table, or a link for GPUs that NVLink or another fabric joins.
+    """
+    if gpu.link in FABRICS:
+        raise InputError(
+            f"{option('link')}: {gpu.name} is joined by {gpu.link if gpu.link == 'nvlink' else 'its own fabric'}, not by PCIe; leave it out"
+        )
+    found = gpu if gpu.link == "pcie" else replace(gpu, link="pcie")
+    for word in _topology(Path(text), tp) if Path(text).is_file() else text.lower().split(","):
+        lanes = _PCIE.match(word.strip())
+        if lanes is not None:
+            found = replace(found, pcie_gb_s=min(gpu.pcie_gb_s, _LANE_GB_S[int(lanes[1])] * int(lanes[2])))
+        elif word.strip() == BRIDGE:
+            if gpu.link != "nvlink-bridge":
+                raise InputError(f"{option('link')}: {gpu.name} takes no NVLink bridge; write pcie4-x16, pcie5-x16 or p2p-off")
+            found = replace(found, link=gpu.link, bridged=True)
+        elif word.strip() == P2P_OFF:
+            found = replace(found, p2p=False)
+        else:
+            raise InputError(
+                f"{option('link')}: '{word.strip():.40}' is not a link; write pcie4-x16, pcie5-x16, bridge or p2p-off, "
+                f"or a file with the output of nvidia-smi topo -m"
+            )
+    return found
+
+
+def _topology(path: Path, tp: int) -> tuple[str, ...]:
+    """The words of ``linked`` for the longest path between the first ``tp`` GPUs of a file with the output of ``nvidia-smi topo -m``."""
+    rows = [line.split() for line in read_text(path).splitlines() if re.match(r"^\s*GPU\d+\s", line)]
+    table = [row[1:] for row in rows if "X" in row]
+    if len(table) < 2 or any(len(row) < len(table) for row in table):
+        raise InputError(f"{option('link')}: {path} has no table of two GPUs or more; write the output of nvidia-smi topo -m to it")
+    used = min(max(tp, 2), len(table))
+    paths = {table[one][two] for one in range(used) for two in range(one)}
+    if all(path.startswith("NV") for path in paths):
+        return (BRIDGE,)
+    return () if all(path in _NEAR or path.startswith("NV") for path in paths) else (P2P_OFF,)
 
 
 _MIG = {"h100": 7, "h200": 7, "h20": 7, "gh200": 7, "a100": 7, "b200": 7, "gb200": 7, "a30": 4}

@@ -55,6 +55,7 @@ class Model:
     source: str = ""
     date: str = ""
     notes: str = ""  # anything a user should know, such as what is approximated
+    repository: str = ""  # "owner/name" by which it was named, with a checkpoint in ``released``; "" for the catalog's own name
     reading: str = ""  # how a name or a file was read as this model, where an answer must say it; "" for an entry of the catalog
     # architecture, layout: the architecture of its file where that is not known here or was to be read as another one, and the known one
     # that is nearest, or as which it was read; "" elsewhere

@@ -272,6 +272,7 @@ class SearchAsked:
     gpu_clock: Number = leaf(
         "Share of its clock that each GPU is locked to, such as 80%: arithmetic takes longer, and every step draws less.", unit="share"
     )
+    link: Text = leaf("Link over PCIe: pcie4-x16 and the like, bridge, p2p-off, or a file of nvidia-smi topo -m (docs/systems.md).")
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
@@ -308,8 +309,7 @@ class ScalingAsked:
     autoscale: bool | None = leaf("Propose an autoscaling rule for the profile or the trace, and say what it saves (docs/autoscaling.md).")
     broken_hours: Length = leaf("Share of the hours in which limits may be broken then, such as 5% (default: 0%).")
     start_time: Text = leaf(
-        "Time from the controller's decision until a new instance takes requests, such as 3min (default: its weights over 10 Gbit/s, and "
-        "60 s)."
+        "Time from the controller's decision until a new instance takes requests, such as 3min (default: weights at 10 Gbit/s, and 60 s)."
     )
 
 

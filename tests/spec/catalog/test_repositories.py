@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tonnage import api
+from tonnage.deploy.checkpoint import loading
 from tonnage.errors import InputError, UnknownName
 from tonnage.plan.plan import Plan
-from tonnage.spec.catalog import find_model, models
-from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints
+from tonnage.spec.catalog import find_engine, find_model, models
+from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints, loaded
 from tonnage.spec.catalog.repositories import find_repository, listed_repositories
 from tonnage.spec.precision import find_precision
 
@@ -143,3 +144,15 @@ def test_a_plan_holds_a_model_that_was_guessed_and_is_read_again() -> None:
     assert "by its name alone" in note.model.reading
     assert plan.scenario.precisions == ("fp8",)
     assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    "name", ["RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "a/my-llama3.1-8b-FP8", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"]
+)
+def test_an_engine_loads_the_repository_that_was_named(name: str) -> None:
+    model = find_model(name)
+    form = find_precision(model.usual_precision)
+    assert loaded(model, form, find_engine("vllm"), "NVIDIA") == (name, ())
+    words = ("vllm", "serve", name, "--tensor-parallel-size", "1")
+    assert loading(model.name, form.name, "vllm-0.32", planned=words).checkpoint == name
+    assert loaded(find_model("llama-3.1-8b"), form, find_engine("vllm"), "NVIDIA")[0] != name

@@ -54,6 +54,11 @@ EARLIER: dict[str, dict[str, Prior]] = {
   without ``splitting_ops``), and nobody says what that costs.
 """
 
+USERS: dict[str, dict[str, float]] = {VLLM_010: {"expert_layer_4bit_s": 80e-6}}
+"""Terms of an earlier vLLM that users' measurements tell, of which no row is fitted (``./benchmark field``, 2026-11-28): what layers of
+experts in four bits took longer in 0.9 and 0.10, before their kernels were fused. gpt-oss 20B on H100, H200, MI300X and B200 asks for 60
+to 100 µs a layer (sariekr/gpu_conc), DeepSeek R1 in AWQ on eight H100 for 130 (tenstorrent/tt-inference-server#356)."""
+
 TODAY = {"kv_8bit_hopper": 0.89, "layer_kv_8bit_hopper_s": 4.4e-6}
 """The same terms of vLLM from 0.12 on, about which no row here tells."""
 
@@ -161,7 +166,9 @@ class SiliconLayout(Layout):
         for engine in LAMPORT:
             found["engines"][engine] |= {"one_shot_tokens": ONE_SHOT_TOKENS, **{term: value[f"lamport.{term}"] for term in ONE_SHOT}}
         for earlier, priors in EARLIER.items():
-            found["engines"][earlier] = found["engines"][VLLM] | {term: value[f"{earlier}.{term}"] for term in priors}
+            found["engines"][earlier] = (
+                found["engines"][VLLM] | {term: value[f"{earlier}.{term}"] for term in priors} | USERS.get(earlier, {})
+            )
         for generation in ("Blackwell", ULTRA):
             found["architectures"][generation] |= {term: value[f"Blackwell.{term}"] for term in BLACKWELL}
         for name in (FP4, FP4_ULTRA):

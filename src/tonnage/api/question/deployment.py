@@ -15,7 +15,7 @@ from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_k
 from tonnage.spec.catalog.checkpoints import with_default_kv
 from tonnage.spec.deployment import Deployment, EngineKnobs, KvRule, Parallelism, Scheduler, parse_adapters, parse_speculation
 from tonnage.spec.engine import EnginePreset, default_knobs
-from tonnage.spec.hardware import Gpu, capped, clocked
+from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, linked
 from tonnage.spec.precision import find_precision
 from tonnage.units import parse_bytes
 
@@ -47,6 +47,7 @@ def deployment_of(
     lora: str | None = None,
     power_cap: str | None = None,
     gpu_clock: float | None = None,
+    link: str | None = None,
     max_model_len: int | None = None,
     shares: Mapping[str, float | None] | None = None,
 ) -> Deployment:
@@ -79,7 +80,7 @@ def deployment_of(
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
-    (found_gpu,) = limited((found_gpu,), power_cap, gpu_clock, source)
+    (found_gpu,) = limited((found_gpu if link is None else linked(found_gpu, link, tp),), power_cap, gpu_clock, source)
     return Deployment(
         model=found_model,
         gpu=found_gpu,
@@ -153,6 +154,18 @@ def _check_waits(knobs: EngineKnobs, engine: str) -> None:
             f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: "
             f"go together, the ratio above 0 and at most 1, for example 20 and 0.9"
         )
+
+
+def joined(gpus: Sequence[Gpu], link: str | None, tp: int) -> tuple[Gpu, ...]:
+    """The GPUs with the link over PCIe that is requested; those with NVLink keep theirs. Raises InputError: as ``linked``."""
+    if link is None or all(gpu.link in FABRICS for gpu in gpus):
+        return tuple(gpus if link is None else (linked(gpu, link, tp) for gpu in gpus))
+    return tuple(gpu if gpu.link in FABRICS else linked(gpu, link, tp) for gpu in gpus)
+
+
+def stated(gpus: Sequence[Gpu], search: SearchAsked, tp: int, source: StepSource | None) -> tuple[Gpu, ...]:
+    """The GPUs with the link, the power limit and the clocks that a question states. Raises InputError."""
+    return limited(joined(gpus, search.link, tp), search.power_cap, search.gpu_clock, source)
 
 
 def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:

@@ -24,7 +24,7 @@ from tonnage.api.question.arguments import (
     whole_numbers,
 )
 from tonnage.api.question.changes import check_scaling
-from tonnage.api.question.deployment import SHARE_OF, engines_meant, limited, shares_of, sized_pools, with_context
+from tonnage.api.question.deployment import SHARE_OF, engines_meant, shares_of, sized_pools, stated, with_context
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.sessions import (
     check_lengths,
@@ -354,7 +354,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     if have:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
     if all(chosen["gpus"]):
-        chosen["gpus"] = faults.of(limited, chosen["gpus"], asked.power_cap, asked.gpu_clock, chosen["step_source"]) or ()
+        chosen["gpus"] = faults.of(stated, chosen["gpus"], asked, max(chosen["tps"] or (1,)), chosen["step_source"]) or ()
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)

@@ -69,6 +69,7 @@ class SharedArguments(TypedDict, total=False):
     router: Text
     power_cap: Text
     gpu_clock: Number
+    link: Text
     coefficients: str | Path | None
     step_model: Text
     seed: int | None

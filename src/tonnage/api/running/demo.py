@@ -131,7 +131,10 @@ def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, wat
         warmup_request_count=2 * INSTANCES,
         seed=seed,
     )
-    return run_bench(asked, output=None, selftest=selftest, provenance={}, watch=watch)[0]
+    (run,) = run_bench(asked, output=None, selftest=selftest, provenance={}, watch=watch)
+    if run.observed.interrupted:
+        raise KeyboardInterrupt  # which ends the demonstration with its processes
+    return run
 
 
 def _with_a_failure(fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch) -> Failure:

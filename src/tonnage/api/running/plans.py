@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tonnage.api.question.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of, joined
 from tonnage.api.question.sessions import asked_tiers, tiers_below
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, Pool
@@ -14,6 +14,7 @@ from tonnage.plan.plan import Plan
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.catalog import find_system
 from tonnage.spec.deployment import Deployment
+from tonnage.spec.hardware import FABRICS
 from tonnage.spec.kv_tiers import OFF, USUAL
 
 
@@ -99,6 +100,8 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
         speculation=plan.scenario.speculation if drafter else None,
     )
     calibration = plan.provenance.calibration if coefficients is None else found.calibration
+    if plan.asked is not None:
+        found = replace(found, gpu=joined((found.gpu,), None if found.gpu.link in FABRICS else plan.asked.search.link, split.tp)[0])
     if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
         found = replace(found, gpu=replace(found.gpu, power_cap_w=limit.cap_watts, clock=1.0 if limit.cap_watts else limit.clock))
     return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)

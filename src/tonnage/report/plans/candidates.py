@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tonnage.errors import option
 from tonnage.plan import reason as why
 from tonnage.plan.candidate import FAR, ROWS, Candidate, Identity, first_rows
 from tonnage.plan.limit import Breach
+from tonnage.plan.note import Warning, WideOverPcie
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooMuch
 from tonnage.report.document import Section, Table, Text, section
@@ -403,3 +405,16 @@ def _simulated(reason: why.Reason) -> str:
         case why.BrokenOnManyInstances():
             return f"{breach_text(reason.breach)} even with {counted(reason.instances, 'instance')}"
     raise TypeError(reason.code)
+
+
+def larger_text(plan: Plan, warning: Warning) -> str:
+    """What one larger card would cost that takes the place of several over PCIe; "" for other warnings."""
+    if not isinstance(warning, WideOverPcie):
+        return ""
+    priced = zip(plan.candidates, yearly_costs(plan), strict=True)
+    fewer = ((c, cost) for c, cost in priced if len(c.pools) == 1 and c.pool.gpu != warning.gpu and c.pool.parallelism.tp < warning.tp)
+    card, cost = next(fewer, (None, None))
+    if card is None:
+        return f" ({option('gpu')} {warning.larger} sizes and prices it)" if warning.larger else ""
+    price = "" if cost is None else f", {dollars(cost)} USD a year"
+    return f": {card.pool.gpu} at TP {card.pool.parallelism.tp} needs {counted(card.gpus, 'GPU')}{price}"

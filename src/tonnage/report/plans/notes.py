@@ -215,7 +215,8 @@ def warning_text(warning: notes.Warning) -> str:
             )
         case notes.WideOverPcie():
             share = f"all-reduces take {percent(warning.value)} of a decode step"
-            return f"TP {warning.tp} over PCIe on {warning.gpu}: {share}; the course advises TP 2 at most"
+            path = f"{number(warning.link_gb_s)} GB/s " + ("through the host's memory" if warning.staged else "between the cards")
+            return f"TP {warning.tp} over PCIe on {warning.gpu}: {share}, by {path}; measure, or prefer one larger card"
         case notes.LengthToShorten():
             one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
             share = f"{abs(100 * warning.change):.0f}% shorter"

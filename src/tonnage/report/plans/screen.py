@@ -19,7 +19,7 @@ from tonnage.report.document import Document, Facts, Lines, Section, Table, Text
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import answer_text, capacity_text, checkpoint_text, finish_text, serving, smaller_text, standby_text
-from tonnage.report.plans.candidates import MARKED_TOO, nearest_table, others_block, reachable_text, runner_up_text
+from tonnage.report.plans.candidates import MARKED_TOO, larger_text, nearest_table, others_block, reachable_text, runner_up_text
 from tonnage.report.plans.comparison import compared_table, measured_text
 from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
 from tonnage.report.plans.cost import cost_text, power_text
@@ -146,7 +146,10 @@ def _of_one(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
 def warnings_of(plan: Plan) -> tuple[str, ...]:
     """The remarks on measured points, then the warnings as sentences, without the one that the line of the risk says."""
     risk = "" if plan.choice is None else sentence_of(risk_text(plan, plan.choice))
-    return (*data_texts(plan), *(text for text in map(sentence_of, map(warning_text, plan.warnings)) if text != risk))
+    return (
+        *data_texts(plan),
+        *(text for text in map(sentence_of, (warning_text(one) + larger_text(plan, one) for one in plan.warnings)) if text != risk),
+    )
 
 
 def head(plan: Plan, room: Room) -> tuple[Section, ...]:

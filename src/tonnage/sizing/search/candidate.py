@@ -278,7 +278,7 @@ def _command(sized: Sized) -> Command:
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
     longest = min(longest, d.model.max_context)
     engine, (rules, tiers) = find_engine(d.engine), sized.ready.instance.below
-    checkpoint, words = loaded(d.model.name, d.precision, engine, d.gpu.vendor)
+    checkpoint, words = loaded(d.model, d.precision, engine, d.gpu.vendor)
     started = command(
         None if d.precision.weight_format in WIDE else engine.launch,
         checkpoint=checkpoint,

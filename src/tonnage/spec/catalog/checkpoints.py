@@ -191,7 +191,7 @@ def _named_after(model: Model) -> tuple[Checkpoint, ...]:
     known = (alias for alias, owner in entries.model_shelf().aliases.items() if owner == model.name and "/" in alias)
     aliases = (alias for alias in known if f"huggingface.co/{alias}" in model.source)
     repository = find_repository(model.name)
-    name = next(aliases, "") if repository is None else repository.name
+    name = next(aliases, model.repository) if repository is None else repository.name
     if not name:
         return ()
     method = "block-fp8" if model.block_fp8 and model.released == "fp8" else METHODS.get(model.released, "compressed-tensors")
@@ -260,11 +260,14 @@ def quantised_at_start(model: str, wanted: Precision, engine: EnginePreset) -> t
     return () if wanted.experts_only and not find_model(model).is_moe else words
 
 
-def loaded(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> tuple[str, tuple[str, ...]]:
+def loaded(named: Model, wanted: Precision, engine: EnginePreset, vendor: str) -> tuple[str, tuple[str, ...]]:
     """The repository that an engine loads of a model, and the arguments that make it quantise that at start.
 
-    It is the model's own name, and nothing else, where no repository is known.
+    It is the one by which the model was named where that is in the format, and the model's own name where no repository is known.
     """
+    if named.repository and same_weights(named.released, wanted.weights):
+        return named.repository, ()
+    model = named.name
     found = published(model, wanted, engine, vendor)
     if found is not None:
         return found.repository, ()

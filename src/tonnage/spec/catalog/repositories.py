@@ -120,7 +120,7 @@ def _repository(line: _Line) -> Repository:
         source = f"{line.name}: {_table().source}; {model.source}"
         model = replace(model, name=plain(line.name).rpartition("/")[2], notes=notes, source=source, date=_table().date)
     model = replace(model, vocab=shape.vocab or model.vocab, max_context=shape.context or model.max_context)
-    return Repository(name=line.name, model=in_format(model, line.form, line.blocks), gated=line.gated)
+    return Repository(name=line.name, model=replace(in_format(model, line.form, line.blocks), repository=line.name), gated=line.gated)
 
 
 def in_format(model: Model, form: str, blocks: bool) -> Model:
@@ -150,7 +150,10 @@ def by_format(spelling: str) -> Model | None:
     repository = find_repository(base)
     model = repository.model if repository is not None else entries.model_shelf().find(base)
     model = model or by_words(base)
-    return None if model is None else _read(in_format(model, form, model.block_fp8), f"format {form} by the ending of '{spelling}'")
+    if model is None:
+        return None
+    model = replace(in_format(model, form, model.block_fp8), repository=spelling if "/" in spelling else "")
+    return _read(model, f"format {form} by the ending of '{spelling}'")
 
 
 def _without_format(spelling: str) -> tuple[str, str]:
@@ -178,7 +181,7 @@ def by_words(spelling: str) -> Model | None:
         return None
     model = max(fits, key=lambda fit: fit[0])[1]
     guess = f"'{spelling}' is taken for a fine-tune of {model.name} by its name alone"
-    return _read(replace(model, name=plain(spelling).rpartition("/")[2]), guess)
+    return _read(replace(model, name=plain(spelling).rpartition("/")[2], repository=spelling if "/" in spelling else ""), guess)
 
 
 def _read(model: Model, how: str) -> Model:

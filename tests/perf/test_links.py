@@ -1,0 +1,84 @@
+"""Links over PCIe: how long sums take over them, what states them, and how much less sure they are."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tonnage.api import deployment_of
+from tonnage.errors import InputError
+from tonnage.perf.prediction_error import regime_of
+from tonnage.perf.step import step_seconds
+from tonnage.perf.terms import step_model
+
+TOPOLOGY = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
+GPU0\t X \t{near}\t{far}\t{far}\t0-31\t0
+GPU1\t{near}\t X \t{far}\t{far}\t0-31\t0
+GPU2\t{far}\t{far}\t X \t{near}\t32-63\t1
+GPU3\t{far}\t{far}\t{near}\t X \t32-63\t1
+
+Legend:
+  X    = Self
+"""
+
+
+def decode_s(gpu: str, tp: int, link: str | None = None, sequences: int = 16) -> float:
+    d = deployment_of(model="qwen2.5-32b", gpu=gpu, precision="bf16", tp=tp, engine="vllm", link=link)
+    return step_seconds(step_model(d).coefficients, 0, 0, sequences, 0, sequences * 1000)
+
+
+def test_sums_through_the_memory_of_the_host_take_longer_and_fewer_lanes_longer_still() -> None:
+    usual, staged = (decode_s("l40s", 4, link) for link in (None, "p2p-off"))
+    assert staged > 1.3 * usual
+    assert decode_s("l40s", 4, "pcie4-x16") == usual
+    assert decode_s("l40s", 4, "pcie4-x8,p2p-off") > staged
+    assert decode_s("l40s", 1, "p2p-off") == decode_s("l40s", 1)
+    assert decode_s("rtx-4090", 4, "p2p-off") == decode_s("rtx-4090", 4), "GeForce has no peer access as it is"
+
+
+def test_cards_with_a_bridge_are_faster_than_without() -> None:
+    assert decode_s("a100-pcie-80gb", 2, "bridge") < decode_s("a100-pcie-80gb", 2, "pcie4-x16") < decode_s("a100-pcie-80gb", 2, "p2p-off")
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "tp", "same_as"),
+    [
+        ("PIX", "PHB", 4, "pcie4-x16"),
+        ("PIX", "SYS", 2, "pcie4-x16"),
+        ("PIX", "SYS", 4, "p2p-off"),
+        ("NODE", "SYS", 2, "p2p-off"),
+        ("NV12", "NV12", 2, "bridge"),
+        ("NV12", "SYS", 4, "p2p-off"),
+    ],
+)
+def test_a_topology_says_which_link_the_first_gpus_have(tmp_path: Path, near: str, far: str, tp: int, same_as: str) -> None:
+    file = tmp_path / "topo.txt"
+    file.write_text(TOPOLOGY.format(near=near, far=far))
+    assert decode_s("a100-pcie-80gb", tp, str(file)) == decode_s("a100-pcie-80gb", tp, same_as)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "link", "message"),
+    [
+        ("h100-sxm-80gb", "pcie5-x16", "h100-sxm-80gb is joined by nvlink"),
+        ("l40s", "bridge", "l40s takes no NVLink bridge; write pcie4-x16"),
+        ("l40s", "pcie7-x16", "'pcie7-x16' is not a link; write pcie4-x16"),
+        ("l40s", "pcie4-x16,", "'' is not a link"),
+    ],
+)
+def test_a_link_that_cannot_be_is_refused_with_what_to_write(gpu: str, link: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        decode_s(gpu, 2, link)
+
+
+def test_a_file_without_a_topology_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "topo.txt"
+    file.write_text("no devices were found\n")
+    with pytest.raises(InputError, match="no table of two GPUs or more; write the output of nvidia-smi topo -m to it"):
+        decode_s("l40s", 2, str(file))
+
+
+@pytest.mark.parametrize(("gpu", "wider"), [("l40s", True), ("a100-pcie-80gb", True), ("h100-sxm-80gb", False)])
+def test_intervals_are_wider_over_pcie(gpu: str, wider: bool) -> None:
+    d = [deployment_of(model="qwen2.5-32b", gpu=gpu, precision="bf16", tp=tp, engine="vllm") for tp in (1, 2)]
+    assert ["pcie" in regime_of(one, isl=1000, osl=200, clients=16).apart for one in d] == [False, wider]
