@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,12 @@ def test_a_rate_without_moments_of_sending_is_refused(tmp_path: Path) -> None:
 
 def test_a_refusal_names_the_tool_and_what_is_missing(tmp_path: Path) -> None:
     record = {"metadata": {}, "metrics": {}}
-    with pytest.raises(InputError, match=r"line 1: a file of AIPerf with single requests and no measured points: run tonnage import"):
+    with pytest.raises(InputError, match=r"line 1: recognised as AIPerf, with single requests and no measured points: run tonnage import"):
         read_measured(written(tmp_path / "profile_export.jsonl", "\n".join([json.dumps(record)] * 2)), GIVEN)
-    with pytest.raises(InputError, match="a file of llmperf with no single requests"):
+    raw = Path(__file__).parents[1] / "bench" / "fixtures" / "genai-perf" / "profile_export.json"
+    with pytest.raises(InputError, match=r"profile_export\.json: recognised as GenAI-Perf, with single requests and no measured points"):
+        read_measured(raw, GIVEN)
+    with pytest.raises(InputError, match="recognised as llmperf, with no single requests"):
         import_run(written(tmp_path / "x_summary.json", LLMPERF), tmp_path / "run")
     with pytest.raises(InputError, match=r"no file with single requests \(its keys are spam, eggs\)"):
         import_run(written(tmp_path / "x.json", {"spam": 1, "eggs": 2}), tmp_path / "run")
@@ -317,3 +321,25 @@ def test_the_load_of_a_report_that_does_not_say_it_is_a_flag(tmp_path: Path, nam
         (None, 7, 50),
     ]
     assert [row["ttft_ms"] for row in rows] == [100, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("phase", "row", "refused"),
+    [
+        ({"type": "constant", "rate": 6.0}, (None, 6, None, math.inf), ""),
+        ({"type": "gamma", "rate": 6.0, "smoothness": 2.0, "concurrency": 5}, (None, 6, 5, 2.0), ""),
+        ({"type": "concurrency", "concurrency": 2}, (2, None, None, None), ""),
+        ({"type": "constant", "rate": 6.0, "rate_ramp": {"duration": 3.0}}, None, "its rate rose"),
+        ({"type": "user_centric", "rate": 6.0}, None, "its arrivals (user_centric) are not simulated"),
+    ],
+)
+def test_phases_of_aiperf(tmp_path: Path, phase: dict[str, Any], row: tuple[Any, ...] | None, refused: str) -> None:
+    """As AIPerf 0.13 writes them for a rate with a cap, constant arrivals, and a ramp."""
+    fixture = Path(__file__).parents[1] / "bench" / "fixtures" / "aiperf" / "profile_export_aiperf.json"
+    report = json.loads(fixture.read_text())
+    report["input_config"]["phases"] = [{"name": "profiling", "kind": "profiling", "requests": 12, **phase}]
+    report["inter_token_latency"]["avg"] = 0.0  # all tokens in one read, as on a busy machine
+    rows, said = rows_of(written(tmp_path / "run" / "profile_export_aiperf.json", report))
+    loads = [(one["concurrency"], one["request_rate"], one["in_flight"], one["burstiness"]) for one in rows]
+    assert loads == ([] if row is None else [row])
+    assert [refused in sentence for sentence in said] == ([True] if refused else [])

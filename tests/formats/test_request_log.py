@@ -66,6 +66,7 @@ def test_logs_from_the_field(tmp_path: Path, place: str, ttft: float | None, tpo
     assert summary.ttft_ms.mean == (None if ttft is None else pytest.approx(ttft, rel=1e-3))
     assert summary.tpot_ms.mean == (None if tpot is None else pytest.approx(tpot, rel=1e-3))
     assert summary.e2e_ms.mean == pytest.approx(e2e, rel=1e-3)
+    assert summary.output_tokens_per_second == pytest.approx(101 * summary.requests_per_second)
     recording = describe_workload(path).traffic.recording
     assert len(recording) == 60
     assert recording.mean_rps == pytest.approx(2.0, rel=0.01)
@@ -136,6 +137,15 @@ FORMS: dict[str, dict[str, Any]] = {
         "response_status": 200,
         **USAGE,
     },
+    "OpenTelemetry's spans": {
+        "startTimeUnixNano": lambda t: str(round(t * 1e9)),
+        "endTimeUnixNano": lambda t: str(round((t + 1.1) * 1e9)),
+        "ttft_ms": 100,
+        "attributes": [
+            {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "1000"}},
+            {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "101"}},
+        ],
+    },
     "Portkey": {"created_at": iso, "response_time": 1100, "time_to_first_token": 100, "req_units": 1000, "res_units": 101},
     "Ollama": {"created_at": iso, "total_duration": 1_100_000_000, "ttft_ms": 100, "prompt_eval_count": 1000, "eval_count": 101},
     "nginx": {"msec": lambda t: f"{t + 1.1:.3f}", "request_time": "1.100", "ttft": 0.1, **USAGE},
@@ -151,6 +161,7 @@ def test_forms_of_logs(tmp_path: Path, form: str) -> None:
     assert summary.ttft_ms.mean == pytest.approx(100, rel=1e-3)
     assert summary.tpot_ms.mean == pytest.approx(10, rel=1e-3)
     assert summary.e2e_ms.mean == pytest.approx(1100, rel=1e-3)
+    assert summary.output_tokens_per_second == pytest.approx(101 * summary.requests_per_second)
 
 
 def test_nginx_s_local_time_is_the_moment_of_the_end(tmp_path: Path) -> None:
@@ -225,3 +236,9 @@ def test_exports_as_csv_are_logs(tmp_path: Path) -> None:
         summary, _ = imported(path, folder)
         assert (summary.counted, summary.ttft_ms.mean, summary.e2e_ms.mean) == (20, pytest.approx(100), pytest.approx(1100))
         assert len(describe_workload(path).traffic.recording) == 20
+
+
+def test_lines_of_no_known_form_are_refused_by_their_keys(tmp_path: Path) -> None:
+    path = written(tmp_path, [{"spam": 1, "eggs": 2}] * 3)
+    with pytest.raises(InputError, match=r"no file with single requests \(its keys are spam, eggs\); give one of AIPerf"):
+        imported(path, tmp_path)

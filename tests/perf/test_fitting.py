@@ -13,6 +13,7 @@ from tonnage.cli.main import run
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.fitting import check_room, holds
 from tonnage.perf.memory import memory_plan
+from tonnage.plan.reason import CannotRun
 
 TIGHT = [
     ("--model qwen3-32b --gpu h100 --engine vllm-0.12", 40_000),
@@ -60,6 +61,8 @@ def test_lengths_that_vary_are_refused_where_none_of_them_fits(capsys: pytest.Ca
     assert run([*asked, "--requests", "20", "--isl", "lognormal:60000,10"]) == 2
     assert "does not fit the KV cache" in capsys.readouterr().err
     assert run([*asked, "--requests", "20", "--isl", "lognormal:30000,9000"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"; \d+ of 20 requests were rejected, as they exceed the KV cache or the context", printed)
 
 
 def test_the_longest_request_of_the_pool_fits_and_one_token_more_does_not() -> None:
@@ -112,3 +115,15 @@ def test_a_shorter_context_is_the_longest_request() -> None:
             api.memory(model="llama-3.1-8b", isl=4_000, osl=200, **{name: 4_000})  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"max_model_len: 900,000 is longer than the context of llama-3\.1-8b; write at most 131072"):
         api.memory(model="llama-3.1-8b", max_model_len=900_000)
+
+
+def test_a_sizing_without_an_answer_says_what_fits() -> None:
+    plan = api.size(model="llama-3.1-405b", gpu="h100", tp=2, pp=1, precision="fp16", engine="vllm", isl=200, osl=20, peak_rps=1)
+    (rejected,) = plan.rejected
+    assert isinstance(rejected.reason, CannotRun)
+    fits = rejected.reason.error.partition("; what fits: ")
+    assert re.fullmatch(r"weights 812 GB .* do not fit 92 % of 2 × 80 GB", fits[0])
+    assert re.fullmatch(r"tp 4 precision \w+, or gpu h200 tp 8", fits[2])
+    wider = api.size(model="llama-3.1-405b", gpu="h200", tp=8, pp=1, precision="fp16", engine="vllm", isl=200, osl=20, peak_rps=1)
+    assert wider.choice is not None
+    assert all("what fits" not in str(one.reason) for one in wider.rejected)

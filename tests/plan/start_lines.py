@@ -54,7 +54,9 @@ def faults(plan: Plan) -> Iterator[str]:
     assert pool.knobs is not None
     preset = find_engine(pool.engine_preset or pool.engine)
     made = deployment_of(model=pool.model, gpu=pool.gpu, precision=pool.precision, tp=1, engine=preset.name)
-    memory = memory_plan(replace(made, parallelism=replace(pool.parallelism, pp=1), knobs=pool.knobs))
+    # of a pipeline's stage only the tokens are in a plan
+    memory = None if pool.parallelism.pp > 1 else memory_plan(replace(made, parallelism=pool.parallelism, knobs=pool.knobs))
+    room = memory.room if memory is not None else pool.kv_tokens or 0
     interface, flags = find_interface(preset.name), dict(zip(pool.launch, (*pool.launch[1:], ""), strict=True))
     if interface is not None and (fault := interface.fault(pool.launch, pool.launch_file)):
         yield fault
@@ -63,10 +65,10 @@ def faults(plan: Plan) -> Iterator[str]:
         context, graph = int(flags["--max-model-len"]), int(flags.get("--max-cudagraph-capture-size", 0))
         if slots > tokens:
             yield f"{slots} sequences of {tokens} tokens a step"
-        if memory.state_bytes and slots > memory.blocks // memory.request_blocks(1):
+        if memory is not None and memory.state_bytes and slots > memory.blocks // memory.request_blocks(1):
             yield f"{slots} sequences, whose states do not fit"
-        if context > memory.room:
-            yield f"a context of {context} tokens in a pool of {memory.room}"
+        if context > room:
+            yield f"a context of {context} tokens in a pool of {room}"
         if graph > tokens:
             yield f"graphs of {graph} tokens in steps of {tokens}"
         if "--no-enable-chunked-prefill" in flags and context > tokens:

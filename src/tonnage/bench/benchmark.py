@@ -268,7 +268,7 @@ def _exchange(number: int, request: ImportedRequest) -> Exchange:
     reply = Reply(find_endpoint("chat", model=""))
     reply.times = list(request.events_ns)
     reply.sizes = [max(request.osl, 1)] * len(request.events_ns)  # of equal events, whose text nobody kept
-    if not request.single:
+    if not request.single and len(request.events_ns) > 1:
         reply.sizes[:] = [1, max(request.osl - 1, 1)][: len(request.events_ns)]
     reply.tokens, reply.prompt = request.osl, request.isl
     reply.last_ns = request.events_ns[-1] if request.events_ns else -1

@@ -257,7 +257,7 @@ class TalkConductor(_Conducting):
             reply = exchange.reply
             if self._talks.contents is None:
                 talk.history.append((exchange.question, "".join(reply.texts)))
-                talk.tokens = exchange.isl + (reply.tokens if reply.tokens >= 0 else exchange.osl)
+                talk.tokens = exchange.isl + (reply.tokens if reply.tokens > 0 else exchange.osl)
             ended_ns = reply.last_ns if reply.last_ns >= 0 else free_ns
             for row in self._rows[self._starts[place] : self._starts[place + 1]]:
                 self._waits[row] -= 1

@@ -180,7 +180,7 @@ class Recorder:
             exchange.sent_ns - start if exchange.sent_ns >= 0 else -1,
             first - start if first >= 0 else -1,
             last - start if last >= 0 else -1,
-            reply.prompt if reply.prompt >= 0 else exchange.isl,
+            reply.prompt if reply.prompt > 0 else exchange.isl,  # a server that counts no token of a prompt has not counted
             made.tokens,
             max(reply.cached, 0),
             0 if exchange.sent_ns >= 0 else -1,
@@ -229,7 +229,7 @@ class Recorder:
         tally.several += reply.choices > 1
         tally.osl_off += made.tokens != exchange.osl
         tally.osl_far += off_length(made.tokens, exchange.osl) and off_length(made.tokens + made.hidden, exchange.osl)
-        if reply.prompt >= 0:
+        if reply.prompt > 0:
             tally.prompt_counts += 1
             tally.isl_off += reply.prompt != exchange.isl
             tally.isl_extra += reply.prompt - exchange.isl

@@ -72,7 +72,7 @@ def read_report(path: Path) -> dict[str, str | int | float]:
     for column, value, where in cells:
         if column.kind == "count":
             values[column.name] = checked_count(value, where, rounded=True)
-        elif column.kind == "measure":
+        elif column.kind == "measure" and value:  # 0 where all of an answer came at once
             values[column.name] = checked_measure(value * column.scale, where)
     if "requests_s" not in values:
         raise InputError(f"{path}: has no request throughput; give a report of GenAI-Perf or AIPerf, or a table of points")
@@ -153,10 +153,12 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
     if isinstance(rate, int | float) and 0 < rate < 1e300:
         values["request_rate"] = checked_measure(rate, f"{where}.request_rate")
         smoothness = _find(config, ("arrival_smoothness", "smoothness"))
-        if kind in ("constant", "gamma"):
+        if _find(config, ("rate_ramp", "request_rate_ramp_duration")):
+            values[REFUSED] = "its rate rose (a ramp of the request rate), which is not simulated"
+        elif kind in ("constant", "gamma"):
             values["burstiness"] = math.inf if kind == "constant" or not isinstance(smoothness, int | float) else float(smoothness)
-        elif kind not in (None, "poisson") or _find(config, ("request_rate_ramp_duration", "concurrency_ramp_duration", "rate_ramp")):
-            values[REFUSED] = f"its load ({shown(str(kind))}) is not simulated"
+        elif kind not in (None, "poisson"):
+            values[REFUSED] = f"its arrivals ({shown(str(kind))}) are not simulated"
     if isinstance(clients, int):
         values["concurrency"] = checked_count(clients, f"{where}.concurrency")
     return values
@@ -194,7 +196,8 @@ def _of_phases(config: Any) -> Any:
     items = models.get("items") if isinstance(models, dict) else None
     named = items[0].get("name") if isinstance(items, list) and items and isinstance(items[0], dict) else None
     rate = profiled.get("request_rate", profiled.get("rate"))
-    further = {name: profiled.get(name) for name in ("type", "arrival_smoothness", "smoothness", "rate_ramp")}
+    further = {name: profiled.get(name) for name in ("type", "arrival_smoothness", "smoothness")}
+    further["rate_ramp"] = "a ramp" if profiled.get("rate_ramp") else None
     return {"model": named, "concurrency": profiled.get("concurrency"), "request_rate": rate, **further}
 
 

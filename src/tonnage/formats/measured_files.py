@@ -38,7 +38,7 @@ from tonnage.formats.table import (
     read_table,
     shown,
 )
-from tonnage.formats.tool_format import as_written, not_read, points_of
+from tonnage.formats.tool_format import as_written, holds_requests, not_read, points_of
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
@@ -104,7 +104,8 @@ class Measurement:
         found = [name for name in LOADS if name in merged]
         if len(found) != 1:
             what = " and ".join(found) if found else "no load"
-            raise InputError(f"{self.where}: has {what}; it needs exactly one of batch, concurrency and request_rate")
+            give = f", so score and calibrate take {option('concurrency')} or {option('request_rate')}" if self.whole_run else ""
+            raise InputError(f"{self.where}: has {what}; it needs exactly one of batch, concurrency and request_rate{give}")
         return merged
 
 
@@ -221,7 +222,7 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
             with as_written(where):
                 points = list(reader.read(document, where))
             yield from points
-        elif len(documents) == 1 and path.suffix.lower() == ".json":
+        elif len(documents) == 1 and path.suffix.lower() == ".json" and not holds_requests(document):
             yield where, read_report(path)
         else:
             raise InputError(f"{where}: {not_read(document)}")

@@ -29,12 +29,26 @@ from tonnage.results.outcomes import failure_of
 
 # Names of fields, in lower case and without what is neither letter, digit nor dot; the last parts of a path are enough.
 BEGINS = ("starttime", "startedat", "startutc", "requeststarttime", "requestcreatedat", "receivedat", "requesttime")
-STAMPS = ("timestamp", "time", "ts", "msec", "timelocal", "timeiso8601", "created", "createdat", "datetime", "eventtime", "date")
+STAMPS = (
+    "timestamp",
+    "createtime",
+    "acceptdate",
+    "time",
+    "ts",
+    "msec",
+    "timelocal",
+    "timeiso8601",
+    "created",
+    "createdat",
+    "datetime",
+    "eventtime",
+    "date",
+)
 ENDS = ("endtime", "endedat", "finishedat", "completedat", "responsecreatedat")
 FIRST = ("completionstarttime", "firsttokentime", "firsttokenat")
 TOOK = (
     *("latencies.request", "duration", "latency", "requesttime", "requestduration", "responsetime", "elapsed", "totaltime", "e2elatency"),
-    *("totalduration", "delay", "upstreamresponsetime", "llmlatency", "llmserviceduration"),
+    *("totalduration", "timetotal", "delay", "upstreamresponsetime", "llmlatency", "llmserviceduration"),
 )
 FIRST_TOOK = ("timetofirsttoken", "ttft", "firsttokenlatency", "llmfirsttokenduration", "firsttokentime")
 TOKENS = {
@@ -224,6 +238,9 @@ def _fields(document: Any) -> dict[str, Any]:
     for _ in range(DEPTH):
         below: list[tuple[str, Any]] = []
         for path, value in level:
+            if isinstance(value, list) and value and all(isinstance(pair, dict) and {"key", "value"} <= pair.keys() for pair in value):
+                below.append((path, {str(pair["key"]): _first_of(pair["value"]) for pair in value}))  # OpenTelemetry's attributes
+                continue
             if isinstance(value, dict):
                 below += [(f"{path}.{_plain(name)}" if path else _plain(name), part) for name, part in value.items()]
                 continue
@@ -236,6 +253,10 @@ def _fields(document: Any) -> dict[str, Any]:
                     found.setdefault(".".join(parts[place:]), value)
         level = below
     return found
+
+
+def _first_of(value: Any) -> Any:
+    return next(iter(value.values()), None) if isinstance(value, dict) else value
 
 
 def _object(text: str) -> Any:

@@ -168,7 +168,7 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
         text, document = "\n".join(map(json.dumps, rows)), rows[0]
     known = [(each.tool, each.requests) for each in tool_formats() if each.requests]
     reader = next((requests for _, requests in known if requests.recognises(document)), None)
-    if reader is None and lines:  # which of its lines is damaged, a reader of lines says
+    if reader is None and lines and (document is None or "metadata" in document):  # which of its lines is damaged, a reader of lines says
         reader = next(requests for _, requests in known if requests.lines)
     if reader is None:
         raise InputError(f"{source}: {not_read(document, requests=True)}")
@@ -211,7 +211,7 @@ def not_read(document: Any, *, requests: bool = False) -> str:
     )
     if tool:
         missing = "no single requests" if requests else "single requests and no measured points: run tonnage import on it first"
-        return f"a file of {tool} with {missing}; {'save it with all of them, or ' if requests else ''}give one of {tools}"
+        return f"recognised as {tool}, with {missing}; {'save it with all of them, or ' if requests else ''}give one of {tools}"
     keys = ", ".join(map(shown, [*document][:5])) if isinstance(document, dict) else ""
     what = "no file with single requests" if requests else "not a known file"
     return f"{what}{f' (its keys are {keys})' if keys else ''}; give one of {tools}"

@@ -12,7 +12,7 @@ from tonnage.spec.catalog.checkpoints import with_default_kv
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
-TPS, NARROWER, LARGER = (2, 4, 8), ("fp8", "int4-wo", "awq", "nvfp4"), ("h200", "b200", "b300")
+TPS, NARROWER, LARGER = (2, 4, 8), ("fp8", "awq", "nvfp4"), ("h200", "b200", "b300")
 """Alternatives to a deployment, in the order in which they are tried: tensor-parallel degrees, formats from wide to
 narrow, GPUs from small to large."""
 
@@ -34,13 +34,13 @@ def check_room(deployment: Deployment, isl: int, osl: int) -> None:
     try:
         plan = memory_plan(deployment)
     except DoesNotFit as error:
-        raise DoesNotFit(error.marked + _instead(deployment, isl, osl)) from None
+        raise DoesNotFit(error.marked + instead(deployment, isl, osl)) from None
     if plan.concurrent_requests(isl, osl) < 1:
         what = f"one request of {isl + osl:,} tokens does not fit the KV cache of {plan.room:,} tokens"
-        raise DoesNotFit(what + _instead(deployment, isl, osl))
+        raise DoesNotFit(what + instead(deployment, isl, osl))
 
 
-def _instead(deployment: Deployment, isl: int, osl: int) -> str:
+def instead(deployment: Deployment, isl: int, osl: int) -> str:
     """Room for the request, as the end of a message: a wider instance, narrower numbers, a larger GPU, a shorter request."""
     wider, narrower = list(_wider(deployment)), list(_narrower(deployment))
     both = [(f"{tp} {precision}", replace(one, precision=narrow.precision)) for tp, one in wider for precision, narrow in narrower]

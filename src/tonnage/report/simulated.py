@@ -109,7 +109,10 @@ def _point(run: Run) -> tuple[Text, Table]:
     )
     table = Table(header=("", *STATISTICS, EXPECTED), rows=rows, spare=("p90", "p50"))
     found = "" if run.hit_rate is None else f"; prefix cache: {run.hit_rate:.1%} of the prompt tokens found, {run.saved_prompt_tokens:,}"
-    return Text(words + gain + found), table
+    refused = s.requests["rejected"]
+    why = "as no first token could come in time" if run.deployment.knobs.shed else "as they exceed the KV cache or the context"
+    refusals = f"; {refused:,} of {sum(s.requests.values()):,} requests were rejected, {why}" if refused else ""
+    return Text(words + gain + found + refusals), table
 
 
 def _sweep(runs: Sequence[Run]) -> Table:

@@ -307,12 +307,14 @@ class SparseLatentLayer(LatentHeads):
     topk: int  # tokens that a query attends to at most
     pooled: int = 1  # tokens that one index key stands for (``index_kpool`` of GLM-5.3-Flash)
     reuses_choice: bool = False  # the layer has no indexer and takes the choice of an earlier layer (GLM-5.2)
+    output_gate: bool = False  # a further projection gates the output (Hunyuan V4)
 
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer and of its indexer: queries, one key for all heads, a weight per head."""
         queried = self.widths.q_lora_rank or hidden
         indexer = queried * self.index_heads * self.index_dim + hidden * (self.index_dim + self.index_heads)
-        return self.widths.parameters(hidden, self.heads) + (0 if self.reuses_choice else indexer)
+        gate = hidden * self.width if self.output_gate else 0
+        return self.widths.parameters(hidden, self.heads) + gate + (0 if self.reuses_choice else indexer)
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of the latent vector and of the index key, which every GPU keeps."""
@@ -370,23 +372,24 @@ class CompressedLayer(Heads):
     index_heads: int = 0
     index_dim: int = 0
     topk: int = 0
+    shared_cache: bool = False  # the layer reads the entries of an earlier layer and keeps a window alone (DeepSeek V4.1)
 
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer, of what compresses stretches, and of the indexer."""
         queries = self.q_lora_rank * (hidden + self.width)
         outputs = self.width * self.o_lora_rank + self.o_groups * self.o_lora_rank * hidden
         overlap = 4 if self.index_heads else 2
-        stretches = overlap * hidden * (self.head_dim + self.index_dim) if self.ratio else 0
+        stretches = overlap * hidden * (self.head_dim + self.index_dim) if self.ratio and not self.shared_cache else 0
         indexer = self.q_lora_rank * self.index_heads * self.index_dim
         return queries + hidden * self.head_dim + outputs + stretches + indexer
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of entries, index keys and window, which every GPU keeps."""
         del tp
-        entry = self._entry(kv_bits)
+        entry, keeps = self._entry(kv_bits), self.ratio > 0 and not self.shared_cache
         return Cache(
-            token=entry / self.ratio if self.ratio else 0.0,
-            index=self.index_dim * kv_bits / 8 / self.ratio if self.ratio else 0.0,
+            token=entry / self.ratio if keeps else 0.0,
+            index=self.index_dim * kv_bits / 8 / self.ratio if keeps else 0.0,
             window_token=entry,
             window=self.window,
         )
@@ -406,7 +409,7 @@ class CompressedLayer(Heads):
             index=scores,
             index_bytes=kept.index,
             context=0.0 if self.index_heads else whole,
-            context_bytes=0.0 if self.index_heads else kept.token,
+            context_bytes=0.0 if self.index_heads else entry / self.ratio if self.ratio else 0.0,
             sequence=each * bounded,
             sequence_bytes=entry * bounded,
         )

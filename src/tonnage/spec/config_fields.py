@@ -28,6 +28,7 @@ STRETCHES, CHOSEN_STRETCHES = "stretches", "chosen-stretches"
 
 WORDS: dict[str, str] = {
     **dict.fromkeys(("full_attention", "attention", "global_attention", "global", "full", "chunked_attention", "indexed_attention"), FULL),
+    **dict.fromkeys(("qwen_sparse_attention", "deepseek_sparse_attention", "sparse_attention"), FULL),
     **dict.fromkeys(("sliding_attention", "sliding_window_attention", "local_attention", "local"), SLIDING),
     "linear_attention": LINEAR,
     **dict.fromkeys(("mamba", "mamba2"), STATE),
@@ -63,11 +64,20 @@ def by_fields(config: ConfigValues) -> Fields:
         **mlps(config),
         "mtp_layers": config.optional_or(*DRAFTS),
         "head_norms": any(config.config.get(key) is True for key in ("use_qk_norm", "qk_norm", "use_qk_layernorm", "qk_layernorm")),
-        "further_embeddings": config.optional_or("vocab_size_per_layer_input")
-        * config.optional_or("hidden_size_per_layer_input")
-        * config.required(*LAYERS),
+        "further_embeddings": looked_up(config),
         "residual_streams": config.optional_or("hc_mult", absent=1),
     }
+
+
+def looked_up(config: ConfigValues) -> int:
+    """Weights of tables next to the embedding: inputs of every layer (Gemma 4), n-grams of some (Qwen4-Exp, DeepSeek V4.1)."""
+    layers, rows = config.required(*LAYERS), config.optional_or("vocab_size_per_layer_input")
+    tables = layers * rows * config.optional_or("hidden_size_per_layer_input")
+    for key, width in (("ple_layer_ids", "ple_embed_dim"), ("engram_num_embeddings", "engram_head_dim")):
+        listed = config.numbers(key) if config.config.get(key) else []
+        rows = len(listed) * config.optional_or("ngram_vocab_size_base") if key == "ple_layer_ids" else sum(listed)
+        tables += rows * config.optional_or(width)
+    return tables
 
 
 # What mixes tokens.
@@ -165,15 +175,20 @@ def latent_widths(config: ConfigValues) -> LatentAttention:
 def _full(config: ConfigValues) -> tuple[Mixer, ...]:
     if config.optional_or("kv_lora_rank"):
         heads, widths = config.required(*HEADS), latent_widths(config)
+        gate = any(config.config.get(key) is True for key in ("mla_use_output_gate", "gated_mla"))
         if not config.optional_or("index_topk"):
-            return (LatentLayer(heads=heads, widths=widths),)
+            return (LatentLayer(heads=heads, widths=widths, output_gate=gate),)
         sizes = config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk")
-        return (SparseLatentLayer(heads=heads, widths=widths, **sizes, pooled=config.optional_or("index_kpool", absent=1)),)
+        return (
+            SparseLatentLayer(heads=heads, widths=widths, **sizes, pooled=config.optional_or("index_kpool", absent=1), output_gate=gate),
+        )
     return (FullAttention(**heads_of(config), value_dim=config.optional_or("v_head_dim"), output_gate=_gated_output(config)),)
 
 
 def _gated_output(config: ConfigValues) -> bool:
-    return config.config.get("attn_output_gate") is True
+    """Whether queries have a gate: as a flag says, else where the file names the gate's kind or has gated delta nets, as Qwen's have."""
+    named = any(config.config.get(key) is not None for key in ("output_gate_type", "linear_num_key_heads"))
+    return config.flag("attn_output_gate", named)
 
 
 def _stretches(config: ConfigValues, rate: str = "") -> tuple[Mixer, ...]:
@@ -249,6 +264,9 @@ def mlps(config: ConfigValues) -> Fields:
     """Widths of MLPs, experts and shared experts, and which layers have experts."""
     experts, width = config.optional_or(*EXPERTS), _alike(config, EXPERT_WIDTHS)
     if experts <= 1 or any(config.config.get(key) is False for key in NO_EXPERTS):
+        unread = [key for key in config.config if "num" in key and "expert" in key and key not in (*EXPERTS, *USED, *SHARED)]
+        if experts == 0 and (key := next((key for key in unread if config.optional_or(key) > 1), None)):
+            config.fail(key, "counts experts in a way that is not known here")
         return {"ffn": _dense_width(config), "experts": 1, "experts_per_token": 1}
     used = _alike(config, USED) or config.required(*USED)
     if used > experts:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from tonnage.csv_file import read_text
-from tonnage.errors import InputError, UnknownName, UnsupportedModel, option
+from tonnage.errors import InputError, InputErrors, UnknownName, UnsupportedModel, option
 from tonnage.spec.attention_layers import LatentAttention
 from tonnage.spec.config_fields import by_fields, check_open
 from tonnage.spec.config_kinds import FAMILIES, Fields, kinds_by_sign, pattern_of, state_space_hybrid
@@ -37,6 +37,7 @@ from tonnage.spec.config_layouts import (
 )
 from tonnage.spec.model import Model
 from tonnage.spec.released_format import released_format, released_kv
+from tonnage.spec.typed_values import read_as
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -46,7 +47,7 @@ NO_CACHE = "none of its layers keeps a KV cache, so that there is no pool of blo
 
 
 def read_config(path: str | Path, layout: str = "") -> Model:
-    """The model that a ``config.json`` describes.
+    """The model that a ``config.json``, or a model file in the catalog's form, describes.
 
     Args:
         path: the file or the folder that holds it.
@@ -59,6 +60,8 @@ def read_config(path: str | Path, layout: str = "") -> Model:
     """
     file = _file_of(Path(path))
     config = _load(file)
+    if {"layers", "hidden"} <= config.keys():
+        return _model_file(str(file), config)
     beside = file.parent / "hf_quant_config.json"
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
         inside = config.get("quantization_config", {})
@@ -109,6 +112,7 @@ def _as_requested(where: str, config: Config, name: str, architecture: str) -> M
 def _counts(where: str, config: Config, model: Model | None = None) -> dict[float, str]:
     """The first known layout for each number of parameters that layouts give a file, in billions; of a model, those with its kinds."""
     counts: dict[float, str] = {}
+    config = {key: value for key, value in config.items() if key != "quantization_config"}  # takes long, and counts no weights
     for name, layout in LAYOUTS.items():
         reader = _Reader(where, config)
         try:
@@ -118,6 +122,22 @@ def _counts(where: str, config: Config, model: Model | None = None) -> dict[floa
         if model is None or (reader.inside == layout.wrapped and read.kinds == model.kinds):
             counts.setdefault(read.parameters / 1e9, name)
     return counts
+
+
+def _model_file(where: str, written: Config) -> Model:
+    """A model in the form of the catalog's files, for layers that no ``config.json`` says.
+
+    Raises InputErrors: unknown or missing keys, and values that cannot be, each with its key.
+    """
+    model = read_as(Model, {"name": "model", **{key: value for key, value in written.items() if key != "aliases"}}, where, InputErrors)
+    needed = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_context", "experts", "experts_per_token")
+    faults = [f"{where}: {key}: {getattr(model, key)} is not possible; write 1 or more" for key in needed if getattr(model, key) < 1]
+    negative = [part.name for part in fields(model) if isinstance(value := getattr(model, part.name), int) and value < 0]
+    faults += [f"{where}: {key}: is below 0; write 0 or more" for key in negative if key not in needed]
+    InputErrors.raise_if(faults)
+    if model.heads % model.kv_heads or model.experts_per_token > model.experts or model.dense_layers > model.inner_layers:
+        raise InputError(f"{where}: kv_heads must divide heads, experts_per_token be at most experts, and dense_layers at most the layers")
+    return replace(_Reader(where, {}).checked(model), name="-".join(model.name.lower().split()), source=where)
 
 
 def _file_of(path: Path) -> Path:

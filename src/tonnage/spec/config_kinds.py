@@ -8,6 +8,7 @@ and the counts of ``../shared/data/modern/formulas.md``, both read on 2026-11-22
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.spec.attention_layers import (
@@ -79,7 +80,11 @@ def indexed_latent(config: ConfigValues) -> Fields:
 def _indexed(config: ConfigValues, *, reuses: bool) -> SparseLatentLayer:
     sizes = config.sizes(heads="num_attention_heads", index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk")
     return SparseLatentLayer(
-        **sizes, widths=latent_widths(config), pooled=config.optional_or("index_kpool", absent=1), reuses_choice=reuses
+        **sizes,
+        widths=latent_widths(config),
+        pooled=config.optional_or("index_kpool", absent=1),
+        reuses_choice=reuses,
+        output_gate=config.flag("gated_mla", False),
     )
 
 
@@ -88,14 +93,23 @@ def compressed(config: ConfigValues) -> Fields:
     layers, ratios = config.required("num_hidden_layers"), config.numbers("compress_ratios")
     if len(ratios) < layers:
         config.fail("compress_ratios", f"{len(ratios)} ratios are fewer than the {layers} layers")
-    counted: Counter[Mixer] = Counter(_compressed(config, ratio) for ratio in ratios[:layers])
+    owners, indexed = (_listed(config, key, layers) for key in ("kv_source_layer_ids", "index_source_layer_ids"))
+    counted: Counter[Mixer] = Counter(
+        replace(_compressed(config, ratio, place in indexed and indexed != owners), shared_cache=ratio > 0 and place not in owners)
+        for place, ratio in enumerate(ratios[:layers])
+    )
     return {**plain_first(config), "mixers": layers_of(counted), "residual_streams": config.optional_or("hc_mult", absent=1)}
 
 
-def _compressed(config: ConfigValues, ratio: int) -> CompressedLayer:
+def _listed(config: ConfigValues, key: str, layers: int) -> set[int]:
+    """The layers at the places that a file lists; all of them where it lists none."""
+    return set(range(layers)) if config.config.get(key) is None else set(config.numbers(key))
+
+
+def _compressed(config: ConfigValues, ratio: int, chooses: bool) -> CompressedLayer:
     sizes = config.sizes(heads="num_attention_heads", head_dim="head_dim", rope_dim="qk_rope_head_dim", window="sliding_window")
     sizes |= config.sizes(q_lora_rank="q_lora_rank", o_groups="o_groups", o_lora_rank="o_lora_rank")
-    indexer = config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk") if ratio == 4 else {}
+    indexer = config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk") if ratio == 4 or chooses else {}
     return CompressedLayer(**sizes, **indexer, ratio=ratio)
 
 

@@ -273,6 +273,8 @@ LAYOUTS: dict[str, Layout] = {
     "Dots1ForCausalLM": replace(BY_FIELDS, head_norms=True),
     **dict.fromkeys(("ArceeForCausalLM", "ApertusForCausalLM", "PersimmonForCausalLM"), replace(BY_FIELDS, gated=False)),
     "BitNetForCausalLM": replace(BY_FIELDS, gated=True),
+    "MistralLarge3ForCausalLM": BY_FIELDS,
+    "HYV4ForCausalLM": BY_FIELDS,
     "DbrxForCausalLM": replace(BY_FIELDS, gated=True, inside=("attn_config", "ffn_config")),
     "PaliGemmaForConditionalGeneration": replace(WITH_IMAGES, gated=True, tied=True),
     "MuseGlimmerForCausalLM": replace(BY_FIELDS, absent=(("attn_output_gate", True),)),

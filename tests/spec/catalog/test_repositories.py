@@ -107,6 +107,8 @@ def test_every_repository_is_found_by_all_its_spellings_and_has_a_known_format()
         ("someone/dolphin-9-llama3.1-8b", "llama-3.1-8b", "bf16"),
         ("someone/Meta-Llama-3_1-70B-roleplay-FP8-dynamic", "llama-3.1-70b", "fp8"),
         ("someone/my-qwen2.5-coder-14b-sql-awq", "qwen2.5-14b", "awq"),
+        ("someone/new-gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "gptq"),
+        ("someone/new-Llama-3.2-1B-gptqmodel-4bit-vortex-v1", "llama-3.2-1b", "gptq"),
         ("someone/Mistral-7B-Instruct-v0.3-medical-quantized.w8a8", "mistral-7b-v0.3", "int8-sq"),
     ],
 )
@@ -119,7 +121,16 @@ def test_a_fine_tune_is_read_off_its_name_and_says_so(name: str, base: str, form
 
 
 @pytest.mark.parametrize(
-    "name", ["a/Llama-3.1-8B-reward", "a/Llama-3.1-8B-mamba", "a/Qwen3-Embedding-8B", "a/llama-3.1-minitron-5b", "a/qwen9-7b"]
+    "name",
+    [
+        "a/Llama-3.1-8B-reward",
+        "a/Llama-3.1-8B-mamba",
+        "a/Qwen3-Embedding-8B",
+        "a/llama-3.1-minitron-5b",
+        "a/qwen9-7b",
+        "a/gemma-3-27b-it-qat-compressed-tensors",
+        "a/llama-3.1-8b-3bit-hqq",
+    ],
 )
 def test_names_of_another_architecture_are_no_fine_tunes(name: str) -> None:
     with pytest.raises(InputError):
@@ -156,3 +167,13 @@ def test_an_engine_loads_the_repository_that_was_named(name: str) -> None:
     words = ("vllm", "serve", name, "--tensor-parallel-size", "1")
     assert loading(model.name, form.name, "vllm-0.32", planned=words).checkpoint == name
     assert loaded(find_model("llama-3.1-8b"), form, find_engine("vllm"), "NVIDIA")[0] != name
+
+
+def test_the_catalog_shows_the_model_of_a_repository() -> None:
+    (model,) = api.catalog("deepseek-ai/DeepSeek-R1-Distill-Qwen-14B")["models"]
+    assert (model["name"], model["hidden"]) == ("deepseek-r1-distill-qwen-14b", 5120)
+    assert "qwen2.5-14b" in model["notes"]
+    (model,) = api.catalog("Qwen/Qwen2.5-7B-Instruct-AWQ")["models"]
+    assert (model["name"], model["released"]) == ("qwen2.5-7b", "awq")
+    with pytest.raises(InputError, match="nothing matches"):
+        api.catalog("bartowski/Llama-3.3-70B-Instruct-GGUF")

@@ -105,7 +105,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
         given["arrivals"] = "trace"
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
-    faults = Faults(source, given)
+    faults = Faults(source, {**dict.fromkeys(OWN, True), **given})
     deployment = _deployment(found, own, faults)
     lengths = _lengths(found, deployment, faults)
     if deployment is not None and lengths is not None:

@@ -186,7 +186,7 @@ class Ranks:
         return True
 
     def _computed(self, steps: Sequence[Step], tokens: Sequence[int]) -> int:
-        """The tokens that the experts compute for all ranks, those that fill up a captured step included."""
+        """The tokens that the experts compute for all ranks, including the tokens that fill up a captured step."""
         knobs, most = self.engines[0].batcher.knobs, max(tokens)
         captured = most <= knobs.graph_tokens or not any(step.prefill_tokens for step in steps)
         return len(tokens) * most if knobs.pads_ranks and captured else sum(tokens)

@@ -8,7 +8,8 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tonnage.errors import DoesNotFit, InputError, option
+from tonnage.errors import DoesNotFit, InputError, in_python, option
+from tonnage.perf.fitting import holds, instead
 from tonnage.perf.memory import startable
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TargetLacks, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
@@ -119,15 +120,23 @@ def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
     """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were requested."""
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
-    if question.pps:
-        return outcomes
-    kinds = {_kind(trial): trial for trial in tried}
+    kinds = {} if question.pps else {_kind(trial): trial for trial in tried}
     fitting = {_kind(found.trial) for found in outcomes if isinstance(found, Ready)}
     for kind, trial in kinds.items():
         if kind not in fitting:
             longer = _pipelined(question, runs, trial, len(outcomes))
             outcomes += [longer] if longer is not None else []
-    return outcomes
+    if any(isinstance(found, Ready) for found in outcomes):
+        return outcomes
+    return [_with_what_fits(question, trial, found) for trial, found in zip(tried, outcomes, strict=True)]
+
+
+def _with_what_fits(question: Question, trial: Trial, found: Ready | Rejected) -> Ready | Rejected:
+    """A deployment without room for the longest request, and what has room in its place."""
+    isl, osl = (question.pairs.longest, 0) if question.pairs is not None else (question.isl.longest, question.osl.longest)
+    if isinstance(found, Ready) or not isinstance(found.reason, CannotRun) or holds(trial.deployment, isl, osl):
+        return found
+    return replace(found, reason=replace(found.reason, error=found.reason.error + in_python(instead(trial.deployment, isl, osl))))
 
 
 def _kind(trial: Trial) -> tuple[str, str, str]:

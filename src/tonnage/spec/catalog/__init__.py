@@ -254,15 +254,29 @@ def engines() -> tuple[EnginePreset, ...]:
 
 
 def search(text: str) -> tuple[Entry, ...]:
-    """Every entry whose name, other spellings, source or notes contain all words of ``text``; else the MIG slice of that name."""
+    """Every entry whose name, other spellings, source or notes contain all words of ``text``.
+
+    Where none does, the MIG slice or the model of the repository of that name.
+    """
     words = plain(text).split("-")
     found: list[Entry] = []
     found += _matching(entries.model_shelf(), words)
     found += _matching(entries.gpu_shelf(), words)
     found += _matching(entries.system_shelf(), words)
     found += _matching(entries.engine_shelf(), words)
-    piece = None if found else gpu_spelled(text)
+    piece = None if found else gpu_spelled(text) or _known_model(text)
     return tuple(found) if piece is None else (piece,)
+
+
+def _known_model(name: str) -> Model | None:
+    """The model of that name, which the catalog holds or guesses; None where it has none, or does not read its format."""
+    from tonnage.spec.catalog import repositories
+
+    repository = repositories.find_repository(name)
+    try:
+        return repositories.by_format(name) or repositories.by_words(name) if repository is None else repository.model
+    except InputError:
+        return None
 
 
 def _matching(shelf: Shelf[T], words: list[str]) -> list[T]:

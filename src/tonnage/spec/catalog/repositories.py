@@ -164,10 +164,10 @@ def _without_format(spelling: str) -> tuple[str, str]:
             start = re.split(rf"[-_.]{ending}(?:$|[-_.])", base, maxsplit=1, flags=re.IGNORECASE)[0].rpartition("/")[2]
             raise InputError(f"model '{spelling}' is a checkpoint for {reader}, which is not sized; give the original, such as '{start}'")
     endings = [(ending, name) for name, known in _table().formats.items() for ending in known]
-    for ending, name in endings:
-        match = re.search(rf"[-_.]{ending}$", base, re.IGNORECASE)
-        if match:
-            base, form = base[: match.start()], form or name
+    for behind in ("$", "(?=[-_.])"):  # at the end, or else before a date or a release
+        for ending, name in endings if not form else ():
+            if match := re.search(rf"[-_.]{ending}{behind}", base, re.IGNORECASE):
+                base, form = base[: match.start()] + base[match.end() :], form or name
     return base, form
 
 
@@ -215,11 +215,13 @@ def _words(spelling: str) -> tuple[str, ...]:
 
 
 def _holds(words: tuple[str, ...], known: tuple[str, ...]) -> bool:
-    """Whether a name holds all words of a known one in their order, and no other version of its family."""
+    """Whether a name holds all words of a known one in their order, its first size among them, and no other version of its family."""
     if known[0] not in words:
         return False
-    start = words.index(known[0])
-    if words[start + 1 : start + 2] and words[start + 1][0].isdigit() and words[start + 1 : start + 2] != known[1:2]:
+    rest = words[words.index(known[0]) :]
+    if rest[1:2] and rest[1][0].isdigit() and rest[1:2] != known[1:2]:
         return False
-    rest = iter(words[start:])
-    return all(word in rest for word in known)
+    if next(filter(_SIZE.fullmatch, rest), "") != next(filter(_SIZE.fullmatch, known)):
+        return False
+    further = iter(rest)
+    return all(word in further for word in known)
