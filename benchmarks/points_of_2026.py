@@ -26,15 +26,15 @@ SECTION = """
 The points of `../shared/data/modern/agg.csv.gz` ([fit.md](fit.md#models-and-accelerators-of-2026)), without speculation. They are from
 InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, and most are medians over many runs and engine versions.
 `./fit ../shared/data --silicon silicon_sample.csv` computes these tables and stores them in `terms.json`, as it does those above. The
-errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent;
-"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who
-asks for a model, or a GPU, without rows ([intervals.md](intervals.md)). In the tables in sample it is the share in the interval of a
-model and a GPU that have rows. Only points of *released* images are fitted, and these tables are of them: the newest image of the others is
-of a branch, a commit or a night of the first weeks in which an engine ran the model, format or GPU (*first support*). What is left out is
-left out of the stages of current engines too, with models of the same sizes; only the first stage, of 2024, keeps an H100 and an H200 in
-its terms. A fold repeats the stage of experts on every fifth row. With a GPU of AMD its
-generation is left out. A model or a GPU with fewer than 20 points is not left out, and of such groups nothing is claimed. Where an
-error is that of fewer points than the last column says, their number is in brackets.
+errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent; "bias"
+is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who asks for
+a model, or a GPU, without rows ([intervals.md](intervals.md)). In the tables in sample it is the share in the interval of a model and a GPU
+that have rows. Only points of *released* images are fitted, and these tables are of them: the newest image of the others is of a branch, a
+commit or a night of the first weeks in which an engine ran the model, format or GPU (*first support*). A fold leaves its model, with others
+of the same sizes, or its GPU out of the stages of current engines too; only the first stage, of 2024, keeps an H100 and an H200 in its
+terms. A fold repeats the stage of experts on every fifth row. With a GPU of AMD its generation is left out. A model or a GPU with fewer
+than 20 points is not left out, and of such groups nothing is claimed. Where an error is that of fewer points than the last column says,
+their number is in brackets.
 
 Not explained, and in the tables all the same:
 
