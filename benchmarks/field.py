@@ -197,7 +197,7 @@ def in_short() -> Iterator[str]:
     yield "## What users measured"
     yield ""
     sources = len({written["source"] for written, _ in rows})
-    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts. Read off them: all-reduces through host memory,"
+    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts. Read off them: all-reduces over PCIe,"
     yield "experts in four bits of vLLM 0.10, and the widths of [intervals](intervals.md). `./benchmark field --widths` prints"
     yield "how many are inside with their source left out. Decisions are those of the first table of this page, along a deployment's rows."
     yield from tables(by_kind(rows), "kind")

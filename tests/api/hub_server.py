@@ -46,7 +46,9 @@ class _Handler(BaseHTTPRequestHandler):
         token = self.headers.get("Authorization")
         if owner == "gated" and token != "Bearer hf_right":
             self._end(403 if token else 401)
-        elif owner == "drip":
+        elif owner == "broken" and parts[-1] == "hf_quant_config.json":
+            self._end(500)
+        elif owner == "drip" or (owner == "late" and parts[-1] == "model.safetensors.index.json"):
             self._drip()
         elif owner == "moved" and not self.path.startswith("/api/"):
             self._end(307, Location=f"/api/resolve-cache{self.path}")

@@ -159,6 +159,15 @@ def test_a_slow_hub_is_not_waited_for(online: pytest.MonkeyPatch) -> None:
     assert reader.LIMIT_S < 10
 
 
+def test_a_format_that_is_not_told_refuses_and_an_index_that_comes_late_does_not(online: pytest.MonkeyPatch) -> None:
+    online.setattr(reader, "LIMIT_S", 0.5)
+    with hub({"late/a": {"config.json": CONFIG}, "broken/a": {"config.json": CONFIG}}) as server:
+        online.setenv("HF_ENDPOINT", server.address)
+        assert "index" not in catalog.find_model("late/a").reading
+        with pytest.raises(InputError, match=r"does not say the number format of broken/a \(hf_quant_config\.json: HTTP 500\)"):
+            catalog.find_model("broken/a")
+
+
 def test_offline_says_what_to_download_and_takes_it_from_there(online: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--offline", "memory", "--model", "maker/other"]) == 2
     message = capsys.readouterr().err

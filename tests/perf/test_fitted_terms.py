@@ -59,6 +59,7 @@ DEPLOYMENTS = (
     ("qwen3-32b", H100, "fp8", 4, "tensorrt-llm-1.1", 1, 1),
     ("qwen3-32b", B200, "nvfp4", 1, "vllm-0.10", 1, 1),
     ("gpt-oss-20b", H100, "mxfp4", 1, "vllm-0.10", 1, 1),
+    ("llama-3-8b", L40S, "fp16", 4, "vllm", 1, 1),
     ("qwen3-32b", H100, "fp8", 1, "vllm-0.12", 1, 1),
     ("gemma-3-27b", H100, "fp8", 4, "nim-2024", 1, 1),
     ("gpt-oss-120b", H100, "mxfp4", 1, "vllm-0.19", 1, 1),

@@ -64,7 +64,7 @@ HALVED = ("rtx-4090", "rtx-5090")
 def outgrows(more: Gpu, less: Gpu) -> bool:
     """Whether a GPU has at least what another one has, in rates, bandwidth and watts, behind the same link, and no rows of its own."""
     alike = all(getattr(more, name) == getattr(less, name) for name in ("vendor", "link", "link_gb_s", "p2p", "mesh_gpus"))
-    figures = ("fp16_tflops", "fp8_tflops", "fp4_tflops", "memory_bandwidth_gb_s", "tdp_w")
+    figures = ("fp16_tflops", "fp8_tflops", "fp4_tflops", "memory_bandwidth_gb_s", "pcie_gb_s", "tdp_w")
     judged = more.name not in shipped()["gpus"] and less.name not in HALVED
     return alike and judged and all((getattr(more, name) or 0.0) >= (getattr(less, name) or 0.0) for name in figures)
 

@@ -39,25 +39,25 @@ CAN = {
     "Volta": ANYWHERE,
     "Turing": ANYWHERE | {"int8-sq"},
     "Ampere": ANYWHERE | {"int8-sq", "bf16"},
-    "Ada": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
-    "Hopper": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "Ada": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "Hopper": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
     "Blackwell": set(PRECISIONS),
     "Blackwell Ultra": set(PRECISIONS),
     "RTX Blackwell": set(PRECISIONS),
-    "Ironwood": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
+    "Ironwood": ANYWHERE | {"bf16", "fp8", "w4a8"},
     "Battlemage": ANYWHERE | {"int8-sq", "bf16"},
-    "CDNA3": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "CDNA3": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
     "CDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
-    "Gaudi3": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
+    "Gaudi3": ANYWHERE | {"bf16", "fp8", "w4a8"},
     "TPU v5e": ANYWHERE | {"int8-sq", "bf16"},
     "Rubin": set(PRECISIONS),
     "CDNA2": ANYWHERE | {"int8-sq", "bf16"},
     "CDNA5": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
     "RDNA3": ANYWHERE | {"int8-sq", "bf16"},
-    "RDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
-    "Gaudi2": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
+    "RDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "Gaudi2": ANYWHERE | {"bf16", "fp8", "w4a8"},
     "TPU v5p": ANYWHERE | {"int8-sq", "bf16"},
-    "Trillium": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "Trillium": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
 }
 
 
@@ -91,6 +91,49 @@ def test_hardware_refuses_what_it_cannot_do_in_one_line() -> None:
         newer = gpu.vendor == "NVIDIA" and gpu.arch not in {"Volta", "Turing"}
         assert gpu.supports(find_precision("fp16+2:4")) == newer
         assert gpu.supports(find_precision("fp8+2:4")) == (newer and gpu.arch != "Ampere")
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "name", "how"),
+    [
+        ("vllm", "a100-sxm-80gb", "fp8", "unpacked"),
+        ("vllm", "h100", "fp8", "native"),
+        ("vllm", "h100", "nvfp4", "unpacked"),
+        ("vllm", "b200", "nvfp4", "native"),
+        ("vllm", "h200", "mxfp8", "unpacked"),
+        ("vllm-0.10", "h200", "mxfp8", "no matrix units for the block scales of MXFP8"),
+        ("vllm", "b200", "mxfp8", "native"),
+        ("sglang-0.5.9", "a100-sxm-80gb", "fp8", "unpacked"),
+        ("sglang-0.5.9", "l40s", "nvfp4", "unpacked"),
+        ("sglang-0.5", "l40s", "nvfp4", "no FP4 matrix units"),
+        ("tensorrt-llm", "a100-sxm-80gb", "fp8", "no FP8 matrix units"),
+        ("nim", "a100-sxm-80gb", "fp8", "no FP8 matrix units"),
+        ("tensorrt-llm", "h100", "nvfp4", "no FP4 matrix units"),
+        ("vllm", "v100-sxm2-32gb", "fp8", "no FP8 matrix units"),
+        ("vllm", "a100-sxm-80gb", "w4a8", "no FP8 matrix units"),
+        ("vllm", "a100-sxm-80gb", "fp8+2:4", "no FP8 matrix units"),
+        ("vllm", "a100-sxm-80gb", "gptq+attention-fp8", "native"),
+        ("tensorrt-llm", "a100-sxm-80gb", "gptq+attention-fp8", "no FP8 matrix units"),
+        ("vllm", "mi300x", "mxfp8", "no matrix units for the block scales of MXFP8"),
+    ],
+)
+def test_a_format_runs_natively_unpacked_or_not_at_all(engine: str, gpu: str, name: str, how: str) -> None:
+    board = find_gpu(gpu)
+    run = find_engine(engine).runs(find_precision(name), board)
+    assert (board.lacks(run) or ("unpacked" if run.kernels else "native")) == how
+    assert (run.name, run.weight_bits) == (name, find_precision(name).weight_bits)
+    if how == "unpacked":
+        assert (run.arithmetic, run.activation_bits, run.unpacked, run.block_scaled) == ("fp16", 16, True, False)
+    assert find_engine(engine).runs(run, board) == run
+
+
+def test_what_engines_unpack_names_formats_and_generations() -> None:
+    generations = {gpu.arch for gpu in gpus()}
+    for engine in engines():
+        for entry in engine.unpacks:
+            name, _, generation = entry.partition(" ")
+            assert name in PRECISIONS
+            assert generation in generations
 
 
 def test_names_of_formats() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.spec.published_configs import configs
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.perf.matrices import dense_formats
+from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_model
 from tonnage.spec.config_json import read_config
 from tonnage.spec.precision import find_precision
@@ -224,3 +226,32 @@ def test_a_checkpoint_declares_its_kv_cache(tmp_path: Path, declared: dict[str, 
 def test_the_kv_cache_of_the_fields_checkpoint() -> None:
     report = api.memory(model=str(FIELD / "f13-fp8-checkpoint-kv-format" / "config.json"), gpu="h100", tp=4, engine="vllm")
     assert report.plan.kv_bytes_per_token == 49_152
+
+
+def test_fp8_of_a_model_with_mxfp8_alone_is_mxfp8() -> None:
+    """And what a GPU has no units for is computed in 16 bits, so that a prompt takes longer than in native FP8."""
+    deployment = api.memory(model="minimax-m3", precision="fp8", gpu="h200", tp=8, engine="vllm").plan.deployment
+    assert (deployment.precision.name, deployment.precision.arithmetic) == ("mxfp8+kv-fp16", "fp16")
+    plan = api.memory(model="qwen3-14b", precision="fp8", gpu="a100-sxm-80gb", engine="vllm").plan
+    assert (plan.deployment.precision.name, plan.deployment.precision.arithmetic) == ("fp8+kv-fp16", "fp16")
+    half, narrow = (step_model(replace(plan.deployment, precision=p)) for p in (find_precision("fp16"), plan.deployment.precision))
+    assert narrow.seconds(0, 0, 1, 0, 1_000) < half.seconds(0, 0, 1, 0, 1_000)
+    assert narrow.seconds(8_000, 4, 0, 4 * 2_000**2, 0) > half.seconds(8_000, 4, 0, 4 * 2_000**2, 0)
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="the field's cases are not part of the repository")
+def test_the_fields_weight_only_deployments_are_answered() -> None:
+    for line in (FIELD / "f09-weight-only-fp8-and-fp4" / "command.txt").read_text(encoding="utf-8").splitlines():
+        words = line.split()[1:]
+        asked: dict[str, Any] = {flag.removeprefix("--"): value for flag, value in zip(words[::2], words[1::2], strict=True)}
+        run = api.memory(**asked | {"tp": int(asked.get("tp", 1))}).plan.deployment.precision
+        assert (run.arithmetic, run.unpacked) == ("fp16", True), line
+        with pytest.raises(InputError, match=r"has no FP[48] matrix units"):
+            api.memory(**asked | {"tp": int(asked.get("tp", 1)), "engine": "tensorrt-llm"})
+
+
+@pytest.mark.parametrize("name", ["moonshotai/Kimi-K2-Instruct-0905", "moonshotai/Kimi-K2-Instruct"])
+def test_a_repository_is_counted_in_its_published_format(name: str) -> None:
+    plan = api.memory(model=name).plan
+    assert (plan.deployment.gpu.name, plan.deployment.parallelism.tp) == ("h200-sxm-141gb", 8)
+    assert plan.weight_bytes / 1e9 == pytest.approx(128.9, abs=0.05)

@@ -148,6 +148,7 @@ def _write(repository: str, revision: str, files: dict[str, Any]) -> None:
 def _read_all(endpoint: str, repository: str, revision: str, files: dict[str, Any]) -> None:
     """Fill ``files`` with the bytes of each file by name, the "commit", or the "reason" why there are none."""
     import urllib.error
+    from http import HTTPStatus
     from http.client import HTTPException
 
     where = f"{endpoint}/{quote(repository)}/resolve/{quote(revision, safe='')}"
@@ -170,15 +171,23 @@ def _read_all(endpoint: str, repository: str, revision: str, files: dict[str, An
     except OSError as error:
         files.update(reason=f"{host} cannot be reached ({' '.join(str(error).split())[:80]})", unreachable=True)
         return
-    for name, reader in ((QUANTIZATION, _quantization), (ABOUT, _about)):
-        try:
-            read[name] = reader(where)
-        except urllib.error.HTTPError as error:
-            error.close()
-        except (OSError, ValueError, RecursionError, HTTPException):
-            continue
-        files.update(read)  # what came in time counts
-    files.update(read)
+    try:
+        read[QUANTIZATION] = _quantization(where)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != HTTPStatus.NOT_FOUND:
+            files["reason"] = f"{host} does not say the number format of {repository} ({QUANTIZATION}: HTTP {error.code})"
+            return
+    except (OSError, ValueError, RecursionError, HTTPException) as error:
+        files["reason"] = f"{host} does not say the number format of {repository} ({QUANTIZATION}: {' '.join(str(error).split())[:80]})"
+        return
+    files.update(read)  # an index that comes too late is no reason to refuse the rest
+    try:
+        files[ABOUT] = _about(where)
+    except urllib.error.HTTPError as error:
+        error.close()
+    except (OSError, ValueError, RecursionError, HTTPException):
+        return
 
 
 def _quantization(where: str) -> bytes:

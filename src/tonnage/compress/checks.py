@@ -121,9 +121,14 @@ def _engine_lacks(form: Format, tool: str, pool: Pool) -> str:
 def check_gpu(form: Format, pools: Sequence[Pool]) -> None:
     """Refuse a format that a plan's GPU cannot compute in. Raises InputError: with what it lacks."""
     for pool in pools:
-        why = find_gpu(pool.gpu).lacks(find_precision(form.precision))
+        why = _gpu_lacks(form, pool)
         if why:
             raise InputError(f"{option('format')}: {pool.gpu} of the plan has {why}, which {form.name} needs; choose another format or GPU")
+
+
+def _gpu_lacks(form: Format, pool: Pool) -> str:
+    gpu = find_gpu(pool.gpu)
+    return gpu.lacks(find_engine(pool.engine_preset or pool.engine).runs(find_precision(form.precision), gpu))
 
 
 def check_model(model: Path) -> Model:

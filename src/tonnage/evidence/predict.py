@@ -25,7 +25,7 @@ from tonnage.results.metrics import reported_rates, summarize
 from tonnage.results.requests import Requests
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
-from tonnage.spec.catalog.checkpoints import with_default_kv
+from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.deployment import Deployment, Parallelism, Slo
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.lengths import parse_lengths
@@ -113,7 +113,7 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
     if not static and engine.knobs.scheduler == "static":
         engine = find_engine(IN_FLIGHT_OF_OLD)
-    precision = with_default_kv(find_precision(str(row["precision"])), model, engine, gpu.vendor)
+    precision = as_run(find_precision(str(row["precision"])), model, engine, gpu)
     parallelism = Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1)
     settings = {knob: row[column] for column, knob in KNOBS.items() if row.get(column) is not None}
     knobs = replace(row.get("knobs") or default_knobs(engine, gpu, parallelism.dp), **settings)

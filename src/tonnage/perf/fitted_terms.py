@@ -165,6 +165,8 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
         groups=("architectures",),
         keys=("launch",),
     ),
+    FittedTerm(name="pcie_latency", about="latency of all-reduces over PCIe by NCCL, relative to an engine's kernels"),
+    FittedTerm(name="pcie_bytes", about="what their bandwidth is divided by"),
     FittedTerm(name="layer_s", about="launching a layer", unit="s", factor=("step_s", 1)),
     FittedTerm(name="layer_narrow_s", about="narrowing activations to 8 bits, per layer", unit="s"),
     FittedTerm(name="layer_fp4_s", about="what narrowing to 4 bits takes longer, per layer", unit="s"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.catalog.checkpoints import with_default_kv
+from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
@@ -65,7 +65,7 @@ def _narrower(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
     names = [f"{precision.weights}+kv-fp8"] if precision.kv_bits > 8 else []
     names += [name for name in NARROWER if find_precision(name).weight_bits < precision.weight_bits]
     for name in names:
-        narrow = with_default_kv(find_precision(name), deployment.model, engine, deployment.gpu.vendor)
+        narrow = as_run(find_precision(name), deployment.model, engine, deployment.gpu)
         if not (deployment.gpu.lacks(narrow) or engine.lacks(narrow)):
             yield f"{option('precision')} {name}", replace(deployment, precision=narrow)
 
@@ -73,8 +73,9 @@ def _narrower(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
 def _larger(deployment: Deployment, splits: list[Deployment]) -> Iterator[tuple[str, Deployment]]:
     for name in LARGER:
         gpu = find_gpu(name)
-        if gpu.memory_bytes > deployment.gpu.memory_bytes and not gpu.lacks(deployment.precision):
+        precision = find_engine(deployment.engine).runs(find_precision(deployment.precision.name), gpu)
+        if gpu.memory_bytes > deployment.gpu.memory_bytes and not gpu.lacks(precision):
             for one in splits:
                 tp = one.parallelism.tp
                 degree = f" {option('tp')} {tp}" if tp > deployment.parallelism.tp else ""
-                yield f"{option('gpu')} {name}{degree}", replace(one, gpu=gpu)
+                yield f"{option('gpu')} {name}{degree}", replace(one, gpu=gpu, precision=precision)

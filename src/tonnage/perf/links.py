@@ -33,7 +33,7 @@ CHANGE_BYTES = 64 * 2**20
 NVL at TP 4 show it, prompts and batches of Llama 2 70B and of Falcon 180B alike: 60.8 MB are slow, 67.1 MB fast. That NCCL changes
 its algorithm there is our reading."""
 
-STAGED_LATENCY, STAGED_POWER, STAGED_BYTES = 10.0, 0.6, 1.8
+STAGED_LATENCY, STAGED_POWER, STAGED_BYTES = 3.3, 0.6, 0.9
 """All-reduces over PCIe between GPUs that the driver does not let read each other's memory (GeForce), over those with peer access:
 times the latency for two GPUs, the power of (GPUs − 1) in the latency, and the bandwidth divided by it. Read off six runs of Llama 3.1 8B
 with vLLM 0.8.5 on two and four RTX 4090 at 1 to 8 requests/s (IOG-Foundation/llm-inference-benchmarks, 2026-11-28): 52 µs and 9.4 GB/s.
@@ -60,11 +60,12 @@ def link_terms(groups: TermGroups, tp: int) -> LinkTerms:
     engine, gpu, kind = groups.engine, groups.gpu, link_kind(groups.own, groups.gpu, tp)
     link = groups.links[kind]
     link_bytes = link_bytes_s(kind, gpu, tp) * groups.own.get("link", 1.0)
-    full_bytes_s = link_bytes * groups.generation["link"]
+    full_bytes_s = link_bytes * of_generation(groups, kind, "link")
     wire = wire_bytes_s(kind, gpu, tp)
     latency = latency_s(groups, kind, tp)
-    if staged(gpu, tp):
-        full_bytes_s, link_bytes = full_bytes_s / STAGED_BYTES, link_bytes / STAGED_BYTES
+    if kind == "pcie":
+        slower = engine.get("pcie_bytes", 1.0) * (STAGED_BYTES if staged(gpu, tp) else 1.0)
+        full_bytes_s, link_bytes = full_bytes_s / slower, link_bytes / slower
     one_shot = kind == "nvlink" and "one_shot" in engine
     one_shot_tokens = engine.get("one_shot_tokens", 0.0) if one_shot else 0.0
     small_bytes = ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp
@@ -93,8 +94,14 @@ def latency_s(groups: TermGroups, kind: str, gpus: int) -> float:
     """Latency, in seconds, of a small all-reduce between ``gpus`` GPUs."""
     link = groups.links[kind]
     slower, power = (STAGED_LATENCY, STAGED_POWER) if staged(groups.gpu, gpus) else (1.0, link["power"])
-    latency: float = slower * groups.engine["allreduce_s"] * link["latency"] * groups.generation["latency"] * (gpus - 1) ** power
+    slower *= groups.engine.get("pcie_latency", 1.0) if kind == "pcie" else 1.0
+    latency: float = slower * groups.engine["allreduce_s"] * link["latency"] * of_generation(groups, kind, "latency") * (gpus - 1) ** power
     return latency
+
+
+def of_generation(groups: TermGroups, kind: str, term: str) -> float:
+    """What a GPU generation's own fabric does to all-reduces; nothing where NCCL takes them over PCIe."""
+    return 1.0 if kind == "pcie" and "pcie_latency" in groups.engine else float(groups.generation[term])
 
 
 def over_pcie(gpu: Gpu, tp: int) -> bool:

@@ -82,7 +82,8 @@ def format_name(precision: Precision) -> str:
 
 def _names(precision: Precision) -> list[str]:
     """The names of the entries that apply: that of the format, and that of sparsity."""
-    names = [] if precision.weight_format in (*FITTED_FORMATS, *WIDE) else [format_name(precision)]
+    fitted = precision.weight_format in (*FITTED_FORMATS, *WIDE) and not precision.kernels
+    names = [] if fitted else [format_name(precision)]
     return names + ([SPARSE] if precision.sparse else [])
 
 

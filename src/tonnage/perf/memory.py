@@ -148,9 +148,9 @@ def drafter_bytes(deployment: Deployment) -> int:
 
 
 # GPU memory beyond weights and KV cache: activations, logits, the CUDA context and communication buffers. What engines set aside was
-# fitted to measured peaks: ``coefficients/memory.json``. vLLM's pools follow from the same constants with smaller communication buffers:
-# four pools printed by running engines (Llama 3 8B on H100 SXM, H100 NVL and RTX 6000 Ada, Llama 3.3 70B FP8 on 2 × H100; public logs,
-# 2026-11-21) come out within 4 %.
+# fitted to measured peaks: ``coefficients/memory.json``. vLLM profiles itself: a step takes the same activations, and what sampling,
+# communication and graphs take is of each version (``engines.yaml``), read from the parts that running engines printed (llm-d-planner issue
+# 194: vLLM 0.15 to 0.19 on H100). ``./benchmark pools`` holds the pools against 39 such logs.
 
 
 @strict

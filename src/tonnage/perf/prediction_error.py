@@ -67,7 +67,8 @@ def regime_of(
         known_layout=not deployment.model.architecture,
         known_engine=own_terms or (deployment.step_source is None and fitted_engine(preset, gpu)),
         before_rows=engine.before_rows and calibration is None,
-        known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
+        known_format=deployment.precision.weight_format in shipped_residuals().formats
+        and not (deployment.precision.sparse or deployment.precision.kernels),
         known_family=_known_family(deployment.model, preset, terms["origins"]),
         apart=frozenset() if calibration is not None or batch is not None else frozenset(_apart(deployment, preset, burst=burst)),
         current=preset in terms["origins"].get("engine_rows", {}),

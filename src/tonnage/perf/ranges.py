@@ -115,7 +115,7 @@ def measured_model(model: Model) -> bool:
 def sizes_of(model: Model) -> tuple[object, ...]:
     """What decides the time of a step: the same for all checkpoints of an architecture."""
     matrices = model.common_parameters, model.expert_parameters, model.head_parameters, model.experts, model.experts_per_token
-    return model.layers, model.hidden, *matrices, model.by_kind
+    return model.layers, model.hidden, *matrices, frozenset(model.by_kind)
 
 
 def nearest_model(model: Model) -> str:

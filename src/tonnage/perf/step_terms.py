@@ -63,8 +63,9 @@ def _term(unit: Unit, about: str, part: Part | None = None, *, stages: Stages = 
 MATRICES = ("compute", "power_compute", "watts_compute")
 READING = ("memory", "power_memory", "watts_memory")
 DECODE = ("kv_bandwidth", "kv_8bit", "kv_single", "head_arithmetic", "head_8bit", "generation_kv")
-LATENCY = ("allreduce_s", "latency", "power", "large", "dispatch", "bridge")
-BANDWIDTH = ("link", "efficiency", "tp", "bridge")
+LATENCY = ("allreduce_s", "latency", "power", "large", "dispatch", "bridge", "pcie_latency")
+BRIDGED = ("link", "efficiency", "tp", "bridge")
+BANDWIDTH = (*BRIDGED, "pcie_bytes")
 LAYER = (
     "generation_blocks",
     "generation_layer",
@@ -166,7 +167,7 @@ LAUNCHES = _term(
     stages="times",
     fed_by=("launch_layer_s", "launch_layer", "generation_launch"),
 )
-COMM_SLOW = _term("s/token", "what large all-reduces take longer below a size at which the algorithm changes", "link", fed_by=BANDWIDTH)
+COMM_SLOW = _term("s/token", "what large all-reduces take longer below a size at which the algorithm changes", "link", fed_by=BRIDGED)
 SLOW_TO = _term("tokens", "tokens of a step below which they do", stages="times", fed_by=("bridge",))
 ONE_SHOT_TO = _term(
     "tokens",

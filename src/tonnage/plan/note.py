@@ -376,7 +376,7 @@ class WideOverPcie:
     gpu: str
     staged: bool = False  # whether the sums go through the host's memory
     link_gb_s: float = 0.0  # of the slot that the answer counts on, in one direction
-    larger: str = ""  # the smallest card of the vendor that has the memory of all of them; "" where none has
+    larger: str = ""  # the smallest card of the vendor with the memory of all of them and no less bandwidth; "" where there is none
     rule: Literal["tp-over-pcie"] = "tp-over-pcie"
 
 

@@ -186,7 +186,7 @@ def _hardware(gains: tuple[FormatGain, ...]) -> Table:
     every = {gpu.arch for gpu in gpus()}
     rows = []
     for one in gains:
-        p = one.precision
+        p = find_precision(one.precision.name)
         multiplied = f"{'unpacked to' if p.unpacked else 'as'} {p.arithmetic.upper()}{', half of the products' if p.sparse else ''}"
         if p.experts_only:
             multiplied = "experts alone: as FP8 on units with FP4, else unpacked to FP16"

@@ -11,7 +11,7 @@ from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.serve.machine import Device, Machine
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.catalog.checkpoints import with_default_kv
+from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import Gpu
@@ -75,7 +75,7 @@ def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...])
 
 def lacks(engine: EnginePreset, gpu: Gpu, precision: Precision) -> str:
     """Why a GPU under an engine cannot run a number format, as a clause; empty where it can."""
-    lacking = gpu.lacks(precision)
+    lacking = gpu.lacks(engine.runs(precision, gpu))
     return f"{gpu.name} ({gpu.arch}) has {lacking} for {precision.name}" if lacking else engine.lacks(precision)
 
 
@@ -206,7 +206,7 @@ def deployed(model: Model, gpu: Gpu, engine: EnginePreset, precision: str, tp: i
     return Deployment(
         model=model,
         gpu=gpu,
-        precision=with_default_kv(find_precision(precision), model, engine, gpu.vendor),
+        precision=as_run(find_precision(precision), model, engine, gpu),
         parallelism=Parallelism(tp=tp),
         engine=engine.name,
         knobs=knobs,

@@ -236,7 +236,8 @@ def _pcie(chosen: Sized) -> WideOverPcie | None:
     tp = d.parallelism.tp
     if d.step_source is not None or not over_pcie(d.gpu, tp) or d.calibration is not None:
         return None
-    larger = [gpu for gpu in all_gpus() if gpu.vendor == d.gpu.vendor and gpu.memory_gb >= tp * d.gpu.memory_gb]
+    alike = (gpu for gpu in all_gpus() if gpu.vendor == d.gpu.vendor and gpu.memory_bandwidth_gb_s >= d.gpu.memory_bandwidth_gb_s)
+    larger = [gpu for gpu in alike if gpu.memory_gb >= tp * d.gpu.memory_gb]
     card = min(larger, key=lambda gpu: (gpu.memory_gb, gpu.tdp_w or math.inf), default=None)
     share, name = link_share(chosen.ready.instance), "" if card is None else card.name
     return WideOverPcie(value=share, tp=tp, gpu=d.gpu.name, staged=staged(d.gpu, tp), link_gb_s=d.gpu.pcie_gb_s / 2, larger=name)

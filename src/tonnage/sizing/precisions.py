@@ -123,7 +123,7 @@ def _deployment(model: Model, gpu: Gpu, engine: str, precision: str, tp: int) ->
     return Deployment(
         model=model,
         gpu=gpu,
-        precision=find_precision(precision),
+        precision=spec.runs(find_precision(precision), gpu),
         parallelism=Parallelism(tp=tp),
         engine=spec.name,
         knobs=default_knobs(spec, gpu, ranks=1),

@@ -23,7 +23,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
 from tonnage.sizing.search.search import alone
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.catalog.checkpoints import with_default_kv
+from tonnage.spec.catalog.checkpoints import as_run
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -171,7 +171,7 @@ def _case(one: Asked, candidate: Candidate) -> Case | None:
     """What one instance of a deployment does with one use case alone; None where it may not be used or does not meet the limits."""
     question = replace(one.question, deepen=False, spare=0, remarks=())
     engine, gpu = find_engine(candidate.engine_preset), next((gpu for gpu in question.gpus if gpu.name == candidate.gpu), None)
-    if gpu is None or candidate.precision not in {with_default_kv(p, question.model, engine, gpu.vendor).name for p in question.precisions}:
+    if gpu is None or candidate.precision not in {as_run(p, question.model, engine, gpu).name for p in question.precisions}:
         return None
     sized = alone(question, candidate, Runs())
     if sized is None or sized.ready.trial.identity != candidate.identity:

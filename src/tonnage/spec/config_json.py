@@ -200,6 +200,7 @@ class _Reader(ConfigValues):
             if not layout.inside:
                 check_open(self, architecture)
             counted = by_fields(self) | kinds_by_sign(self)
+            counted["head_norms"] |= layout.head_norms
         else:
             counted = self.sizes_by_key(architecture, layout) | (FAMILIES[layout.family](self) if layout.family else {})
         made = self.checked(Model(**(fields | counted)))

@@ -22,7 +22,7 @@ from tonnage.spec.attention_layers import (
 )
 from tonnage.spec.config_fields import mixers
 from tonnage.spec.config_layouts import shown
-from tonnage.spec.layers import GatedDeltaNet, KimiDeltaAttention, Layers, Mamba2
+from tonnage.spec.layers import KimiDeltaAttention, Layers, Mamba2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,20 +144,6 @@ def _layers_and_full(config: ConfigValues) -> tuple[int, int]:
     return layers, layers // every if kinds is None else kinds.count(FULL)
 
 
-def delta_hybrid(config: ConfigValues) -> Fields:
-    """Gated delta nets, and full attention with an output gate in every fourth layer (Qwen3-Next, Qwen3.5)."""
-    layers, full = _layers_and_full(config)
-    attention = FullAttention(**_heads(config), output_gate=config.flag("attn_output_gate", True))
-    sizes = config.sizes(key_heads="linear_num_key_heads", value_heads="linear_num_value_heads", conv_kernel="linear_conv_kernel_dim")
-    delta = GatedDeltaNet(**sizes, **config.sizes(key_dim="linear_key_head_dim", value_dim="linear_value_head_dim"))
-    return {
-        "mixers": layers_of(Counter({attention: full, delta: layers - full})),
-        "shared_ffn": config.optional_or("shared_expert_intermediate_size"),
-        "mtp_layers": config.optional_or("mtp_num_hidden_layers"),
-        "head_norms": True,
-    }
-
-
 def kimi_hybrid(config: ConfigValues) -> Fields:
     """Kimi delta attention and latent attention (Kimi Linear, Kimi K3)."""
     linear = config.part("linear_attn_config")
@@ -167,17 +153,6 @@ def kimi_hybrid(config: ConfigValues) -> Fields:
     latent = LatentLayer(heads=config.required("num_attention_heads"), widths=latent_widths(config), output_gate=gate)
     counted: Counter[Mixer] = Counter({delta: len(linear.numbers("kda_layers")), latent: len(linear.numbers("full_attn_layers"))})
     return {**plain_first(config), "mixers": layers_of(counted), "expert_latent": config.optional_or("routed_expert_hidden_size")}
-
-
-def glm_hybrid(config: ConfigValues) -> Fields:
-    """Kimi delta attention and latent attention with an indexer (GLM-5.3-Flash)."""
-    layers, full = _layers_and_full(config)
-    delta = KimiDeltaAttention(
-        heads=config.required("linear_num_heads", "num_attention_heads"),
-        head_dim=config.required("linear_head_dim"),
-        conv_kernel=config.required("linear_conv_kernel_dim"),
-    )
-    return {**plain_first(config), "mixers": layers_of(Counter({delta: layers - full, _indexed(config, reuses=False): full}))}
 
 
 BLOCKS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp", "linear_attention": "mamba", "full_attention": "attention"}
@@ -307,16 +282,11 @@ def minimax_2(config: ConfigValues) -> Fields:
     return {"joint_norms": joint, "shared_ffn": shared, "mtp_layers": config.optional_or("num_mtp_modules")}
 
 
-def shared_expert(config: ConfigValues) -> Fields:
-    """A shared expert of another width next to the routed ones (Qwen2 MoE)."""
-    return {"shared_ffn": config.required("shared_expert_intermediate_size")}
-
-
 FAMILIES: dict[str, Callable[[ConfigValues], Fields]] = {
     made.__name__: made
     for made in (
-        *(plain_latent, plain_first, indexed_latent, compressed, block_sparse, delta_hybrid, kimi_hybrid, glm_hybrid),
-        *(state_space_hybrid, gemma_4, windows_and_experts, mimo_v2, llama_4, minimax_2, shared_expert),
+        *(plain_latent, plain_first, indexed_latent, compressed, block_sparse, kimi_hybrid),
+        *(state_space_hybrid, gemma_4, windows_and_experts, mimo_v2, llama_4, minimax_2),
     )
 }
 """Every family, by name."""

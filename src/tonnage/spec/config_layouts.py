@@ -72,7 +72,6 @@ MINIMAX_3 = replace(ROUTED, head_dim_required=True, ffn=("intermediate_size",), 
 KIMI = replace(
     ROUTED, head_dim="v_head_dim", experts=("num_experts",), used=("num_experts_per_token", "num_experts_per_tok"), family="kimi_hybrid"
 )
-QWEN_NEXT = replace(ROUTED, head_dim_required=True, experts=("num_experts",), family="delta_hybrid")
 GEMMA_4 = Layout(
     head_dim_required=True,
     ffn=("intermediate_size",),
@@ -167,7 +166,7 @@ LAYOUTS: dict[str, Layout] = {
     "DeepseekV32ForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="indexed_latent"),
     "DeepseekV4ForCausalLM": replace(ROUTED, ffn=("moe_intermediate_size",), family="compressed"),
     "GlmMoeDsaForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="indexed_latent"),
-    "Glm5NextForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="glm_hybrid"),
+    "Glm5NextForCausalLM": BY_FIELDS,
     "Glm4MoeForCausalLM": replace(ROUTED, family="plain_first", head_norms=True),
     "Glm4MoeLiteForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="plain_latent"),
     "HYV3ForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="plain_first", head_norms=True),
@@ -184,12 +183,9 @@ LAYOUTS: dict[str, Layout] = {
     "KimiLinearForCausalLM": KIMI,
     "KimiK3ForConditionalGeneration": replace(KIMI, wrapped=True),
     "KimiK25ForConditionalGeneration": replace(DEEPSEEK, wrapped=True),
-    "Qwen2MoeForCausalLM": Layout(
-        head_dim="", ffn=("moe_intermediate_size",), experts=("num_experts",), window="use_sliding_window", family="shared_expert"
-    ),
-    "Qwen3NextForCausalLM": QWEN_NEXT,
-    "Qwen3_5ForConditionalGeneration": replace(QWEN_NEXT, ffn=("intermediate_size",), experts=(), wrapped=True),
-    "Qwen3_5MoeForConditionalGeneration": replace(QWEN_NEXT, wrapped=True),
+    "Qwen2MoeForCausalLM": replace(BY_FIELDS, absent=(("use_sliding_window", False),)),
+    "Qwen3NextForCausalLM": replace(BY_FIELDS, gated=True, head_norms=True),
+    **dict.fromkeys(("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"), replace(WITH_IMAGES, head_norms=True)),
     "Qwen3VLForConditionalGeneration": Layout(head_dim_required=True, head_norms=True, wrapped=True),
     "Qwen3VLMoeForConditionalGeneration": Layout(
         head_dim_required=True, ffn=("moe_intermediate_size",), experts=("num_experts", "num_local_experts"), head_norms=True, wrapped=True

@@ -86,6 +86,10 @@ class MemoryDefault:
     kv_fraction: float | None = None  # as in ``EngineKnobs``; None where it does not depend on the memory
 
 
+UNPACKING = {8: "int8-wo", 4: "mxfp4 unpacked"}
+"""The measured formats whose kernels unpack as many bits as Marlin does of FP8 and FP4."""
+
+
 @strict
 class EnginePreset(EngineKnobs):
     """The defaults of one engine over one range of versions: its knobs where no ``by_memory`` applies, and what is no knob."""
@@ -110,6 +114,8 @@ class EnginePreset(EngineKnobs):
     without_workspace: tuple[str, ...] = ()  # number formats whose experts need no buffers of a step's tokens
     by_memory: tuple[MemoryDefault, ...] = ()  # batch limits by GPU memory; the first that applies wins
     without: tuple[str, ...] = ()  # number formats that it has no kernels for
+    # formats that it unpacks to 16 bits on NVIDIA's generations without units for them, such as "fp8 Ampere"
+    unpacks: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()  # tools of ``Precision.method`` whose checkpoints it loads
     front_ends_per_rank: bool = False  # an instance is run with a front end for each rank of data-parallel attention, not with one for all
     slots_bounded: bool = False  # it refuses to start with more slots than tokens of a step, or than sequences whose states its pool holds
@@ -124,6 +130,16 @@ class EnginePreset(EngineKnobs):
     def knobs(self) -> EngineKnobs:
         """The knobs alone."""
         return EngineKnobs(**{part.name: getattr(self, part.name) for part in fields(EngineKnobs)})
+
+    def runs(self, precision: Precision, gpu: Gpu) -> Precision:
+        """The precision as the engine runs it on a GPU: what the GPU has no units for is unpacked where the engine has kernels for that."""
+        parts = tuple(replace(part, form=self._unpacked(part.form, gpu)) for part in precision.parts)
+        return replace(self._unpacked(precision, gpu), parts=parts)
+
+    def _unpacked(self, form: Precision, gpu: Gpu) -> Precision:
+        if form.sparse or gpu.vendor != "NVIDIA" or f"{form.weight_format} {gpu.arch}" not in self.unpacks:
+            return form
+        return replace(form, arithmetic="fp16", unpacked=True, block_scaled=False, kernels=UNPACKING[form.value_bits])
 
     def lacks(self, precision: Precision) -> str:
         """Why the engine cannot run a precision, such as "vllm has no int8-wo"; empty where it can."""

@@ -69,9 +69,14 @@ class Gpu:
 
     def lacks(self, precision: Precision) -> str:
         """What of a precision the hardware cannot do, such as "no FP8 matrix units"; empty where it can do all of it."""
+        return next(filter(None, map(self._lacks, (precision, *(part.form for part in precision.parts)))), "")
+
+    def _lacks(self, precision: Precision) -> str:
         run = self.executes(precision)
         if run.weight_format == "bf16" and not self.bf16:
             return "no BF16 matrix units"
+        if run.weight_format == "mxfp8" and run.block_scaled and self.fp4_tflops is None and self.fp8_tflops is not None:
+            return "no matrix units for the block scales of MXFP8"
         if self.flops(run.arithmetic) is None or (run.block_scaled and self.fp4_tflops is None):
             return f"no {run.arithmetic.upper()} {'rate in the catalog' if run.value_bits > BITS['fp16'] else 'matrix units'}"
         if run.weight_format == "nvfp4" and self.vendor != "NVIDIA":

@@ -53,7 +53,7 @@ class Precision:
     weight_bits: float  # bits per weight of the linear layers as stored, with its share of scales, zero points and positions
     value_bits: int  # bits of the weight's value alone
     # format of the KV cache; without a word about it the one that rows of measurements have with these weights. What an engine takes
-    # where nobody says it: ``spec.catalog.checkpoints.with_default_kv``
+    # where nobody says it: ``spec.catalog.checkpoints.as_run``
     kv: KvFormat | Literal["fp32"]
     arithmetic: Arithmetic  # the rate that the products of the linear layers use; activations enter them in this format
     unpacked: bool = False  # weights are stored narrower than they are multiplied, and are unpacked on the way
@@ -167,7 +167,7 @@ PRECISIONS: dict[str, Precision] = {
         _format("gptq", weight_bits=4 + _GROUP_OF_128, value_bits=4, arithmetic="fp16"),
         _format("w4a8", weight_bits=4 + 16 / 128, value_bits=4, arithmetic="fp8", kv="fp8"),
         _format("int4-g32", weight_bits=4 + 16 / 32, value_bits=4, arithmetic="fp16"),
-        _format("mxfp8", weight_bits=8 + 8 / 32, value_bits=8, arithmetic="fp8", kv="fp8"),
+        replace(_format("mxfp8", weight_bits=8 + 8 / 32, value_bits=8, arithmetic="fp8", kv="fp8"), block_scaled=True),
         replace(_format("nvfp4", weight_bits=4 + 8 / 16, value_bits=4, arithmetic="fp4", kv="fp8"), block_scaled=True),
         replace(
             _format("mxfp4", weight_bits=4 + 8 / 32, value_bits=4, arithmetic="fp8"), block_scaled=True, unpacked=False, experts_only=True

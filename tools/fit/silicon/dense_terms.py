@@ -54,8 +54,11 @@ EARLIER: dict[str, dict[str, Prior]] = {
   without ``splitting_ops``), and nobody says what that costs.
 """
 
-USERS: dict[str, dict[str, float]] = {VLLM_010: {"expert_layer_4bit_s": 80e-6}}
-"""Terms of an earlier vLLM that users' measurements tell, of which no row is fitted (``./benchmark field``, 2026-11-28): what layers of
+NCCL = {"pcie_latency": 3.0, "pcie_bytes": 2.0}
+USERS: dict[str, dict[str, float]] = {VLLM: NCCL, SGLANG: NCCL, VLLM_010: {"expert_layer_4bit_s": 80e-6}}
+"""Terms that users' measurements tell, of which no row is fitted (``./benchmark field``, 2026-11-28). Over PCIe vLLM and SGLang leave
+all-reduces to NCCL: Qwen2.5 32B on two A100 PCIe (dennislee22/vLLM-benchmarking) and Llama 3.3 70B on two H100 PCIe (IOG-Foundation) ask
+for 16 µs and half the bandwidth of the kernels that the links were fitted to. Of an earlier vLLM, what layers of
 experts in four bits took longer in 0.9 and 0.10, before their kernels were fused. gpt-oss 20B on H100, H200, MI300X and B200 asks for 60
 to 100 µs a layer (sariekr/gpu_conc), DeepSeek R1 in AWQ on eight H100 for 130 (tenstorrent/tt-inference-server#356)."""
 
@@ -199,7 +202,13 @@ def silicon_layout(terms: Terms) -> SiliconLayout:
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     experts = {term: base["engines"][CURRENT][term] for term in EXPERTS}
     for engine in ENGINES:
-        base["engines"][engine] = {**CONSTANT, **experts, "stream_s": streaming.START, **(TODAY if engine == VLLM else {})}
+        base["engines"][engine] = {
+            **CONSTANT,
+            **experts,
+            "stream_s": streaming.START,
+            **(TODAY if engine == VLLM else {}),
+            **USERS.get(engine, {}),
+        }
     groups = (("current", COMMON), ("lamport", ONE_SHOT), ("Blackwell", BLACKWELL), (FP4, OF_FP4))
     priors = {f"{group}.{term}": prior for group, named in groups for term, prior in named.items()}
     priors |= {f"{engine}.{term}": (1.0, spread) for engine in ENGINES for term, spread in OWN.items()}

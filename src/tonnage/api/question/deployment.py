@@ -12,7 +12,7 @@ from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_known
-from tonnage.spec.catalog.checkpoints import with_default_kv
+from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.deployment import Deployment, EngineKnobs, KvRule, Parallelism, Scheduler, parse_adapters, parse_speculation
 from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, linked
@@ -60,7 +60,7 @@ def deployment_of(
     """
     found_model = with_context(find_model(model, layout), max_model_len)
     found_gpu, spec = find_gpu(gpu), find_engine(engine)
-    found_precision = with_default_kv(find_precision(precision or found_model.usual_precision), found_model, spec, found_gpu.vendor)
+    found_precision = as_run(find_precision(precision or found_model.usual_precision), found_model, spec, found_gpu)
     if lacking := found_gpu.lacks(found_precision):
         raise InputError(
             f"{option('precision')}: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,11 @@ from tonnage.sizing.loads.ready import Ready, Trial, runs_on
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.search.tuning import fitted
 from tonnage.spec.catalog import find_engine, system_of
-from tonnage.spec.catalog.checkpoints import loadable, with_default_kv
+from tonnage.spec.catalog.checkpoints import as_run, loadable
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.hardware import ANY_VENDOR
-from tonnage.spec.precision import Precision, find_precision
+from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import target_lacks
 
 if TYPE_CHECKING:
@@ -39,14 +38,11 @@ DEGREES = (("tp",), ("dp",), ("ep",))
 def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows; pipelines only where they are requested."""
     splits = tuple(splits_of(question))
-
-    @cache
-    def with_kv(wanted: Precision, engine: str, vendor: str) -> Precision:
-        return with_default_kv(wanted, question.model, find_engine(engine), vendor)
-
+    every = product(question.gpus, question.engines, question.precisions)
+    runs = {(gpu.name, name, one.name): as_run(one, question.model, find_engine(name), gpu) for gpu, name, one in every}
     guesses = (None,) if question.speculation is None else (None, question.speculation)
     for gpu, engine, wanted, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
-        system, precision = system_for(question, gpu), with_kv(wanted, engine, gpu.vendor)
+        system, precision = system_for(question, gpu), runs[gpu.name, engine, wanted.name]
         for knobs in _knobs(question, default_knobs(find_engine(engine), gpu, parallelism.dp)):
             deployment = Deployment(
                 model=question.model,

@@ -16,13 +16,14 @@ from tonnage.errors import DataError, InputError
 from tonnage.spec.catalog import entries, find_model
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.repositories import find_repository
-from tonnage.spec.precision import SPARSE, Precision
+from tonnage.spec.precision import SPARSE, Precision, find_precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tonnage.spec.engine import EnginePreset
+    from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
 
 HALF = ("fp16", "bf16")  # Formats of 16 bits, each of which an engine casts to the other
@@ -229,7 +230,20 @@ OF_MODEL_OPTIMIZER = ("tensorrt-llm", "nim")
 """Families whose checkpoints are made by Model Optimizer, whose recipes narrow the KV cache with 8-bit and FP4 weights (hf_ptq.py)."""
 
 
-def with_default_kv(precision: Precision, model: Model, engine: EnginePreset, vendor: str) -> Precision:
+def as_run(precision: Precision, model: Model, engine: EnginePreset, gpu: Gpu) -> Precision:
+    """The precision as an engine runs a model on a GPU: its KV cache where nobody says the format, and what is unpacked to 16 bits.
+
+    FP8 of a model whose only checkpoint of 8 bits is MXFP8 is that (MiniMax-M3).
+    """
+    if (precision.weight_format, model.released) == ("fp8", "mxfp8") and published(model.name, precision, engine, gpu.vendor) is None:
+        precision = find_precision(precision.name.replace("fp8", "mxfp8", 1))
+    run = engine.runs(precision, gpu)
+    if run.kernels and gpu.fp8_tflops is None and not run.names_kv and run.kv == "fp8":  # kernels that convert need its instructions
+        return engine.runs(precision.with_kv("fp16"), gpu)
+    return engine.runs(_with_default_kv(precision, model, engine, gpu.vendor), gpu)
+
+
+def _with_default_kv(precision: Precision, model: Model, engine: EnginePreset, vendor: str) -> Precision:
     """The precision with the KV cache that an engine takes where nobody says its format.
 
     Engines keep 16 bits unless the checkpoint that they load declares another format (``kv_cache_scheme``, ``kv_cache_quant_algo``): vLLM
