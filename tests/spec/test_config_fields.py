@@ -115,6 +115,8 @@ def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"num_attention_heads": 12}, "head_dim"),
         ({"intermediate_size": None}, "intermediate_size"),
+        ({"num_hidden_layers": 90_000_000}, "num_hidden_layers"),
+        ({"moe_num_primary_experts": 32}, "moe_num_primary_experts"),
         ({"layer_types": ["recurrent"] * 24}, "recurrent"),
         ({"layer_types": ["full_attention"] * 23}, "layer_types"),
         ({"layer_types": ["linear_attention", "full_attention"] * 12}, "linear_num_key_heads"),

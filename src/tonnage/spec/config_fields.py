@@ -57,6 +57,17 @@ PLAIN_WIDTHS = ("dense_intermediate_size", "intermediate_size_mlp", *FFN)
 DRAFTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 
 
+MOST_LAYERS = 10_000  # More than any model has; each of them is looked at
+
+
+def layers_of(config: ConfigValues) -> int:
+    """How many layers there are."""
+    layers = config.required(*LAYERS)
+    if layers > MOST_LAYERS:
+        config.fail(LAYERS[0], f"{layers:,} is not between 1 and {MOST_LAYERS:,}")
+    return layers
+
+
 def by_fields(config: ConfigValues) -> Fields:
     """Every field of ``Model`` that heads and MLPs decide."""
     return {
@@ -71,7 +82,7 @@ def by_fields(config: ConfigValues) -> Fields:
 
 def looked_up(config: ConfigValues) -> int:
     """Weights of tables next to the embedding: inputs of every layer (Gemma 4), n-grams of some (Qwen4-Exp, DeepSeek V4.1)."""
-    layers, rows = config.required(*LAYERS), config.optional_or("vocab_size_per_layer_input")
+    layers, rows = layers_of(config), config.optional_or("vocab_size_per_layer_input")
     tables = layers * rows * config.optional_or("hidden_size_per_layer_input")
     for key, width in (("ple_layer_ids", "ple_embed_dim"), ("engram_num_embeddings", "engram_head_dim")):
         listed = config.numbers(key) if config.config.get(key) else []
@@ -93,7 +104,7 @@ PLACES: dict[str, tuple[str, str]] = {
 
 def kinds_of_layers(config: ConfigValues) -> list[str]:
     """The kind of each layer, by the first field that says so; layers that are all alike are full."""
-    layers, values = config.required(*LAYERS), config.config
+    layers, values = layers_of(config), config.config
     key = next((key for key in ("layer_types", "layers_block_type") if isinstance(values.get(key), list)), None)
     if key is not None:
         words = values[key][:layers]
@@ -271,7 +282,7 @@ def mlps(config: ConfigValues) -> Fields:
     used = _alike(config, USED) or config.required(*USED)
     if used > experts:
         config.fail(next(key for key in USED if key in config.config), f"{used} is more than the {experts} experts")
-    layers = config.required(*LAYERS)
+    layers = layers_of(config)
     plain = layers - len(layers_with_experts(config, layers))
     inner = width or config.required(*FFN)
     shared, count = config.optional_or(*SHARED_WIDTHS), _alike(config, SHARED)
