@@ -61,7 +61,9 @@ its median, the share that is within 20 %, and the share that promises over 10 %
 after one factor for each model, GPU, engine and format, which makes the median of its times right: what a measurement of your own gives.
 A plan does not count on the predicted times: at its usual confidence of 80 % it takes them to be longer, by what the errors of such
 predictions ask for ([intervals.md](intervals.md#confidence-of-a-plan)). The last two columns have what it then promises. Models and GPUs
-of 2026 were left out of the fit for it, one by one.
+of 2026 were left out of the fit for it, one by one. Lines of a model or a GPU are of released images. The next ones have all of them by
+class: images of the first weeks in which an engine ran a model, format or GPU are *first support*. "One run for another" is what a measured
+run decides for a later one of the same configuration: the floor below which no model comes.
 
 <!-- decisions -->
 {decisions}

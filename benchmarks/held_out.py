@@ -32,6 +32,8 @@ def held_out_in_short() -> list[str]:
     return found
 
 
+OUT = {"gpu": "GPU"}  # What a column is called in prose
+
 SHARES = ("near", "near at level", "too much", "sure too much")
 DECIDED = {
     "decisions": "decisions",
@@ -50,11 +52,15 @@ def decisions_in_short(measured: Mapping[str, MeasuredTable]) -> list[str]:
     found = [f"| curves of | {' | '.join(DECIDED.values())} |"]
     found.append("|---" * (len(DECIDED) + 1) + "|")
     for column, tables in shipped()["report"]["modern"]["held_out"].items():
-        kind = {"gpu": "GPU"}.get(column, column)
+        kind = OUT.get(column, column)
         found += [_decided(f"{name}, {kind} left out", figures) for name, figures in tables.items()]
         count = sum(figures["decisions"] for figures in tables.values())
         shares = {key: sum(each["decisions"] * each.get(key, 0.0) for each in tables.values()) / count for key in SHARES}
         found.append(_decided(f"all of these, a {kind} left out", {"decisions": count} | shares))
+    report = shipped()["report"]["modern"]
+    for column, classes in report["apart"].items():
+        found += [_decided(f"{name}, a {OUT.get(column, column)} left out", figures) for name, figures in classes.items()]
+    found += [_decided(f"one run for another, {name}", figures) for name, figures in report["floor"].items()]
     for name, table in measured.items():
         rows = [row for row in report_of(table)[1] if row.point.concurrency and row.measured.get("itl_ms") and "itl_ms" in row.predicted]
         loads = [

@@ -26,13 +26,15 @@ SECTION = """
 The points of `../shared/data/modern/agg.csv.gz` ([fit.md](fit.md#models-and-accelerators-of-2026)), without speculation. They are from
 InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, and most are medians over many runs and engine versions.
 `./fit ../shared/data --silicon silicon_sample.csv` computes these tables and stores them in `terms.json`, as it does those above. The
-errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent;
-"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who
-asks for a model, or a GPU, without rows ([intervals.md](intervals.md)). In the tables in sample it is the share in the interval of a
-model and a GPU that have rows. Only the terms of the last stage are fitted without what is left out: rows of DeepSeek R1, Kimi K2.5,
-MiniMax M2.5, gpt-oss and Llama 70B on NVIDIA are in older stages too, so that these five are left out in part. With a GPU of AMD its
-generation is left out. A model or a GPU with fewer than 20 points is not left out, and of such groups nothing is claimed. Where an
-error is that of fewer points than the last column says, their number is in brackets.
+errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent; "bias"
+is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who asks for
+a model, or a GPU, without rows ([intervals.md](intervals.md)). In the tables in sample it is the share in the interval of a model and a GPU
+that have rows. Only points of *released* images are fitted, and these tables are of them: the newest image of the others is of a branch, a
+commit or a night of the first weeks in which an engine ran the model, format or GPU (*first support*). A fold leaves its model, with others
+of the same sizes, or its GPU out of the stages of current engines too; only the first stage, of 2024, keeps an H100 and an H200 in its
+terms. A fold repeats the stage of experts on every fifth row. With a GPU of AMD its generation is left out. A model or a GPU with fewer
+than 20 points is not left out, and of such groups nothing is claimed. Where an error is that of fewer points than the last column says,
+their number is in brackets.
 
 Not explained, and in the tables all the same:
 
@@ -79,6 +81,15 @@ def of_2026() -> Iterator[str]:
     yield SECTION
     yield ""
     yield f"{report['rows']:,} points are usable, {report['read']} of them are read, and {report['free_terms']} terms are free."
+    yield ""
+    yield "### Points of 2026, released images and first support, left out"
+    yield ""
+    yield "| time per token | mean error | median | bias | points |"
+    yield "|---|---|---|---|---|"
+    for column, classes in report["apart"].items():
+        for name, found in classes.items():
+            errors = " | ".join(f"{found[figure]:.1f}" for figure in ("TPOT mean", "TPOT"))
+            yield f"| {name}, a {_column(column)} left out | {errors} | {found['TPOT bias']:+.1f} | {found['n']} |"
     tables = [(f"a {_column(column)} left out", report["held_out"][column]) for column in ("model", "gpu")]
     tables += [(f"in sample, by {_column(column)}", report["in_sample"][column]) for column in ("model", "gpu", "family")]
     for title, table in tables:

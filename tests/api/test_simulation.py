@@ -38,7 +38,7 @@ def asked(scenario: Any = SCENARIO, **named: Any) -> Simulation:
 def test_a_scenario_names_the_deployment_the_lengths_and_the_load() -> None:
     found = asked()
     d, (w,) = found.deployment, found.workloads
-    assert (d.model.name, d.gpu.name, d.precision.name, d.parallelism.tp, d.engine) == ("llama-3-8b", "l40s", "fp8", 2, "vllm-0.32")
+    assert (d.model.name, d.gpu.name, d.precision.name, d.parallelism.tp, d.engine) == ("llama-3-8b", "l40s", "fp8+kv-fp16", 2, "vllm-0.32")
     assert d.knobs.max_num_tokens == 1024
     assert (w.isl.mean, w.osl.mean, found.seed) == (150, 20, 7)
     assert w.arrivals == OpenLoop(rate=3, process="constant")

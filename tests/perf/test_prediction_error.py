@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deployments import deployment
 from tonnage import api
 from tonnage.evidence.rows import errors
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf import residuals
 from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.perf.ranges import FIRST_SUPPORT, marks
 from tonnage.perf.residuals import LEVELS, Regime, interpolated, residuals_of, shipped_residuals
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.calibration import Calibration
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
@@ -269,3 +272,13 @@ def test_the_page_has_the_factors_of_what_was_not_measured() -> None:
     names = ("UNSEEN_GENERATION", "UNSEEN_MODEL", "UNSEEN_OF_VENDOR", "UNSEEN_KINDS", "OLDER_ENGINE")
     names = (*names, "UNSEEN_ENGINE", "UNSEEN_FORMAT", "UNSEEN_FAMILY")
     assert factors == [getattr(residuals, name) for name in names]
+
+
+def test_what_only_first_images_ran_is_marked_as_first_support() -> None:
+    named = shipped()["origins"]["first_support"]
+    assert named
+    for name in named:
+        family, model, precision, gpu = name.split()
+        of_first = deployment(model=model, gpu=gpu, precision=precision, tp=8, engine=family)
+        assert [mark for mark in marks(of_first) if FIRST_SUPPORT in mark] == [f"{model} {precision} on {gpu}: {FIRST_SUPPORT}"]
+    assert not any(FIRST_SUPPORT in mark for mark in marks(deployment(model="gpt-oss-120b", precision="mxfp4", engine="vllm")))

@@ -108,7 +108,8 @@ def fit(
         terms["report"] = {"date": DATE, "rows": counts, "in_sample": fitting.in_sample(terms), "held_out": held_out}
         terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None, apart)
         of_2026 = Path(data) / "modern" / AGG if modern is None else Path(modern)
-        terms = _with_modern(terms, Path(data), of_2026, progress, cross_validate=cross_validate, processes=apart)
+        more: dict[str, Any] = {"silicon": _sample(silicon), "progress": progress, "cross_validate": cross_validate, "processes": apart}
+        terms = _with_modern(terms, Path(data), of_2026, **more)
     terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
     file = _write("terms.json", checked(terms, "terms.json"), output)
     sample = _sample(silicon)
@@ -203,7 +204,7 @@ def write_ranges(data: Path, silicon: Path, modern: Path, output: Path | str | N
     return _write("ranges.json", ranges(data, silicon, modern, origins=origins), output)
 
 
-def _with_modern(terms: Terms, data: Path, file: Path, progress: Progress | None, *, cross_validate: bool, processes: Processes) -> Terms:
+def _with_modern(terms: Terms, data: Path, file: Path, **more: Any) -> Terms:
     """Add what the points of 2026 tell; without the file these terms stay as the package ships them."""
     from tools.fit.modern.fit import carried_over as kept
     from tools.fit.modern.fit import refit
@@ -211,9 +212,7 @@ def _with_modern(terms: Terms, data: Path, file: Path, progress: Progress | None
     if not file.is_file():
         return kept(terms)
     submitted = data / SUBMITTED
-    return refit(
-        terms, file, submitted if submitted.is_file() else None, progress=progress, cross_validate=cross_validate, processes=processes
-    )
+    return refit(terms, file, submitted if submitted.is_file() else None, **more)
 
 
 AGG, SUBMITTED = "agg.csv.gz", "mlperf_v61.csv"

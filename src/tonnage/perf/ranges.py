@@ -162,6 +162,15 @@ STATIC_MARK = (
 )
 
 
+FIRST_SUPPORT = "first support of this model, format and GPU in this engine; no image of a released version was measured"
+
+
+def first_support(deployment: Deployment) -> bool:
+    """Whether all that was measured of a model and format on a GPU in an engine is of images before its first release with them."""
+    d, engine = deployment, find_engine(deployment.engine)
+    return f"{engine.family} {d.model.name} {d.precision.weights} {d.gpu.name}" in shipped()["origins"].get("first_support", ())
+
+
 def marks(deployment: Deployment) -> tuple[str, ...]:
     """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
     model = deployment.model
@@ -181,6 +190,8 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
     if not measured_model(deployment.model) and not own_terms_of(deployment, engine):
         found.append(f"{deployment.model.name}: no measurements of this model")
+    if first_support(deployment):
+        found.append(f"{model.name} {deployment.precision.weights} on {gpu.name}: {FIRST_SUPPORT}")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
     found += [mark for mark, asked in ((ADAPTERS_MARK, deployment.adapters), (ENCODER_MARK, deployment.images)) if asked is not None]

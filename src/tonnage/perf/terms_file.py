@@ -192,6 +192,8 @@ class Origins:
     front_end: tuple[str, ...] = ()  # engines whose seconds per streamed token were chosen by rows
     gpus: dict[str, int] = field(default_factory=dict)  # by GPU whose generation was fitted as a whole, its points of 2026
     models: tuple[str, ...] = ()  # the models of the rows
+    # engine, model, format and GPU, such as "vllm glm-5 fp8 mi355x", of which no image of a released version has a row
+    first_support: tuple[str, ...] = ()
 
 
 @strict

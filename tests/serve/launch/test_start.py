@@ -73,7 +73,7 @@ def test_a_machine_that_holds_fewer_instances_than_the_plan_says_so(saved: Calla
         (of("a100-sxm-80gb", capability="8.0"), {}, {}, "is for h100-sxm-80gb, and this machine has a100-sxm-80gb"),
         (NO_GPU, {}, {}, "is for h100-sxm-80gb, and this machine has no GPU"),
         (of(driver="550.54"), {}, {}, "driver 550.54 is too old: vllm-0.32 is built with CUDA 13"),
-        (of(), {"precision": "nvfp4"}, {}, "no FP4 matrix units for nvfp4"),
+        (of(), {"precision": "mxfp8", "engine_preset": "vllm-0.21"}, {}, "no matrix units for the block scales of MXFP8"),
         (of(), {"tp": 16}, {}, "an instance takes 16 GPUs, and this machine has 8"),
         (of(), {}, {"engine": "sglang"}, "the plan is for vllm; take vllm or auto"),
         (of(), {}, {"tp": 2}, "tp: a plan says it"),
@@ -245,7 +245,8 @@ def test_each_profile_is_runnable_or_short_of_memory_or_incompatible_with_the_re
     for gib, runs in ((needs + 2**21, True), (needs - 2**26, False)):
         plan = memory_plan(replace(deployed(find_model(BIG), big, find_engine("vllm"), "bf16", 1), gpu=replace(big, memory_bytes=gib)))
         assert (plan.tokens >= find_model(BIG).max_context) is runs
-    assert "no FP4 matrix units" in each["vllm-nvfp4-tp8-pp1-throughput"].why
+    assert "FP4" not in each["vllm-nvfp4-tp8-pp1-latency"].why
+    assert "no FP4 matrix units" in found(of(), engine="tensorrt-llm")["tensorrt-llm-nvfp4-tp8-pp1-throughput"].why
     assert each["vllm-bf16-tp4-pp1-throughput"].checkpoint == "meta-llama/Llama-3.1-70B-Instruct"
     assert each["vllm-fp8-tp4-pp1-latency"].checkpoint == ""
 
@@ -299,7 +300,7 @@ def test_the_order_is_that_of_nim() -> None:
         ({"model": BIG, "profile": "vllm-bf16-tp2-pp1-throughput"}, of(), "the KV cache holds .* say max_model_len"),
         ({"model": BIG, "profile": "nothing"}, of(), "there is no 'nothing'"),
         ({"model": "deepseek-v3"}, of(count=1), "no profile runs on this machine; the nearest"),
-        ({"model": BIG, "precision": "nvfp4"}, of(), "no FP4 matrix units for nvfp4"),
+        ({"model": BIG, "precision": "w4a8"}, of("a100-sxm-80gb", capability="8.0"), "no FP8 matrix units for w4a8"),
         ({"model": BIG, "precision": "int8-wo"}, of(), "no checkpoint in that format is known"),
         ({"model": BIG, "gpus": "0,9"}, of(), "there is no GPU 9"),
         ({"model": "llama-3.1-8b", "gpus": "3"}, busy(of(), 3), "others use 40 of 80 GiB of GPU 3"),

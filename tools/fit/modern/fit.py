@@ -11,7 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from datetime import date
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +22,18 @@ import numpy as np
 from tonnage.evidence.rows import Progress
 from tonnage.perf.host import WITH_INDEXER
 from tonnage.perf.prediction_error import regime_of
+from tonnage.perf.ranges import sizes_of
 from tonnage.perf.residuals import Regime, shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
-from tools.fit.decisions import decided, surely
+from tools.fit.decisions import Load, decided, surely
 from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, OF_FP4, ULTRA, ModernLayout, modern_layout
 from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
+from tools.fit.silicon import dense, moe
+from tools.fit.silicon.dense_rows import select
+from tools.fit.silicon.moe_rows import select_moe
 from tools.fit.slopes import Slopes
 from tools.fit.solving import rounded
 
@@ -171,6 +177,7 @@ def refit(
     file: Path,
     submitted: Path | None = None,
     *,
+    silicon: Path | None = None,
     progress: Progress | None = None,
     cross_validate: bool = True,
     processes: Processes | None = None,
@@ -181,6 +188,7 @@ def refit(
         terms: the content of ``terms.json``; all its other terms are kept as they are.
         file: ``agg.csv.gz``.
         submitted: ``mlperf_v61.csv``, if it is at hand.
+        silicon: ``silicon_sample.csv``, whose stages a fold repeats without what it leaves out; without it they keep their terms.
         progress: called with (done, total, name).
         cross_validate: also fit without each model and each GPU.
         processes: where the fits without them are made; the caller's own if not given.
@@ -189,8 +197,9 @@ def refit(
         InputError: the file cannot be read.
     """
     everything = select_modern(file).rows + ([] if submitted is None else select_submitted(submitted))
-    rows, layout = thinned(everything), modern_layout(terms)
-    parts = list(folds(everything)) if cross_validate else []
+    released = [row for row in everything if row["released"]]
+    rows, layout = thinned(released), modern_layout(terms)
+    parts = list(folds(released)) if cross_validate else []
     report = progress or (lambda done, total, name: None)
     report(0, len(parts) + 1, "models and accelerators of 2026")
     x = solve_modern(layout, rows)
@@ -202,10 +211,13 @@ def refit(
     def say(place: int) -> None:
         report(place + 1, len(parts) + 1, f"without {parts[place][1]}")
 
-    results = (processes or Processes()).map(partial(_left_out, layout, x, rows, everything), parts, say)
+    work = partial(_left_out, terms=terms, silicon=silicon, x=x, rows=rows, everything=everything)
+    results = (processes or Processes()).map(work, parts, say)
     tables: dict[str, dict[str, Figures]] = {"model": {}, "gpu": {}}
-    for (column, name), result in zip(parts, results, strict=True):
-        tables[column][name] = result
+    judged: dict[str, list[Judged]] = {"model": [], "gpu": []}
+    for (column, name), (table, rest) in zip(parts, results, strict=True):
+        tables[column][name] = table
+        judged[column] += rest
     _origins(found, everything)
     in_sample = {column: _by(rows, column, found) for column in ("model", "gpu", "family")}
     found["report"]["modern"] = {
@@ -215,6 +227,8 @@ def refit(
         "free_terms": len(layout.names),
         "in_sample": in_sample,
         "held_out": tables if parts else terms["report"].get("modern", {}).get("held_out", {}),
+        "apart": {column: by_class(some) for column, some in judged.items()} if parts else {},
+        "floor": floor(everything),
     }
     return found
 
@@ -234,13 +248,101 @@ def terms_without(layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[R
     return layout.terms(x)
 
 
-def _left_out(
-    layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[Row], everything: Sequence[Row], part: tuple[str, str]
-) -> Figures:
-    """The errors and decisions of a model or a GPU with terms that were fitted to the other points."""
+def older_without(terms: Terms, silicon: Path | None, part: tuple[str, str]) -> Terms:
+    """The terms of the stages of current engines, fitted again without a GPU, or without a model and others of its sizes.
+
+    Terms come back as they are where these stages have no such rows. Those of the first stage stay: NIM, one batch and TensorRT-LLM 0.15.
+    """
+    if silicon is None:
+        return terms
     column, name = part
-    terms, whole = terms_without(layout, x, rows, part), [row for row in everything if row[column] == name]
-    return figures(thinned(whole), terms, column) | decisions_of(whole, terms, column)
+    sizes = sizes_of(find_model(name)) if column == "model" else None
+    out = {name} | {model for model in OLDER if sizes_of(find_model(model)) == sizes}
+    dense_rows, experts = select(silicon).rows, select_moe(silicon).rows
+    kept = [row for row in dense_rows if row[column] not in out]
+    if len(kept) < len(dense_rows):
+        terms = dense.with_moved(terms, kept)[0]
+    kept = [row for row in experts if row[column] not in out]
+    if len(kept) < len(experts):
+        layout = moe.moe_layout(terms, {moe.preset(row) for row in experts})
+        terms = moe.with_moved(terms, layout, kept[:: moe.THINNED], moe.FEWER_EVALUATIONS)
+    return terms
+
+
+Judged = tuple[str, Load, float, tuple[Any, ...]]
+"""The class of a point that was left out, what is predicted of it, the factor of a plan at its usual confidence, and the kind."""
+
+
+def _left_out(
+    part: tuple[str, str],
+    *,
+    terms: Terms,
+    silicon: Path | None,
+    x: NDArray[np.float64],
+    rows: Sequence[Row],
+    everything: Sequence[Row],
+) -> tuple[Figures, list[Judged]]:
+    """The errors and decisions of a model or a GPU with terms that were fitted to the other points, and its points one by one."""
+    column, name = part
+    layout = modern_layout(older_without(terms, silicon, part))
+    fitted, whole = terms_without(layout, x, rows, part), [row for row in everything if row[column] == name]
+    released = [row for row in whole if row["released"]]
+    return figures(thinned(released), fitted, column) | decisions_of(released, fitted, column), judged_of(whole, fitted, column)
+
+
+def judged_of(rows: Sequence[Row], terms: Terms, without: str) -> list[Judged]:
+    """Of each configuration and load its newest point, of released images and of first support apart."""
+    found: list[Judged] = []
+    for released, what in ((True, "released"), (False, "first support")):
+        some = newest([row for row in rows if row["released"] == released and row["itl_ms"] is not None])
+        if not some:
+            continue
+        parts = ModernRows(some)
+        parts.simulate(terms)
+        pairs = zip(parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True)
+        for row, times, regime in zip(parts.rows, pairs, _regimes(parts, without), strict=True):
+            load = tuple(map(row.get, CONFIGURATION)), row["concurrency"], *times
+            vendor = find_gpu(row["gpu"]).vendor
+            found.append((f"{what}, {vendor}", load, surely(regime), tuple(map(row.get, KIND))))
+    return found
+
+
+def by_class(judged: Sequence[Judged]) -> dict[str, Figures]:
+    """Errors of the time per token, in percent, and decisions of what was left out, by class and vendor."""
+    found: dict[str, Figures] = {}
+    for name in sorted({one[0] for one in judged}):
+        _, loads, longer, kinds = zip(*(one for one in judged if one[0] == name), strict=True)
+        errors = np.array([predicted / measured - 1.0 for _, _, measured, predicted in loads])
+        found[name] = {
+            "n": len(errors),
+            "TPOT mean": round(100 * float(np.nanmean(np.abs(errors))), 1),
+            "TPOT": round(100 * float(np.nanmedian(np.abs(errors))), 1),
+            "TPOT bias": round(100 * float(np.nanmedian(errors)), 1),
+        } | decided(loads, longer, kinds)
+    return found
+
+
+SOON, LATER = 14, 100
+"""Days: runs of one configuration within so many are of much the same engine, and those that are so many apart of a later one."""
+
+
+def floor(rows: Sequence[Row]) -> dict[str, Figures]:
+    """What one run decides for another of the same configuration, by vendor and by the days between them: the limit of any model."""
+    runs: dict[tuple[Any, ...], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        if len(row["day"]) == len("2026-01-01") and row["itl_ms"] is not None:
+            same = tuple(row[name] for name in CONFIGURATION if name != "engine")
+            runs[same][row["day"]][row["concurrency"]] = row["itl_ms"]
+    loads: dict[str, list[Load]] = defaultdict(list)
+    for same, days in runs.items():
+        for before, after in combinations(sorted(days), 2):
+            apart = (date.fromisoformat(after) - date.fromisoformat(before)).days
+            when = f"within {SOON} days" if apart <= SOON else f"{LATER} days and more apart" if apart >= LATER else ""
+            both = days[before].keys() & days[after].keys()
+            loads[f"{find_gpu(same[1]).vendor}, {when}"] += [
+                ((same, before, after), clients, days[after][clients], days[before][clients]) for clients in both if when
+            ]
+    return {name: decided(some, [1.0] * len(some)) for name, some in sorted(loads.items()) if some}
 
 
 OLDER = {
@@ -254,6 +356,10 @@ OLDER = {
 def _origins(found: Terms, rows: Sequence[Row]) -> None:
     """Note which GPUs, engines and models the points are of; a pair of engine and GPU counts from ``FEWEST`` points of two models on."""
     origins = found["origins"]
+    classes: dict[str, set[bool]] = defaultdict(set)
+    for row in rows:
+        classes[" ".join((row["family"], row["model"], row["format"], row["gpu"]))].add(row["released"])
+    origins["first_support"] = sorted(name for name, seen in classes.items() if seen == {False})
     origins["models"] = sorted(OLDER | {row["model"] for row in rows})
     own = Counter(row["gpu"] for row in rows if find_gpu(row["gpu"]).arch in MOVED["architectures"])
     origins["gpus"] = {gpu: count for gpu, count in sorted(own.items()) if count >= FEWEST}
@@ -286,7 +392,7 @@ def carried_over(terms: Terms) -> Terms:
     for group, names in MOVED.items():
         found[group] |= {name: dict(old[group][name]) for name in names}
     found["origins"]["formats"].pop(OF_FP4, None)
-    for name in ("models", "gpus", "engine_rows", "experts", "latent"):
+    for name in ("models", "gpus", "engine_rows", "experts", "latent", "first_support"):
         found["origins"][name] = deepcopy(old["origins"][name])
     found["origins"]["rows"][ENGINE] = old["origins"]["rows"][ENGINE]
     found["origins"]["architectures"] |= {generation: old["origins"]["architectures"][generation] for generation in GENERATIONS}

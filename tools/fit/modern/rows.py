@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,6 +34,9 @@ SPREAD = 0.2
 """InferenceX draws lengths uniformly in 0.8 to 1.0 of the nominal ones (README of the data)."""
 
 MEDIAN = "ttft_p50_ms"
+
+RELEASED = re.compile(r"^(v?\d+\.\d|latest|vllm-openai|release)|atom\d+\.\d|vllm_\d")
+"""What the tag of an image begins with, or holds, that is a version: others are of a branch, a commit or a night."""
 
 Row = dict[str, Any]
 
@@ -190,11 +194,22 @@ def facts_of(line: Mapping[str, str]) -> Row:
         "osl": int(float(line["osl"])),
         "concurrency": max(int(clients), 1),
         "tier": line["tier"],
+        "released": is_released(line.get("engine_version", "")),
         "itl_ms": _number(line, "tpot_ms_mean", "tpot_ms_median"),
         "ttft_ms": _number(line, "ttft_ms_mean"),
         MEDIAN: None if line.get("ttft_ms_mean") else _number(line, "ttft_ms_median"),
         "output_tok_s": rate and rate / min(clients, 1.0),  # of fewer clients than instances, the one that has a client
     }
+
+
+def is_released(versions: str) -> bool:
+    """Whether the newest of a point's images is a released version of its engine, or none is stated.
+
+    Otherwise nothing but images of the first weeks in which an engine ran the model, the format or the GPU is known: of a branch such as
+    "deepseek-v4-mi35x", or of a night. Such a point is *first support*: slower than what a release does later, by how much nobody knows.
+    """
+    newest = versions.rpartition(" .. ")[2].rpartition("/")[2].rpartition(":")[2].partition("@")[0]
+    return not newest or (RELEASED.search(newest) is not None and "nightly" not in newest)
 
 
 def _day(date: str) -> str:

@@ -70,15 +70,7 @@ def refit(
     parts = list(folds(rows)) if cross_validate else []
     report = progress or (lambda done, total, name: None)
     report(0, len(parts) + 1, "current engines")
-    solved, x = solution(layout, rows)
-    fitted, found = solved.terms(x), deepcopy(terms)
-    for engine in (*ENGINES, *EARLIER):
-        found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
-    for later, earlier in LATER.items():
-        found["engines"][later] = {term: value for term, value in found["engines"][earlier].items() if term not in OUTGROWN}
-    for group, names in OF_BLACKWELL.items():
-        found[group] |= {name: rounded(fitted[group][name]) for name in names}
-    found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
+    found, solved = with_moved(terms, rows)
     _say_where_from(found, selection)
     found["origins"]["front_end"] = list(solved.front_end)
 
@@ -94,6 +86,20 @@ def refit(
     add_means(tables)
     _report(found, rows, tables)
     return found
+
+
+def with_moved(terms: Terms, rows: Sequence[Row]) -> tuple[Terms, SiliconLayout]:
+    """The terms with those that the stage moves, fitted to some rows, and the layout with which they were solved."""
+    solved, x = solution(silicon_layout(terms), rows)
+    fitted, found = solved.terms(x), deepcopy(terms)
+    for engine in (*ENGINES, *EARLIER):
+        found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
+    for later, earlier in LATER.items():
+        found["engines"][later] = {term: value for term, value in found["engines"][earlier].items() if term not in OUTGROWN}
+    for group, names in OF_BLACKWELL.items():
+        found[group] |= {name: rounded(fitted[group][name]) for name in names}
+    found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
+    return found, solved
 
 
 def _left_out(layout: SiliconLayout, fold: Fold) -> Scored:

@@ -192,11 +192,7 @@ def refit(
     parts = list(folds(rows, TITLE)) if cross_validate else []
     report = progress or (lambda done, total, name: None)
     report(0, len(parts) + 1, "experts of current engines")
-    fitted, found = solve_moe(layout, rows), deepcopy(terms)
-    for engine in layout.engines:
-        found["engines"][engine] = rounded(fitted["engines"][engine])
-    for earlier in EARLIER:
-        found["engines"][earlier] |= _of_experts(found["engines"][VLLM])
+    found = with_moved(terms, layout, rows)
 
     def say(place: int) -> None:
         report(place + 1, len(parts) + 1, f"{parts[place].title}: without {parts[place].name}")
@@ -211,6 +207,16 @@ def refit(
             residuals += result.held_out(fold.column)
     add_means(tables)
     _report(found, rows, tables)
+    return found
+
+
+def with_moved(terms: Terms, layout: MoeLayout, rows: Sequence[Row], evaluations: int = EVALUATIONS) -> Terms:
+    """The terms with those that the stage moves, fitted to some rows."""
+    fitted, found = solve_moe(layout, rows, evaluations), deepcopy(terms)
+    for engine in layout.engines:
+        found["engines"][engine] = rounded(fitted["engines"][engine])
+    for earlier in EARLIER:
+        found["engines"][earlier] |= _of_experts(found["engines"][VLLM])
     return found
 
 

@@ -7,12 +7,13 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
-from tools.fit.modern.fit import MOST_CLIENTS, MOVED, is_moved, newest, thinned
+from tools.fit.modern.fit import MOST_CLIENTS, MOVED, by_class, floor, is_moved, newest, older_without, thinned
 from tools.fit.modern.layout import KINDS, modern_layout
-from tools.fit.modern.rows import select_modern
+from tools.fit.modern.rows import is_released, select_modern
 
 COLUMNS = (
     "source,model,gpu,gpus,tp,ep,dp,engine,engine_version,precision,kv_precision,spec_decoding,isl,osl,concurrency,"
@@ -83,3 +84,62 @@ def test_terms_of_the_stage_move_no_older_model_on_other_gpus(tmp_path: Path) ->
         assert {name for name in same[group] if moved[group][name] != same[group][name]} == set(names)
     assert {name for name in same["shared"] if moved["shared"][name] != same["shared"][name]} == set(KINDS)
     assert np.isfinite(layout.start).all()
+
+
+@pytest.mark.parametrize(
+    ("versions", "released"),
+    [
+        ("", True),
+        ("v0.15.1 .. v0.22.0", True),
+        ("deepseekv4-cu130 .. v0.25.0", True),
+        ("glm5-hopper .. v0.5.12-cu130", True),
+        ("v0.20.1@sha256:9eff9734a30b .. v0.25.1", True),
+        ("lmsysorg/sglang:v0.5.9-rocm700-mi35x", True),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.2.0rc6.post2", True),
+        ("rocm7.2.2_ubuntu24.04_py3.12_pytorch_release_2.10.0_atom0.1.2.post", True),
+        ("vllm/vllm-openai:latest", True),
+        ("v0.22.0 .. nightly-09663abde0f5", False),
+        ("lmsysorg/sglang:nightly-dev-20260402-d7256eb6", False),
+        ("deepseek-v4-mi35x", False),
+        ("deepseek-v4-b300@sha256:26e116bd .. nightly-dev-cu13-20260610-f332e526", False),
+        ("feat-deepseek_v4-9aa3715 .. feat-deepseek_v4-c185066", False),
+        ("rocm/atom:rocm7.2.3_ubuntu24.04_py3.12_pytorch_release_2.10.0_atom20260511", False),
+        ("rocm7.2.2_atom0.1.2.post .. nightly_202606161823", False),
+    ],
+)
+def test_a_point_is_released_by_its_newest_image(versions: str, released: bool, tmp_path: Path) -> None:
+    assert is_released(versions) is released
+    assert select_modern(sample(tmp_path, {"engine_version": versions})).rows[0]["released"] is released
+
+
+def test_the_floor_is_what_one_run_decides_for_the_next_of_the_same_configuration() -> None:
+    """Three loads on three days: twice as slow after 200 days, the same after ten."""
+    base = {"model": "glm-5", "gpu": "h200-sxm-141gb", "family": "sglang", "precision": "fp8", "tp": 8, "dp": 1, "ep": 1, "isl": 1024}
+    days = {"2026-01-01": 10.0, "2026-01-11": 10.0, "2026-07-20": 20.0}
+    rows = [
+        base | {"osl": 1024, "day": day, "concurrency": clients, "itl_ms": times * clients, "engine": day}
+        for day, times in days.items()
+        for clients in (1, 2, 4)
+    ]
+    found = floor(rows)
+    assert found["NVIDIA, within 14 days"]["near"] == 100
+    assert found["NVIDIA, 100 days and more apart"]["near"] == 0
+    assert found["NVIDIA, 100 days and more apart"]["too much"] == 100
+
+
+def test_classes_are_judged_apart() -> None:
+    loads = [(("curve", 1), clients, 10.0 * clients, times * clients) for clients in (1.0, 2.0, 4.0) for times in (10.0,)]
+    first = [(("curve", 2), clients, 20.0 * clients, 10.0 * clients) for clients in (1.0, 2.0, 4.0)]
+    judged = [("released, AMD", load, 1.0, ("a",)) for load in loads] + [("first support, AMD", load, 1.0, ("b",)) for load in first]
+    found = by_class(judged)
+    assert (found["released, AMD"]["TPOT mean"], found["released, AMD"]["near"]) == (0.0, 100)
+    assert (found["first support, AMD"]["TPOT mean"], found["first support, AMD"]["TPOT bias"], found["first support, AMD"]["near"]) == (
+        50,
+        -50,
+        0,
+    )
+
+
+def test_a_fold_without_the_older_files_keeps_their_terms() -> None:
+    terms = shipped()
+    assert older_without(terms, None, ("model", "deepseek-r1")) is terms
