@@ -48,7 +48,7 @@ CASES: dict[str, tuple[str, str]] = {
     "price of a benchmark": ("size --benchmarks nowhere.csv --peak-rps 3 --price pue=1", "--price"),
     "passages of a benchmark": ("size --benchmarks nowhere.csv --peak-rps 3 --retrieved 5x400", "--retrieved"),
     "no load": (SIMULATE, "--concurrency"),
-    "two loads": (f"{SIMULATE} --concurrency 3 --request-rate 3", "--request-rate"),
+    "a cap of several instances": (f"{SIMULATE} --concurrency 3 --request-rate 3 --instances 2", "--concurrency"),
     "half a client": (f"{SIMULATE} --concurrency 1.5", "--concurrency"),
     "no requests": (f"{SIMULATE} --concurrency 1 --requests 0", "--requests"),
     "window of an open loop": (f"{SIMULATE} --request-rate 1 --window 10s", "--window"),

@@ -363,9 +363,11 @@ class MemoryPlan:
     def prompt_blocks(self, isl: int) -> int:
         """Blocks that windows hold beyond their own while a step full of prompts of ``isl`` tokens is computed.
 
-        Layers with a window keep every token of a step until it is over (``SlidingWindowSpec.max_memory_usage_bytes`` of
+        In vLLM, layers with a window keep every token of a step until it is over (``SlidingWindowSpec.max_memory_usage_bytes`` of
         ``vllm/v1/kv_cache_interface.py``): beyond a window, a step of one prompt, or the rest of each of the prompts that fill it.
         """
+        if self.deployment.knobs.scheduler != "vllm":
+            return 0
         beyond, step = max(0, isl - self.window_tokens), self.deployment.knobs.max_num_tokens
         tokens = min(beyond, step) if isl >= step else step * beyond / isl
         block_bytes = self.kv_bytes_per_token * self.deployment.knobs.tokens_per_block
