@@ -70,7 +70,7 @@ def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
     assert {one.metric for one in found.proposals} == {"outstanding", "rate"}
     assert found.fixed.instance_hours == pytest.approx(3 * 24, rel=0.001)
     for one in found.proposals:
-        begins = -(-first_load(fleet().whole) // one.target) if one.metric == "rate" else 1
+        begins = max(one.least, -(-first_load(fleet().whole) // one.target) if one.metric == "rate" else 1)
         rule = Autoscale(
             metric=one.metric,
             target=one.target,

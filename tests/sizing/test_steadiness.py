@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -100,9 +101,10 @@ def test_the_number_was_seen_to_hold(name: str) -> None:
 
 
 def test_a_short_run_whose_first_tokens_scatter_leaves_out_no_load_that_a_long_run_carries() -> None:
-    asked = ask(model="qwen3-32b", gpu="b300", isl=500, osl=360, peak_rps=5, turns="6", think_time="20s", shared_prefix=1500, engine="vllm")
+    conversations: dict[str, Any] = {"isl": 500, "osl": 360, "peak_rps": 5, "turns": "6", "think_time": "20s", "shared_prefix": 1500}
+    asked = ask(model="qwen3-32b", gpu="b300", precision="fp8+kv-fp8", tp=1, engine="vllm", **conversations)
     runs = Runs()
-    first = next(one for one in prepare(replace(asked.questions[0], tps=(1,)), runs) if isinstance(one, Ready) and "fp8" in one.trial.name)
+    first = next(one for one in prepare(asked.questions[0], runs) if isinstance(one, Ready))
     assert LoadScan(runs, first.instance).seen(place_of(8.0), SURE).growth < 1
     assert isinstance(LoadScan(runs, first.instance).highest((), above=8.0, care=QUICK), Highest)
 
