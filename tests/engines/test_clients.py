@@ -1,6 +1,7 @@
-"""Released clients against the simulated engine: SDKs, frameworks, and two load generators, each in an environment of its own.
+"""Released clients against the simulated engine: SDKs, frameworks, and three load generators, each in an environment of its own.
 
-``./check --engines`` makes the environments, and names their Pythons by ``TONNAGE_CLIENTS``, ``TONNAGE_AIPERF`` and ``TONNAGE_GUIDELLM``.
+``./check --engines`` makes the environments, and names their Pythons by ``TONNAGE_CLIENTS``, ``TONNAGE_AIPERF``, ``TONNAGE_GUIDELLM``
+and ``TONNAGE_VLLM``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from tests.engines.vllm_server import as_vllm
 from tests.serve.engines import SERVED
 from tonnage.api.compare import import_run
 from tonnage.formats.measured_files import read_measured
@@ -113,3 +115,23 @@ def test_guidellm_measures_it(url: str, tokenizer: str, tmp_path: Path, path: st
     assert summary.ttft_from_send_ms.mean == pytest.approx(own["time_to_first_token_ms"], rel=0.01)
     (row,) = read_measured(tmp_path / "report.json", MEASURED_ON)
     assert (row["concurrency"], row["e2e_ms"]) == (2, pytest.approx(1e3 * own["request_latency"]))
+
+
+@pytest.mark.parametrize(("backend", "path"), [("openai-chat", "chat/completions"), ("openai", "completions")])
+def test_vllm_bench_measures_it(url: str, tokenizer: str, tmp_path: Path, backend: str, path: str) -> None:
+    arguments = ["-m", "vllm.entrypoints.cli.main", "bench", "serve", "--model", "tiny", "--tokenizer", tokenizer, "--base-url", url]
+    arguments += ["--backend", backend, "--endpoint", f"/v1/{path}", "--dataset-name", "random", "--random-input-len", "50"]
+    arguments += ["--random-output-len", "10", "--num-prompts", "10", "--max-concurrency", "2", "--ignore-eos", "--disable-tqdm"]
+    arguments += ["--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed"]
+    arguments += ["--result-dir", str(tmp_path), "--result-filename", "report.json"]
+    environment = {"PYTHONPATH": str(as_vllm(tmp_path)), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    run("TONNAGE_VLLM", "python", *arguments, **environment)
+    report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
+    assert (report["completed"], report["failed"], report["output_lens"]) == (10, 0, [10] * 10)
+    ((_, summary, facts),) = import_run(tmp_path / "report.json", tmp_path / "run")
+    assert (summary.counted, facts["failed"]) == (10, {})
+    assert summary.ttft_from_send_ms.mean == pytest.approx(report["mean_ttft_ms"], rel=0.01)
+    assert summary.tpot_ms.mean == pytest.approx(report["mean_tpot_ms"], rel=0.01)  # its ITL counts the role as an event
+    assert summary.e2e_ms.mean == pytest.approx(report["mean_e2el_ms"], rel=0.01)
+    (row,) = read_measured(tmp_path / "report.json", MEASURED_ON)
+    assert (row["concurrency"], row["e2e_ms"]) == (2, pytest.approx(report["mean_e2el_ms"]))
