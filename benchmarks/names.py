@@ -5,7 +5,8 @@
 ``public_names.csv`` holds 818 repositories of text decoders, also of such within models of images and sound, that four public lists name
 (read on 2026-11-28): the models of vLLM's tests (tests/models/registry.py), those that Unsloth maps to their quantised copies
 (unsloth/models/mapper.py), Lightning-AI's (litgpt/config.py), and the examples of vLLM's page of supported models, which has one or two
-of each architecture, however rare. 600 are drawn from the four alike by their share, with a fixed seed.
+of each architecture, however rare. 600 are drawn from the four alike by their share, with a fixed seed. Names that are refused on purpose,
+with the reason (docs/scope.md; models of states alone), are not counted as known.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from tonnage.errors import InputError
+from tonnage.scope import refused
 from tonnage.spec.catalog import find_model
 from tonnage.spec.catalog.checkpoints import listed_checkpoints
 
@@ -62,7 +64,9 @@ def main() -> int:
     width = max(map(len, sets))
     for kind, names in sets.items():
         known = len(names) - len(unknown[kind])
-        print(f"{kind:<{width}}  {known:>4} of {len(names):>4} known  {known / len(names):6.1%}")
+        on_purpose = sum(bool(refused("model", name)) for name in unknown[kind])
+        reason = f"; {on_purpose} of the others refused with a reason" if on_purpose else ""
+        print(f"{kind:<{width}}  {known:>4} of {len(names):>4} known  {known / len(names):6.1%}{reason}")
     by_owner = Counter(name.partition("/")[0] for name in unknown[f"{DRAWN} drawn from the lists"])
     print(f"\nnot known of those drawn, by owner: {', '.join(f'{owner} {count}' for owner, count in by_owner.most_common())}")
     for kind in lists:

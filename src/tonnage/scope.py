@@ -45,7 +45,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "model": (
         (
-            r"(distil(bert|roberta)|deberta|roberta|bert|bge|e5|gte|minilm).*|.*(rerank|embed).*",
+            r"(distil(bert|roberta)|deberta|roberta|bert|bge|e5|gte|minilm).*|.*(rerank|embed(?!ded)).*",
             "encoders answer in one pass without a cache; describe them as a service of measured seconds",
         ),
         (
