@@ -17,6 +17,7 @@ from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_model
 from tonnage.spec.config_json import read_config
 from tonnage.spec.precision import find_precision
+from tonnage.spec.quantization_config import Names
 from tonnage.spec.released_format import released_format
 
 GROUP = {"weights": {"num_bits": 4, "type": "int", "group_size": 32}, "input_activations": None}
@@ -255,3 +256,27 @@ def test_a_repository_is_counted_in_its_published_format(name: str) -> None:
     plan = api.memory(model=name).plan
     assert (plan.deployment.gpu.name, plan.deployment.parallelism.tp) == ("h200-sxm-141gb", 8)
     assert plan.weight_bytes / 1e9 == pytest.approx(128.9, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"([\w.]+)+!", r"(a*)*b", r"((a+)b)*x", r"(?:\w+)+!", r"(a|a)*!", r".*.*!", r".*\w+!", r".*a?.*!", r"(\w+\.){2,}!"]
+)
+def test_a_pattern_that_could_be_tried_without_end_is_refused_at_once(pattern: str) -> None:
+    """A checkpoint comes from anywhere; such a pattern held the process for years of a name's 40 letters."""
+    quantized = {"quant_method": "fp8", "ignore": [f"re:{pattern}"]}
+    with pytest.raises(InputError, match="could be tried without end"):
+        Names.of(quantized["ignore"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        (r".*\.(q|k|v)_proj$", "self_attn.q_proj"),
+        (r".*self_attn.*", "self_attn.q_proj"),
+        (r".*layers.\d+.mlp.*", "x.layers.3.mlp.up"),
+        (r"(?:.*\.)?experts\.\d+\.(gate|up)_proj", "mlp.experts.3.up_proj"),
+        (r"[()*+]x", "*x"),
+    ],
+)
+def test_patterns_of_real_checkpoints_are_read(pattern: str, name: str) -> None:
+    assert Names.of([f"re:{pattern}"]).hold(-1, name)

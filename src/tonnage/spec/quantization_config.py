@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tonnage.errors import InputError
 from tonnage.spec.precision import find_precision
 
 WIDE = "fp16"  # What a group that is left out is in
@@ -119,14 +120,50 @@ class Names:
 
 
 def _pattern(text: str, marked: bool) -> re.Pattern[str] | None:
-    """The regular expression of a pattern; a shell pattern holds for what is inside a module too. None for what is no pattern."""
+    """The regular expression of a pattern; a shell pattern holds for what is inside a module too. None for what is no pattern.
+
+    Raises InputError: one that could be tried without end; a checkpoint comes from anywhere.
+    """
     if marked or ".*" in text or "\\" in text:
+        if _is_endless(text):
+            raise InputError(f"quantization_config: the pattern {text[:60]!r} could be tried without end; name the modules one by one")
         try:
             return re.compile(text if marked else f"(?:.*\\b)?{text}")
         except re.error:
             if marked:
                 return None
     return re.compile(f"(?:{fnmatch.translate(text)})|(?:{fnmatch.translate(text + '.*')})")
+
+
+TOKEN = re.compile(r"\\.|\[\^?\]?[^\]]*\]|\(\?:|\(\??|\{\d*,?\d*\}|.", re.DOTALL)
+MANY = re.compile(
+    r"\.|\\[wWSDsb]|\[.*", re.DOTALL
+)  # Tokens that hold for many letters, so that two repeats of them share a text in many ways
+MOST_SHARED = 4  # Such repeats of a pattern; a plain letter stands between each two
+
+
+def _is_endless(text: str) -> bool:
+    """Whether a regular expression can split a name in so many ways that trying them takes seconds.
+
+    It repeats a group that holds a repeat or alternatives, or two repeats of ``MANY`` letters follow without a plain letter between them.
+    """
+    tokens = TOKEN.findall(text)
+    groups, closed, shared, apart = [False], False, 0, True
+    for token, after in zip(tokens, [*tokens[1:], ""], strict=True):
+        repeated = after in ("*", "+") or after.startswith("{")
+        closed = token == ")" and len(groups) > 1 and groups.pop()
+        groups[-1] |= closed or repeated or token == "|"
+        if token.startswith("("):
+            groups.append(False)
+        elif closed and repeated:
+            return True
+        elif MANY.fullmatch(token) and repeated:
+            if not apart or shared == MOST_SHARED:
+                return True
+            shared, apart = shared + 1, False
+        elif not MANY.fullmatch(token) and token not in ("*", "+", "?", "|", ")", "$", "^") and after not in ("*", "?"):
+            apart |= not token.startswith("{")
+    return False
 
 
 def texts(listed: object) -> list[str]:
