@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,14 @@ def guidellm_runs(path: Path, document: dict[str, Any], reading: Reading) -> lis
         groups = benchmark.get("requests")
         if not isinstance(groups, dict) or not groups.get("successful"):
             raise InputError(f"{where}: holds no single requests; give a report that was saved with all of them")
-        found = [_request(entry, outcome, where) for name, outcome in _GROUPS.items() for entry in groups.get(name) or ()]
-        found.sort(key=lambda request: request.sent_ns)
+        requests = [_request(entry, outcome, where) for name, outcome in _GROUPS.items() for entry in groups.get(name) or ()]
+        requests.sort(key=lambda request: request.sent_ns)
         strategy = _strategy(benchmark)
         clients = strategy.get("streams") or strategy.get("max_concurrency") or 0
         rate = strategy.get("rate") or 0.0
-        runs.append(ImportedRun(tool="guidellm", model="", concurrency=int(clients), rate=float(rate), requests=tuple(found)))
+        if not rate:  # clients that wait for answers have no schedule; their targeted start is when GuideLLM began to prepare the request
+            requests = [replace(request, due_ns=request.sent_ns) for request in requests]
+        runs.append(ImportedRun(tool="guidellm", model="", concurrency=int(clients), rate=float(rate), requests=tuple(requests)))
     return runs
 
 

@@ -139,7 +139,7 @@ TOKEN = re.compile(r"\\.|\[\^?\]?[^\]]*\]|\(\?:|\(\??|\{\d*,?\d*\}|.", re.DOTALL
 MANY = re.compile(
     r"\.|\\[wWSDsb]|\[.*", re.DOTALL
 )  # Tokens that hold for many letters, so that two repeats of them share a text in many ways
-MOST_SHARED = 4  # Such repeats of a pattern; a plain letter stands between each two
+MOST_SHARED = 4  # Such repeats of one pattern, with a plain letter between each two
 
 
 def _is_endless(text: str) -> bool:
