@@ -29,8 +29,8 @@ InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, a
 errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent; "bias"
 is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who asks for
 a model, or a GPU, without rows ([intervals.md](intervals.md)). In the tables in sample it is the share in the interval of a model and a GPU
-that have rows. Only points of *released* images are fitted, and these tables are of them: the newest image of the others is of a branch, a
-commit or a night of the first weeks in which an engine ran the model, format or GPU (*first support*). A fold leaves its model, with others
+that have rows. The fit and these tables use points of *released* images alone. The other points come from branches, commits or nightly
+builds of the first weeks in which an engine ran the model, format or GPU (*first support*). A fold leaves its model, with others
 of the same sizes, or its GPU out of the stages of current engines too; only the first stage, of 2024, keeps an H100 and an H200 in its
 terms. A fold repeats the stage of experts on every fifth row. With a GPU of AMD its generation is left out. A model or a GPU with fewer
 than 20 points is not left out, and of such groups nothing is claimed. Where an error is that of fewer points than the last column says,
