@@ -16,7 +16,7 @@ from tonnage.spec.lengths import Lengths
 
 ENDLESS = 1 << 40
 MOST_CALLS = 3
-_MASK, _STEP = (1 << 62) - 1, 0x9E3779B97F4A7C15
+_MASK = (1 << 62) - 1
 
 Part = Literal["content", "reasoning", "name", "arguments", "none"]
 """What a token belongs to: "none" for one that a client does not see, such as the marks around a call."""
@@ -58,7 +58,7 @@ class Script:
         if place < len(self.head):
             return self.head[place]
         if place - len(self.head) < self.words:
-            word = self.palette[((self.key + place * _STEP) * _STEP & _MASK) % len(self.palette)]
+            word = self.palette[draw(self.key, place, 1) % len(self.palette)]
             return Said(word.id, word.text)
         return Said(self.tokens.end, "")
 
