@@ -262,13 +262,25 @@ class StepModel:
     stream_s: float = 0.0
     # seconds per sequence and step in which the engine hands tokens to the front end; ``coefficients`` include them
     response_s: float = 0.0
+    # seconds in which the front end takes up the tokens of a step, before it streams those of the first sequence
+    stream_step_s: float = 0.0
+    # enter_s, enter_token_s: seconds in which the front end is busy with a request that enters, and with each token of its prompt
+    enter_s: float = 0.0
+    enter_token_s: float = 0.0
 
     @property
     def in_process(self) -> StepModel:
         """The same engine called from its own process, which returns whole answers and streams nothing."""
         c = self.coefficients.copy()
         c[HOST_SEQUENCE] -= self.response_s
-        return replace(self, coefficients=c, stream_s=0.0, response_s=0.0)
+        return replace(
+            self, coefficients=c, stream_s=0.0, stream_step_s=0.0, response_s=0.0, enter_s=0.0, enter_token_s=0.0
+        )
+
+    @property
+    def inside(self) -> StepModel:
+        """The same engine where requests come from another engine: no front end lets them in, and their tokens are streamed as before."""
+        return replace(self, frontend_s=0.0, enter_s=0.0, enter_token_s=0.0)
 
     def seconds(
         self,

@@ -1,0 +1,54 @@
+"""The front end of an engine, compiled: requests enter one after another, tokens are streamed, and tokens go first."""
+
+from __future__ import annotations
+
+from tonnage.simulator.kernel.compiler import jitable, part
+
+
+@jitable()
+def reached(entered, sent, frontend, busy):
+    """When a request reaches the engine that keeps the front end busy so long; those before it have entered at ``entered``."""
+    return max(entered, sent) + max(frontend, busy)
+
+
+@part()
+def enters(m, r):
+    """How long the request of a row keeps the front end busy when it enters."""
+    return m.cfg.enter + m.rows.isl[r] * m.cfg.enter_token
+
+
+@part()
+def reaches(m, r):
+    """When the request of that row, the next one to enter, reaches the engine."""
+    return reached(m.state.entered, m.rows.sent[r], m.cfg.frontend, enters(m, r))
+
+
+@part()
+def enter(m, r):
+    """The request of that row has entered."""
+    m.state.entered = max(m.state.entered, m.rows.sent[r]) + enters(m, r)
+
+
+@part()
+def put_off(m, first, steps):
+    """So many steps have ended whose tokens are streamed before anyone else enters; ``first`` is the row of the next."""
+    s = m.state
+    if m.cfg.enter > 0 and s.streams > 0 and steps > 0:
+        s.entered += steps * s.streams
+        if s.coming > 0:
+            s.next_arrival = reaches(m, first)
+
+
+@part()
+def streamed(m, ends):
+    """When clients have the tokens of a step that ends at ``ends``, and all before them."""
+    s, sequences = m.state, 0
+    if m.cfg.stream + m.cfg.stream_step > 0:
+        if m.step.alone == 0:
+            sequences = s.decoding
+        for f in range(s.filling):
+            slot = m.slots[m.lists.filling[f]]
+            if slot.computed + m.lists.take[f] == slot.isl + slot.generated:
+                sequences += 1
+    s.streams = m.cfg.stream_step + sequences * m.cfg.stream if sequences > 0 else 0
+    return max(s.seen, ends) + s.streams
