@@ -105,7 +105,8 @@ def test_a_step_that_waits_for_blocks_is_not_repeated_while_prompts_are_held() -
     other = replace(open_trace((0, 30, 150)), contents=of_rows([[(9, ENDLESS)]]))
     knobs = knobs_of(8, 4096, scheduler="one-prefill", chunked_prefill=False, prefix_caching=True, rank_wait_steps=5)
     tiers = (Tier(blocks=8, block_ps=77_777_777),)
-    run = Run(trace=trace, step=STEP, knobs=knobs, kv_blocks=12, windows=Windows(blocks=0, tokens=0), window_ps=-1, max_context=0, tiers=tiers)
+    limits = {"windows": Windows(blocks=0, tokens=0), "window_ps": -1, "max_context": 0}
+    run = Run(trace=trace, step=STEP, knobs=knobs, kv_blocks=12, tiers=tiers, **limits)
     _, steps = run_ranks([trace, other], 2, STEP, knobs, 12, most_steps=1000, tiers=tiers)
     assert (steps.steps[:, DURATION] == 1_010_000_000 + tiers[0].block_ps).sum() == 1
     equal(run, [trace, other], 2)

@@ -235,7 +235,7 @@ def price_ranks(m, tokens):
             note.slowest = j
     note.longer = own_slope(rank(m, note.slowest))
     note.most = MOST_STEPS
-    if note.counting > 0:  # this step may have sent a request back to a queue, so that all ranks have prompts in the next, or wait for blocks
+    if note.counting > 0:  # this step may have sent a request back, so that all ranks have prompts in the next, or be longer by transfers
         note.most = 1 if in_turn(m) or transfers > 0 else note.wait - note.waited
     for j in range(size):
         r = rank(m, j)
