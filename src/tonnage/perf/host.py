@@ -45,7 +45,7 @@ class HostTerms:
     sequence_s: float
     prefill_s: float
     launch_s: float  # to launch the kernels of a step with prefill one by one
-    eager_s: float  # what such a step takes longer for what latent attention and layers with a state launch
+    eager_s: float  # what such a step takes longer per layer, and for what latent attention and layers with a state launch
     frontend_s: float  # see ``StepModel``
 
 
@@ -56,9 +56,9 @@ def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) 
         layers_s=_layer_s(groups, model, precision) * _launched_layers(groups, model) * groups.generation.get("layer", 1.0),
         step_s=engine["step_s"] + engine.get("schedule_s", 0.0),
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0) * groups.generation.get("sequence", 1.0),
-        prefill_s=_prefill_s(engine, model, tp),
+        prefill_s=engine["prefill_s"] + (engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0),
         launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * launch * model.layers,
-        eager_s=_eager_s(groups, model) * launch,
+        eager_s=_eager_s(groups, model) * launch + engine.get("prefill_layer_s", 0.0) * model.layers,
         frontend_s=engine["frontend_s"],
     )
 
@@ -97,12 +97,6 @@ def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
     if precision.kv_bits == BITS_8:
         narrow += engine.get(f"layer_kv_8bit_{groups.kernels}_s", 0.0)
     return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
-
-
-def _prefill_s(engine: Group, model: Model, tp: int) -> float:
-    """Host seconds of a step with prefill: per step, among several ranks, and per layer."""
-    among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
-    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
 
 
 def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs | None) -> None:
