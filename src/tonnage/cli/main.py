@@ -81,6 +81,9 @@ for _place, (_verb, _help) in enumerate(VERBS.items()):
     app.command(f"tonnage.cli.{_OF_VERB.get(_verb, _verb)}:{FUNCTIONS.get(_verb, _verb)}", name=_verb, help=_help, sort_key=_place)
 
 
+# What a bare word after a verb is, where it names no file
+BARE = {"serve": "--model", "memory": "--model", "size": "--model", "simulate": "--model", "bench": "--url", "gateway": "--backend"}
+
 OFFLINE = "--offline"  # of every verb: no model's config.json is read from a hub
 
 
@@ -97,6 +100,7 @@ def run(tokens: Sequence[str]) -> int:
         tokens = [token for token in tokens if token != OFFLINE]
     try:
         _check_verb(tokens)
+        tokens = with_bare_word(tokens)
         code = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
@@ -145,6 +149,17 @@ def _check_verb(tokens: Sequence[str]) -> None:
     """Refuse an unknown verb. Raises UnknownName: with the nearest verbs."""
     if tokens and not tokens[0].startswith("-") and tokens[0] not in VERBS:
         raise UnknownName("command", tokens[0], VERBS)
+
+
+def with_bare_word(tokens: Sequence[str]) -> Sequence[str]:
+    """``serve llama-3.1-8b`` as ``serve --model llama-3.1-8b``: the option in front of a word that is neither a file nor an action."""
+    if len(tokens) < 2 or tokens[0] not in BARE:
+        return tokens
+    verb, word, option = tokens[0], tokens[1], BARE[tokens[0]]
+    scenario = verb in ("size", "simulate") and (os.path.isfile(word) or word.endswith((".yaml", ".yml", ".json")))
+    if word.startswith("-") or scenario or word == "selftest" or option in tokens:
+        return tokens
+    return [verb, option, *tokens[1:]]
 
 
 def flag(path: Path) -> str:
