@@ -66,10 +66,12 @@ def test_two_use_cases_share_a_namespace(target: str, tmp_path: Path) -> None:
 def test_titles_in_any_script_have_names_of_their_own(names: tuple[str, str], tmp_path: Path) -> None:
     found = api.deploy(saved(tmp_path, names=names), target="kubernetes", output=tmp_path / "out")
     folders = yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"]
-    assert len(set(folders)) == 2 and all(re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", name) for name in folders), folders
+    assert len(set(folders)) == 2
+    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", name) for name in folders), folders
     assert {name.split("/")[0] for name in found.files} == {*folders, "kustomization.yaml", "README.md"}
     services = [yaml.safe_load((tmp_path / "out" / name / "service.yaml").read_text())["metadata"]["name"] for name in folders]
-    assert len(set(services)) == 2 and all(re.fullmatch(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", name) for name in services), services
+    assert len(set(services)) == 2
+    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", name) for name in services), services
     assert api.verify_folder(tmp_path / "out").faults == ()
 
 
