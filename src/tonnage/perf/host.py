@@ -102,7 +102,7 @@ def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
 
 
 def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs | None) -> None:
-    """Put the host's work into a coefficient array, and by the knobs scheduling that does not overlap and the steps that are CUDA graphs."""
+    """Put the host's work into a coefficient array, and by the knobs scheduling that overlaps with no step and CUDA graphs."""
     c[at.HOST_STEP] = terms.step_s + terms.layers_s
     c[at.HOST_SEQUENCE] += terms.sequence_s
     c[at.HOST_PREFILL] = terms.prefill_s
