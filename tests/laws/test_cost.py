@@ -44,7 +44,7 @@ def with_system_price(prices: Prices, factor: float) -> Prices:
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists())
-def test_the_parts_of_a_cost_are_the_whole_and_lie_between_its_ends(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_the_parts_of_a_cost_sum_to_it_and_it_is_between_its_ends(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     for way in WAYS.values():
         cost = way(traffic, serving, prices)
         assert usd(cost) == pytest.approx(sum(part.usd_per_year for part in cost.parts))
@@ -80,7 +80,7 @@ def test_owning_and_renting_together_never_costs_more_than_the_cheaper_alone(tra
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists())
-def test_a_rent_lies_between_its_cheapest_and_its_dearest_offer(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_a_rent_is_between_its_cheapest_and_its_dearest_offer(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     rents = rents_of(serving, prices)
     assert isinstance(rents, tuple)
     for rent in rents:
