@@ -8,6 +8,8 @@ measurement cannot be believed.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ from itertools import pairwise
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import CoercionError, MissingArgumentError, RepeatArgumentError, UnknownOptionError
 
-from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled
+from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled, visible
 from tonnage.scope import refused
 from tonnage.spec.scenario import by_alias
 from tonnage.version import VERSION
@@ -87,6 +89,7 @@ OFFLINE = "--offline"  # of every verb: no model's config.json is read from a hu
 
 def main(tokens: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    _open_streams()
     sys.exit(run(sys.argv[1:] if tokens is None else tokens))
 
 
@@ -99,18 +102,38 @@ def run(tokens: Sequence[str]) -> int:
         _check_verb(tokens)
         tokens = with_bare_word(tokens)
         code = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
     except CycloptsError as error:
         return _fail(explained(error, app, tokens), BAD_INPUT)
     except TonnageError as error:
         return _fail(spelled(error.marked, flag), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was left half written", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+    except OSError as error:
+        return _output_lost(error)
     except (MemoryError, ModuleNotFoundError) as error:
         return _fail(_missing(error), FAILED)
     return code if isinstance(code, int) else DONE
+
+
+def _open_streams() -> None:
+    """Streams that were closed before the start refuse what is written, so that it is noticed; no file takes their numbers."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path of this machine need not be UTF-8
+
+
+def _output_lost(error: OSError) -> int:
+    """The exit code where standard output takes no more, as its reader has left or its disk is full; other errors are raised again."""
+    reader_left = isinstance(error, BrokenPipeError)
+    if not reader_left and (error.filename is not None or error.errno not in (errno.ENOSPC, errno.EBADF, errno.EIO)):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter would try again at its end
+    return DONE if reader_left else _fail(f"standard output cannot be written ({error.strerror}); the answer is not whole", FAILED)
 
 
 def _missing(error: MemoryError | ModuleNotFoundError) -> str:
@@ -145,7 +168,7 @@ def flag(path: Path) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    for line in message.splitlines():
+    for line in visible(message).splitlines():
         print(f"tonnage: {line}", file=sys.stderr)
     return code
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from tonnage.spec.config_layouts import (
 )
 from tonnage.spec.model import Model
 from tonnage.spec.released_format import merged, released_format, released_kv
-from tonnage.spec.typed_values import read_as
+from tonnage.spec.typed_values import parse_json, read_as
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -153,10 +152,7 @@ def _file_of(path: Path) -> Path:
 
 
 def _load(file: Path) -> Config:
-    try:
-        loaded = json.loads(read_text(file, give="a config.json", most=MAX_FILE_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not JSON: {_one_line(error)}") from None
+    loaded = parse_json(read_text(file, give="a config.json", most=MAX_FILE_BYTES), str(file), "give a config.json")
     if not isinstance(loaded, dict):
         raise InputError(f"{file}: holds a {type(loaded).__name__}, but a config.json is one JSON object")
     return loaded
