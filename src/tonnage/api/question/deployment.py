@@ -174,18 +174,20 @@ def stated(gpus: Sequence[Gpu], search: SearchAsked, tp: int, source: StepSource
 
 def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
     """The GPUs under the power limit or the locked clocks that are requested. Raises InputError."""
-    if power_cap is None and gpu_clock is None:
-        return tuple(gpus)
     name = "gpu_clock" if power_cap is None else "power_cap"
     if power_cap is not None and gpu_clock is not None:
         raise InputError(f"{option('gpu_clock')}: {option('power_cap')} sets the clock too; leave one of the two out")
-    if source is not None:
+    if source is not None and (power_cap is not None or gpu_clock is not None):
         raise InputError(f"{option(name)}: scales the fitted step times; drop {option('step_model')}, or leave this out")
-    found = tuple(capped(gpu, power_cap) if power_cap is not None else clocked(gpu, gpu_clock or 1.0) for gpu in gpus)
-    if power_cap is not None and found == tuple(gpus):
+    if gpu_clock is not None:
+        return tuple(clocked(gpu, gpu_clock) for gpu in gpus)
+    if power_cap is None:
+        return tuple(gpus)
+    slower = tuple(capped(gpu, power_cap) for gpu in gpus)
+    if slower == tuple(gpus):
         boards = ", ".join(f"{gpu.tdp_w:g} W of {gpu.name}" for gpu in gpus)
         raise InputError(f"{option('power_cap')}: {power_cap} is no lower than the board power ({boards}); lower it, or leave it out")
-    return found
+    return slower
 
 
 def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
