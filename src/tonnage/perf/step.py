@@ -262,7 +262,8 @@ class StepModel:
     stream_s: float = 0.0
     # seconds per sequence and step in which the engine hands tokens to the front end; ``coefficients`` include them
     response_s: float = 0.0
-    # seconds in which the front end takes up the tokens of a step, before it streams those of the first sequence
+    # seconds in which the front end takes up the tokens of a step, before it streams those of the first sequence; steps that wait for it
+    # are taken up together
     stream_step_s: float = 0.0
     # enter_s, enter_token_s: seconds in which the front end is busy with a request that enters, and with each token of its prompt
     enter_s: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.compiler import jitable, part
+from tonnage.simulator.rules import FOURTHS
 
 
 @jitable()
@@ -26,15 +27,17 @@ def reaches(m, r):
 @part()
 def enter(m, r):
     """The request of that row has entered."""
-    m.state.entered = max(m.state.entered, m.rows.sent[r]) + enters(m, r)
+    busy = enters(m, r)
+    m.state.entered = max(m.state.entered, m.rows.sent[r]) + busy
+    m.state.entering += busy
 
 
 @part()
 def put_off(m, first, steps):
     """So many steps have ended whose tokens are streamed before anyone else enters; ``first`` is the row of the next."""
     s = m.state
-    if m.cfg.enter > 0 and s.streams > 0 and steps > 0:
-        s.entered += steps * s.streams
+    if m.cfg.enter > 0 and s.puts_off > 0 and steps > 0:
+        s.entered += steps * s.puts_off
         if s.coming > 0:
             s.next_arrival = reaches(m, first)
 
@@ -50,5 +53,11 @@ def streamed(m, ends):
             slot = m.slots[m.lists.filling[f]]
             if slot.computed + m.lists.take[f] == slot.isl + slot.generated:
                 sequences += 1
-    s.streams = m.cfg.stream_step + sequences * m.cfg.stream if sequences > 0 else 0
-    return max(s.seen, ends) + s.streams
+    begins = max(s.seen + s.entering, ends)
+    s.entering = 0
+    s.streams = sequences * m.cfg.stream
+    if sequences > 0 and ends >= s.starts:
+        s.streams += m.cfg.stream_step
+        s.starts = begins
+    s.puts_off = min(s.streams, (ends - s.now) // 4 * FOURTHS)
+    return begins + s.streams

@@ -78,7 +78,7 @@ def steps_ahead(m, most):
     if cfg.leaps == 0 or (s.filling > 0 and s.held == 0) or step.prefill_tokens > 0 or s.steady == 0:
         return 1
     most, longer = min(s.next_end - s.round, most), slope(m)
-    if most <= 1 or s.seen > s.now + s.lasts or s.streams > s.lasts:
+    if most <= 1 or s.seen_next > s.now + s.lasts + s.streams or s.streams > s.lasts or (cfg.enter > 0 and s.puts_off < s.streams):
         return 1
     if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
         return 1
@@ -130,6 +130,7 @@ def leap(m, steps, began):
     record_alone(m, more, began)
     gap = s.lasts + longer
     s.seen += after(gap, longer, more)
+    s.starts = s.now
     s.free -= m.step.grown
     s.ratio = max(s.ratio - more * RATIO_DECAY, RATIO_LEAST)
     s.context += more * s.decoding

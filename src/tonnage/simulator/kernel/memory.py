@@ -83,6 +83,9 @@ STATE = record_of(
     "gap",  # … less when they had those of the step before
     "seen_next",  # … and will have those of the step that is under way, or of the first of them
     "streams",  # how long the front end streams the tokens of the step that is under way, or of the first of them
+    "puts_off",  # … and for how long that puts off who enters
+    "starts",  # when the front end begins, or began, with the tokens that it takes up together
+    "entering",  # how long those who reached the engine since the last step began kept it busy
     "entered",  # when the last request had entered, and what was streamed since
     "over",  # whether the window has ended
     "free",  # KV blocks

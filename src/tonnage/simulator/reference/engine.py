@@ -23,12 +23,14 @@ alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole
 
 What a step gives its sequences goes to the front end, which takes ``stream_step_s`` to take it up, turns it into text and streams it,
 ``stream_s`` for one sequence after another, while the engine goes on. Clients have all tokens of a step when it has done with the last of
-them, and with those of every step before: that is the time of a token.
+them, and with those of every step before: that is the time of a token. A step that ends before the front end begins with those that
+wait there is taken up with them, without a ``stream_step_s`` of its own.
 
 The same front end lets requests in one after another, in the order in which they are sent. One that enters keeps it busy for ``enter_s``
 and ``enter_token_s`` for each token of its prompt, and reaches the engine when that is over, at least ``frontend_s`` after it began
-to enter. Where that takes time, tokens go first: what a step streams puts off all who have not reached the engine by the end of that step, by the time that
-this takes. One that can never fit is rejected when the engine looks at it.
+to enter. Where that takes time, tokens go first: what a step streams puts off all who have not reached the engine by the end of that
+step, by the time that this takes, but by three quarters of the step at most. And those who reached the engine since the step before
+began put off the tokens of this one, where the front end is not done with both before it ends. One that can never fit is rejected when the engine looks at it.
 
 With ``shed`` a request is also rejected before a step is put together (after 3) if it waits, has had no token, and would have its first one
 later than its limit even if that step had its prompt alone and whole, less what the prefix cache has of it.
@@ -56,7 +58,7 @@ from tonnage.simulator.reference.batcher import Batcher
 from tonnage.simulator.reference.job import NEVER, Job, Prices, Step
 from tonnage.simulator.reference.prefix_cache import PrefixCache
 from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
-from tonnage.simulator.rules import accepted, threshold
+from tonnage.simulator.rules import FOURTHS, accepted, threshold
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Scheduler, Windows
 from tonnage.spec.sessions import Contents
@@ -161,7 +163,7 @@ class Engine:
         self.prices = Prices(step, knobs.max_batch_size)
         self.frontend_ps, self.stream_ps, self.stream_step_ps = to_ps(step.frontend_s), to_ps(step.stream_s), to_ps(step.stream_step_s)
         self.enter_ps, self.enter_token_ps = to_ps(step.enter_s), to_ps(step.enter_token_s)
-        self.entered = self.streams = 0
+        self.entered = self.entering = self.streams = self.puts_off = self.starts = 0
         self.window_ps = window_ps
         self.answer = answer or (lambda _, at: None)
         self.contents = contents
@@ -350,7 +352,7 @@ class Engine:
         self.unheard = 0 if step.prefill_tokens or not step.decode_sequences else (self.unheard + 1) % self.batcher.knobs.receive_interval
         self.take_arrivals(self.looks(self.time - 1))
         if self.enter_ps:
-            self.entered += self.streams
+            self.entered += self.puts_off
         inside, got, worked = list(self.batcher.running), {}, {job.id for job, _ in step.work}
         for job, new in step.work:
             job.computed += new
@@ -364,8 +366,13 @@ class Engine:
     def streamed(self, step: Step, ends: int) -> int:
         """When clients have the tokens of a step that ends at ``ends``, and all before them."""
         sequences = sum(job.computed + new == job.tokens for job, new in step.work)
-        self.streams = self.stream_step_ps + sequences * self.stream_ps if sequences else 0
-        return max(self.seen, ends) + self.streams
+        begins, self.entering = max(self.seen + self.entering, ends), 0
+        self.streams = sequences * self.stream_ps
+        if sequences and ends >= self.starts:
+            self.streams += self.stream_step_ps
+            self.starts = begins
+        self.puts_off = min(self.streams, (ends - self.time) // 4 * FOURTHS)
+        return begins + self.streams
 
     def beyond(self, instant: int) -> bool:
         """Whether time has ended by then."""
@@ -393,6 +400,7 @@ class Engine:
             job = self.coming.pop(0)
             arrival = self.arrival(job)
             self.entered = max(self.entered, job.due) + self.enters(job)
+            self.entering += self.enters(job)
             if self.batcher.never_fits(job):
                 job.status = REJECTED
                 self.entries.append((job.id, self.time, 0, REJECTED))
