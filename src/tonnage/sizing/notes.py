@@ -143,7 +143,7 @@ def _front_ends(best: Sized) -> Iterator[FrontEnds]:
     of_request = instance.front_end_busy(1.0)
     if best.contender.question.offline or of_request <= 0:
         return
-    most = max(1.0 - instance.front_end_busy(0.0, steps_per_s), 0.0) / (of_request * knobs.front_ends)
+    most = 1.0 / (of_request * knobs.front_ends)
     if knobs.front_ends > 1 or instance.front_end_busy(rate, steps_per_s) > FRONT_END_ENDS:
         launch = find_engine(instance.deployment.engine).launch
         setting = "" if launch is None else launch.flag("front_ends") or ""

@@ -236,10 +236,14 @@ class Instance:
         return entering + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
 
     def front_end_busy(self, rate: float, steps_per_s: float = 0.0) -> float:
-        """Share of its time that each front end works at requests per second of the instance and steps of its engine per second."""
+        """Share of its time that each front end works at requests per second of the instance and steps of its engine per second.
+
+        Steps for which it has no time are taken up with others.
+        """
         step, traffic = self.step, self.traffic
         of_request = step.enter_s + traffic.isl.mean * step.enter_token_s + traffic.osl.mean / step.tokens_per_step * step.stream_s
-        return rate / self.deployment.parallelism.dp * of_request + steps_per_s * step.stream_step_s
+        busy = rate / self.deployment.parallelism.dp * of_request
+        return busy + min(steps_per_s * step.stream_step_s, max(1.0 - busy, 0.0))
 
     def unloaded_tpot_s(self) -> float:
         """Closed form: seconds of a decode step of one request halfway through its output, over the tokens that the step yields."""
