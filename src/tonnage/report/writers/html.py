@@ -19,11 +19,13 @@ from pathlib import Path
 
 from tonnage.errors import InputError, in_python, option
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
-from tonnage.report.drawing.draw import draw
+from tonnage.report.drawing.draw import draw, picture
 
 MOST_BESIDE = 2  # columns that have room side by side on a telephone; a wider table is there as one block for each row
 
 
+# What a foreign page says of its tables and lists is taken back; the attributes of a drawing are not
+ALONE = "container-type: inline-size;\n:where(:not(svg, svg *)) { all: revert; }\n"
 # Where several answers follow each other, each takes less room than on a page
 CLOSER = "h1 { font-size: 1.3rem; }\nsection { margin-top: .5rem; padding-top: .5rem; }\n"
 
@@ -33,7 +35,21 @@ _ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")  # A word wi
 
 def write_page(path: str | Path, document: Document) -> None:
     """Write a document as a page; a file that is there already is replaced whole, or not at all. Raises InputError."""
-    target, page = Path(path), in_python(html(document))
+    _write(path, html(document), "report")
+
+
+def write_picture(path: str | Path, document: Document) -> None:
+    """Write the figures of a document under one another as one SVG, or the whole document as a page, as the file's name ends.
+
+    Raises InputError.
+    """
+    figures = [block.figure for part in document.sections for block in part.blocks if isinstance(block, Drawing)]
+    svg = str(path).lower().endswith(".svg")
+    _write(path, picture(document.title, figures, _asset("page.css")) if svg else html(document), "plot")
+
+
+def _write(path: str | Path, text: str, where: str) -> None:
+    target, page = Path(path), in_python(text)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
@@ -45,7 +61,7 @@ def write_page(path: str | Path, document: Document) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as fault:
-        raise InputError(f"{option('report')}: cannot write '{target}': {fault.strerror}; name a file in a folder that exists") from fault
+        raise InputError(f"{option(where)}: cannot write '{target}': {fault.strerror}; name a file in a folder that exists") from fault
 
 
 def html(made: Document) -> str:
@@ -68,11 +84,13 @@ def html(made: Document) -> str:
 
 
 def piece(made: Document) -> str:
-    """A document as a part of a foreign page, such as a notebook: the first section open, the others folded."""
+    """A document as a part of a foreign page, such as a notebook: the first section and the first figure open, the others folded."""
     heading = f"<header><h1>{_words(made.title)}</h1></header>\n" if made.title else ""
-    first, *rest = (one for one in made.sections if one.blocks)
-    folded = "".join(_section(replace(one, folded=bool(one.title)), anchor=False) for one in rest)
-    return _styled(f'{heading}<div class="first">{_section(first, anchor=False)}</div>\n{folded}')
+    sections = [section for section in made.sections if section.blocks]
+    drawings = [section for section in sections if any(isinstance(block, Drawing) for block in section.blocks)]
+    opened = (sections[0], *drawings[:1])
+    first, *rest = (_section(replace(section, folded=bool(section.title) and section not in opened), anchor=False) for section in sections)
+    return _styled(f'{heading}<div class="first">{first}</div>\n{"".join(rest)}')
 
 
 def drawn(block: Drawing) -> str:
@@ -81,9 +99,13 @@ def drawn(block: Drawing) -> str:
 
 
 def _styled(inside: str) -> str:
-    """Markup with the style of our pages, which holds inside of it alone."""
-    style = re.sub(r"(?m)^( *)(:root|html) \{", r"\1:scope {", _asset("page.css"))
-    return in_python(f'<div class="tonnage"><style>@scope (.tonnage) {{\n{style}{CLOSER}}}</style>\n{inside}</div>\n')
+    """Markup with the style of our pages, which holds inside of it alone, and in which no rule of the foreign page holds.
+
+    The rules are nested under a selector that outweighs those of notebooks, and depend on the width of the markup, not of the window.
+    """
+    style = re.sub(r"(?m)^( *)(:root|html) \{", r"\1& {", _asset("page.css")).replace("@media screen and (", "@container (")
+    outer = ".tonnage" * 4
+    return in_python(f'<div class="tonnage"><style>{outer} {{\n{ALONE}{style}{CLOSER}}}</style>\n{inside}</div>\n')
 
 
 @cache
