@@ -52,6 +52,7 @@ class Gpu:
     mesh_gpus: int = 0  # how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them
     power_cap_w: float | None = None  # power limit below the board power, in watts; None for none
     clock: float = 1.0  # share of the clock that the multiprocessors are locked to
+    host_speed: float = 1.0  # of a core of its host, over those of the hosts that were measured
     # tf32_tflops, fp32_tflops: rates of 32-bit products, in the matrix units and in the FP32 cores; None where the catalog has none
     tf32_tflops: float | None = None
     fp32_tflops: float | None = None
@@ -132,6 +133,15 @@ def clocked(gpu: Gpu, share: float) -> Gpu:
         raise InputError(f"{option('gpu_clock')}: {share:g} is not a share that rates are known for; write 50% to 100%")
     return replace(gpu, clock=share)
 
+
+def hosted(gpu: Gpu, speed: float) -> Gpu:
+    """The GPU in a host whose cores have that speed, over the measured ones. Raises InputError: no such speed."""
+    if not SLOWEST_HOST <= speed <= FASTEST_HOST:
+        raise InputError(f"{option('host_speed')}: {speed:g} is not a speed of cores; write {SLOWEST_HOST:g} to {FASTEST_HOST:g}")
+    return replace(gpu, host_speed=speed)
+
+
+SLOWEST_HOST, FASTEST_HOST = 0.1, 3.0
 
 FABRICS = ("nvlink", "other")  # Links that are not PCIe
 SLOT, BRIDGE, P2P_OFF = "pcie", "bridge", "p2p-off"
