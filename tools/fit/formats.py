@@ -21,8 +21,8 @@ NEWER = ("Hopper", "Blackwell", "Blackwell Ultra")
 
 MEMORY_4 = 0.70
 """Between what 4-bit kernels reach in TensorRT-LLM (0.57 on A100, aiconfigurator-core 0.12; 0.48 to 0.9 by the speed-ups below)
-and the 0.9 of Marlin, 3.87 of 4 times at batch 16 (Frantar et al., arXiv 2408.11743; recalled). On H100 Marlin reads 16 bits' weights 2.17
-times as fast with one token, Machete 3.06 (inclusionAI/humming pull/2, vllm-project/vllm pull/23198): 0.58 and 0.81 of what 4.25 bits allow."""
+and the 0.9 of Marlin, 3.87 of 4 times at batch 16 (Frantar et al., arXiv 2408.11743; recalled). On H100 with one token Marlin takes 1/2.17
+of 16 bits' time, Machete 1/3.06 (inclusionAI/humming pull/2, vllm-project/vllm pull/23198): 0.58 and 0.81 of what 4.25 bits allow."""
 
 MARLIN = 0.85
 """Before Hopper, whose memory is not faster than the units that unpack: close to the greatest speed-up up to 16 to 32 tokens (arXiv
