@@ -60,10 +60,15 @@ def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
     print(f"\nOpen them with: pip install jupyterlab && jupyter lab {shlex.quote(str(folder))}")
 
 
-def mcp() -> None:
-    """Offer size, simulate, memory, compare and catalog to an agent, over standard input and output (docs/agents.md)."""
+@with_flags()
+def mcp(*, root: Path = Path()) -> None:
+    """Offer size, simulate, memory, compare and catalog to an agent, over standard input and output (docs/agents.md).
+
+    Args:
+        root: Folder whose files a question may name, and no others (default: the current folder).
+    """
     from tonnage.api.running.agents import serve_agents
     from tonnage.cli.progress import compile_if_needed
 
     compile_if_needed()
-    serve_agents()
+    serve_agents(root)

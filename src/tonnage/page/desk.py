@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.api import Asked, ask
+from tonnage.api.question.inside import check_inside
 from tonnage.errors import InputError
-from tonnage.page.fields import check_inside, command_of, query_of, question_of
+from tonnage.page.fields import command_of, query_of, question_of
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.plan_document import plans_of, read_plans
 from tonnage.sizing.estimate import Estimate, estimates

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from tonnage.api.question.inside import check_inside
 from tonnage.errors import InputError, option
 from tonnage.page.fields import query_of
 from tonnage.page.shell import NEEDS_TOKEN, button, desk_of, event, faults, page, streamed
@@ -113,6 +114,7 @@ async def live(request: Request) -> Response:
     desk = desk_of(request)
     given = {name: value.strip() for name, value in request.query_params.items() if name in FIELDS and value.strip()}
     asked: dict[str, Any] = {name: [value] if name == "slo" else value for name, value in given.items()}
+    check_inside({name: value for name, value in asked.items() if name not in ("url", "model")}, desk.folder)
     now = datetime.now(tz=UTC)
     output = f"run-{now:%Y%m%d-%H%M%S}"
     provenance = {"tonnage": VERSION, "command": "tonnage ui", "date": now.date().isoformat()}
