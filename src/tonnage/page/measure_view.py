@@ -158,7 +158,7 @@ def _calibrate_button(run: str, plan: str) -> str:
 
 
 async def predicted(request: Request) -> Response:
-    """What was measured next to what was predicted."""
+    """The measured run next to its prediction."""
     desk, given = desk_of(request), request.query_params
     run = named(given.get("run", ""), desk.run_folders(), "run")
     plan = named(given.get("plan", ""), desk.plan_files(), "plan")
