@@ -56,7 +56,7 @@ def application(desk: Desk, port: int) -> Starlette:
 
 
 async def first(request: Request) -> Response:
-    """The first view; what is behind the "#" of the printed address stays in the browser, whose script keeps the token."""
+    """The first view. The browser keeps the part of the printed address behind the "#", the token, for its script."""
     return RedirectResponse("/size")
 
 
