@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
 from tonnage.perf.measured_steps import check_source, checked_source
+from tonnage.perf.pipeline import largest_stage
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_known
@@ -38,6 +39,7 @@ def deployment_of(
     precision: str = "",
     tp: int,
     engine: str,
+    pp: int = 1,
     dp: int = 1,
     ep: int = 1,
     knobs: Mapping[str, int | bool | float | str | None] | None = None,
@@ -81,11 +83,11 @@ def deployment_of(
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
     (found_gpu,) = limited((found_gpu if link is None else linked(found_gpu, link, tp),), power_cap, gpu_clock, source)
-    return Deployment(
+    deployment = Deployment(
         model=found_model,
         gpu=found_gpu,
         precision=found_precision,
-        parallelism=Parallelism(tp=tp, dp=dp, ep=ep),
+        parallelism=Parallelism(tp=tp, pp=pp, dp=dp, ep=ep),
         engine=spec.name,
         newer_engine=engine if newer_than_known(engine) else "",
         knobs=chosen,
@@ -94,6 +96,8 @@ def deployment_of(
         speculation=parse_speculation(speculation),
         adapters=parse_adapters(lora),
     )
+    largest_stage(deployment)
+    return deployment
 
 
 SHARE_OF: dict[KvRule, str] = {
@@ -213,8 +217,10 @@ def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
             if getattr(search, name) is not None:
                 raise InputError(f"{option(name)}: is of two pools; add {option('disaggregated')} 1:2")
         return None
-    if own.get("instances", 1) != 1 or own.get("window") is not None or deployment.knobs.scheduler == "static":
+    if str(own.get("instances", 1)) != "1" or own.get("window") is not None or deployment.knobs.scheduler == "static":
         raise InputError(f"{option('disaggregated')}: goes with in-flight batching, without {option('instances')} or {option('window')}")
+    if deployment.parallelism.pp > 1:
+        raise InputError(f"{option('disaggregated')}: two pools are simulated without pipeline stages; leave out {option('pp')}")
     from tonnage.simulator.disaggregated import Disaggregated
 
     prefill, decode = _numbers(asked)
