@@ -48,11 +48,13 @@ def test_bad_input_is_one_line_and_exit_code_2(case: str, capsys: pytest.Capture
 
 def test_the_command_serves_says_when_its_port_is_taken_and_ends_when_it_is_told_to() -> None:
     with exact_server(Schedule(ttft_s=0.0, itl_s=0.001), seconds=60) as url:
-        command = [sys.executable, "-m", "tonnage", "gateway", "--backend", url, "--port"]
+        command = [sys.executable, "-m", "tonnage", "gateway", "--proxy", "embedded", "--backend", url, "--port"]
         process = subprocess.Popen([*command, "0"], stderr=subprocess.PIPE, text=True)
         try:
             line = process.stderr.readline() if process.stderr else ""
-            found = re.fullmatch(r"tonnage: least-outstanding before 1 backend, 1 up, on http://127\.0\.0\.1:(\d+)/v1\n", line)
+            found = re.fullmatch(
+                r"tonnage: least-outstanding before 1 backend, 1 up, on http://127\.0\.0\.1:(\d+)/v1, by the embedded gateway\n", line
+            )
             assert found, line
             connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
             connection.request("POST", "/v1/completions", b'{"prompt": "a b", "max_tokens": 5}')

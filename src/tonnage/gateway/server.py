@@ -26,6 +26,7 @@ from starlette.routing import Mount, Route
 
 from tonnage.errors import InputError, option
 from tonnage.gateway.balancer import Asked, Backend, Balancer
+from tonnage.gateway.haproxy import PASSED
 from tonnage.gateway.settings import Settings
 from tonnage.version import VERSION
 
@@ -34,13 +35,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 BACKLOG = 4_096
-
-PASSED = re.compile(
-    r"/v1/(?:chat/completions|completions|embeddings|responses|messages|messages/count_tokens|rerank|score|classify|pooling|moderations"
-    r"|audio/(?:transcriptions|translations|speech)|images/generations|models/[^/]+(?:/[^/]+)?)"
-    r"|/v2|/v2/models/[^/]+(?:/versions/[^/]+)?(?:/(?:infer|generate|generate_stream|ready|config|stats))?"
-)
-"""Paths that ask for answers; those that change an engine, such as loading adapters or models, are for its operator alone."""
 
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
@@ -174,7 +168,7 @@ class Gateway:
         """Pass a request on, or refuse it; a client that leaves ends it at the backend too."""
         if scope["type"] != "http":
             return
-        if not PASSED.fullmatch(scope["path"]):
+        if not re.fullmatch(PASSED, scope["path"]):
             await self._refusal(404, "the gateway passes on requests for answers, and nothing is at this path")(scope, receive, send)
             return
         if self.in_flight >= self.limits.in_flight:
