@@ -96,7 +96,7 @@ class Prefixes:
         self._sent: OrderedDict[int, int] = OrderedDict()
 
     def blocks(self, body: bytes) -> list[int]:
-        """The hashes of a body's whole blocks, from its prompt on: what is before it, such as the model, says nothing."""
+        """The hashes of a body's whole blocks, from its prompt on; the model and other fields before it say nothing."""
         start = max(body.find(b'"messages"'), body.find(b'"prompt"'), 0)
         hashes, chained = [], 0
         for place in range(start, min(len(body) - BLOCK, start + MOST_PER_REQUEST * BLOCK) + 1, BLOCK):

@@ -18,7 +18,7 @@ PASSED = (
     r"|audio/(?:transcriptions|translations|speech)|images/generations|models/[^/]+(?:/[^/]+)?)"
     r"|/v2|/v2/models/[^/]+(?:/versions/[^/]+)?(?:/(?:infer|generate|generate_stream|ready|config|stats))?"
 )
-"""Paths that ask for answers; those that change an engine, such as loading adapters or models, are for its operator alone."""
+"""Paths that ask for answers; paths that change an engine, such as loading adapters or models, are for its operator alone."""
 
 BACKEND = "engines"
 IDLE = 1_000  # Connections of clients that wait between two requests
@@ -29,7 +29,7 @@ CONFIGURATION = """\
 global
     maxconn {connections}
 
-# names may be resolved after the start, and anew when an instance moves
+# names may be resolved after the start, and again when an instance moves
 resolvers names
     parse-resolv-conf
     hold valid 10s
@@ -54,7 +54,7 @@ frontend clients
     http-request return status 200 if {{ path /v1/health/live }}
     http-request return status 200 if {{ path /health /v1/health/ready }} {{ nbsrv({backend}) gt 0 }}
     http-request return status 503 if {{ path /health /v1/health/ready }}
-    # paths that ask for answers; those that change an engine are for its operator alone
+    # paths that ask for answers; paths that change an engine are for its operator alone
     http-request deny deny_status 404 unless {{ path /v1/models }} or {{ path_reg ^({passed})$ }}
     http-request deny deny_status 413 if {{ req.hdr_val(content-length) gt {body} }}
     http-request return status 429 hdr Retry-After 1 if {{ be_conn({backend}) ge {in_flight} }}

@@ -148,7 +148,7 @@ class Gateway:
             try:
                 status, body = await self._page(taking[0], "/v1/models", key)
             except OSError:
-                return self._refusal(502, "the backend that was asked for its models gave no answer")
+                return self._refusal(502, "the backend did not list its models")
             return Response(body, status, media_type="application/json")
         if not lists:
             return self._refusal(503, "no backend lists its models at the moment")
