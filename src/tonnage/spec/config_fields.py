@@ -99,8 +99,8 @@ def predictions(config: ConfigValues) -> int:
         return 0
     narrow, rank = config.required("hidden_size_per_layer_input"), config.optional_or("laurel_rank", absent=64)
     heads = heads_of(config)
-    unread = config.optional_or("num_kv_shared_layers") * 2 * hidden * heads["kv_heads"] * heads["head_dim"]
-    return 2 * (streams - 1) * hidden**2 + layers * hidden * (3 * narrow + 2 * rank) + unread
+    unread: int = config.optional_or("num_kv_shared_layers") * 2 * hidden * heads["kv_heads"] * heads["head_dim"]
+    return 2 * (streams - 1) * hidden * hidden + layers * hidden * (3 * narrow + 2 * rank) + unread
 
 
 # What mixes tokens.
