@@ -167,6 +167,8 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
             "kind": "closed" if load.concurrency else "open",
             "concurrency": load.concurrency or None,
             "request_rate": load.rate or None,
+            "in_flight": load.in_flight or None,
+            "held": observed.held,
             "pattern": load.pattern,
             "sent": observed.sent,
             "started_unix_ns": observed.started_unix_ns,

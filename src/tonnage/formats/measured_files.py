@@ -272,6 +272,8 @@ def _run_values(folder: Path, run: Run) -> Values:
         values |= {"run": str(folder), **_counted(run.requests)}
         load = "concurrency" if "concurrency" in arrivals else "request_rate"
         values[load] = arrivals["concurrency"] if load == "concurrency" else arrivals["rate"]
+        if arrivals.get("in_flight"):
+            values["concurrency"] = arrivals["in_flight"]
         if run.requests.window_ns >= 0:
             values["window_s"] = run.requests.window_ns / 1e9
         values["joules_per_token"] = summary.get("energy", {}).get("joules_per_output_token")
