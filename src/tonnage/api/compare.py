@@ -102,7 +102,8 @@ def import_run(
     count = TokenizerFile(tokenizer).count if tokenizer is not None else None
     runs = read_requests(file, Reading(answer=kept_answer, count=count))
     folders = [output] if len(runs) == 1 else [output / f"run-{place}" for place in range(1, len(runs) + 1)]
-    made, left_out = [], []
+    made: list[tuple[Path, Summary, dict[str, Any]]] = []
+    left_out: list[str] = []
     for place, (run, folder) in enumerate(zip(runs, folders, strict=True), start=1):
         try:
             summary, facts = write_imported(run, folder, source=file.name, provenance=provenance or {})

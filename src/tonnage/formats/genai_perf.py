@@ -76,7 +76,7 @@ def read_report(path: Path) -> dict[str, str | int | float]:
         elif column.kind == "measure" and value:  # 0 where all of an answer came at once
             values[column.name] = checked_measure(value * column.scale, where)
     counts = _failed(path) if path.suffix.lower() == ".json" else {}
-    if "requests_s" not in values and 0 < counts.get(SENT, 0) == counts.get(FAILED):
+    if "requests_s" not in values and counts.get(SENT, 0) and counts[SENT] == counts[FAILED]:
         return {REFUSED: NONE_COMPLETED}
     if "requests_s" not in values:
         raise InputError(f"{path}: has no request throughput; give a report of GenAI-Perf or AIPerf, or a table of points")
