@@ -90,7 +90,7 @@ def refuse_text_log(text: str, place: str) -> None:
 
 
 COLUMN = re.compile(r"[a-z_][\w .()%/-]{0,60}")
-"""How a column is named, in lower case. A first line of anything else is not repeated in a message: the file may be no table."""
+"""How a column is named, in lower case. A first line of anything else, or of one name, is in no message: the file may be no table."""
 
 
 def column_names(cells: list[str], place: str) -> list[str]:
@@ -122,7 +122,11 @@ def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterato
             header = column_names(cells, place)
             missing = [name for name in needed if name not in header]
             if missing:
-                has = f"; it has {', '.join(header[:8])}" if all(map(COLUMN.fullmatch, header)) else ", and its first line names no columns"
+                has = (
+                    f"; it has {', '.join(header[:8])}"
+                    if len(header) > 1 and all(map(COLUMN.fullmatch, header))
+                    else ", and its first line names no columns"
+                )
                 raise InputError(f"{place} has no column {' and no column '.join(missing)}{has}")
             continue
         yield number, dict(zip(header, [*(cell.strip() for cell in cells), *("",) * len(header)], strict=False))
