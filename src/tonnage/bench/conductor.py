@@ -156,7 +156,7 @@ class Conductor(_Conducting):
             self._due_now(-1)
 
     def _due_now(self, free_ns: int) -> None:
-        """Send what an open loop has due, as long as its cap lets it; what was held back until ``free_ns`` is due then."""
+        """Send what an open loop has due, as long as its cap lets it; requests held back until ``free_ns`` are due then."""
         due, cap = self._due_list, self.load.in_flight
         while self.sent < len(due) and not self._closing:
             moment = self.start_ns + due[self.sent]
