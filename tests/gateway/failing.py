@@ -77,8 +77,8 @@ class Load:
         body = json.dumps({"model": MODEL, "prompt": "a b c " * 100, "max_tokens": TOKENS, "stream": True}).encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            writer.write(head % len(body) + body)
+            headers = b"Host: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            writer.write(b"POST /v1/completions HTTP/1.1\r\n" + headers + body)
             data = await reader.read(-1)
         except OSError:
             return "refused"
