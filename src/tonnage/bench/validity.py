@@ -270,8 +270,8 @@ def _notes(observed: Observed, requests: Requests, summary: Summary, steady: Ste
         notes.append(f"{ratio:.2f} tokens an event: TPOT reads low, tpot_by_event_ms in run.json does not")
     if tally.several:
         notes.append(
-            f"{tally.several} of {summary.counted} replies hold several outputs side by side (n): tokens, TPOT and ITL count all of them as "
-            "they came, so that the TPOT of a single output is as many times longer"
+            f"{tally.several} of {summary.counted} replies hold several outputs side by side (n): tokens, TPOT and ITL count all of them "
+            "as they came, so that the TPOT of a single output is as many times longer"
         )
     if tally.tokens and tally.osl_off > 0.01 * max(summary.counted, 1):
         notes.append(f"{tally.osl_off} of {summary.counted} outputs have another length than asked")
