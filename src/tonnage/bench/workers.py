@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from tonnage.bench.connection import Setup
+from tonnage.bench.intervals import Integers
 from tonnage.bench.load import Load
 from tonnage.bench.measure import ENDS, Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
@@ -36,7 +37,6 @@ from tonnage.errors import InputError, TonnageError, option
 from tonnage.results.requests import Requests
 from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, read_run, read_tokens
 
-Integers = np.typing.NDArray[np.int64]
 READY = "ready"
 SEEN = "seen.pickle"
 
@@ -197,9 +197,9 @@ def _merge(folders: Sequence[Path], parts: Sequence[Part], writer: RunWriter) ->
     all_rows, moments, tokens = np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths)
     order, starts = np.argsort(all_rows[:, 0], kind="stable"), np.concatenate([[0], np.cumsum(tokens)])
     for begin in range(0, len(order), BATCH_ROWS):
-        part = order[begin : begin + BATCH_ROWS]
-        times = np.concatenate([np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in part)])
-        writer.add(Batch(rows=all_rows[part], offsets_ns=times, lengths=tokens[part]))
+        chosen = order[begin : begin + BATCH_ROWS]
+        times = np.concatenate([np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in chosen)])
+        writer.add(Batch(rows=all_rows[chosen], offsets_ns=times, lengths=tokens[chosen]))
     return order
 
 
