@@ -225,7 +225,9 @@ LAYOUTS: dict[str, Layout] = {
     "ChatGLMModel": CHATGLM,
     "ChatGLMForConditionalGeneration": CHATGLM,
     "QWenLMHeadModel": Layout(kv_heads=(), head_dim="", context=("seq_length", "max_position_embeddings"), halved=True),
-    "PhiForCausalLM": Layout(kv_absent_means_all=True, head_dim="", gated=False, parallel=True),
+    "PhiForCausalLM": Layout(
+        kv_heads=("num_key_value_heads", "n_head_kv"), kv_absent_means_all=True, head_dim="", ffn_times_hidden=4, gated=False, parallel=True
+    ),
     "StableLmForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
     "InternLMForCausalLM": Layout(kv_heads=(), head_dim=""),
     "InternLM2ForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
