@@ -173,3 +173,26 @@ async def test_killed_under_load_every_request_is_counted_once() -> None:
         assert counts["cut"] > 0
         assert counts["failed"] > 0
         assert running.gateway.in_flight == sum(backend.requests + backend.tokens for backend in running.gateway.backends) == 0
+
+
+DEEP = b'{"data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(DEEP), DEEP),
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000,
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 6_000_000,
+    ],
+    ids=["deep", "interim responses without end", "long"],
+)
+async def test_a_hostile_list_of_models_ends_no_health_check(page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.gateway.server.LIST_EVERY", 1)
+    monkeypatch.setattr("tests.gateway.fakes.listed", lambda models: page)
+    async with before(fine, fine, health_s=0.3) as (running, fakes):
+        await asyncio.sleep(1.0)
+        assert [backend.up for backend in running.gateway.backends] == [True, True]
+        assert await asked(running, post()) == (200, b"ok")
+        await fakes[0].end()
+        await until(lambda: not running.gateway.backends[0].up)  # its checks go on

@@ -54,8 +54,8 @@ def rules(service: Service, gpus: str, least: int, *, front: str = "") -> dict[s
     """The groups of rules, as a rule file or a ``PrometheusRule`` holds them; ``least`` instances are always there.
 
     Of two pools there are none on limits and load: each engine's histograms hold one half of a request. ``gpus`` is PromQL of the use of
-    the GPUs in percent, one series each, from NVIDIA's DCGM exporter. ``front``: the balancer that is scraped before them and counts failures where
-    the engine does not: "gateway" for ``tonnage gateway``, or "haproxy".
+    the GPUs in percent, one series each, from NVIDIA's DCGM exporter. ``front``: the balancer that is scraped before them and counts
+    failures where the engine does not: "gateway" for ``tonnage gateway``, or "haproxy".
     """
     found = objectives(service) if len(service.halves) == 1 else ()
     shares = [one for one in found if one.budget is not None]
