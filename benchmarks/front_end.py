@@ -3,10 +3,11 @@
     ./benchmark front_end [--write]
 
 vLLM on one core with a model so small that its API server has most of the work, the client on another core. Each load is sent by
-`tonnage bench`, and the CPU seconds of the API server's and the engine's processes are read before and after it (/proc/PID/task/*/schedstat),
-so that a busy machine changes them by some 15 %; each load is sent twice, and the run that took less counts. The costs are fitted to the loads of the first table by least squares in relative errors, and
-the simulated front end, with these costs, is compared with the measured one at the loads of the second table. --write puts both tables into
-docs/front-end.md. Five minutes, ten on a busy machine.
+`tonnage bench`, and the CPU seconds of the API server's and the engine's processes are read before and after it
+(/proc/PID/task/*/schedstat), so that a busy machine changes them by some 15 %; each load is sent twice, and the run that took less
+counts. The costs are fitted to the loads of the first tables by least squares of relative errors, and the simulated front end, with these
+costs, is compared with the measured one at the loads of the last. --write puts the tables into docs/front-end.md. Five minutes, ten on a
+busy machine.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def simulated(point: Measured, costs: Sequence[float]) -> float:
 
 def table(points: Sequence[Measured], costs: Sequence[float]) -> Iterator[str]:
     """The measured loads as Markdown."""
-    yield "| streams | endpoint | prompt | output | tokens a message | steps | API server, CPU s | by the costs | engine, CPU s | model, CPU s |"
+    yield "| streams | endpoint | prompt | output | tokens a message | steps | API server, s | by the costs | engine, s | model, s |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for point in points:
         load, seconds = point.load, point.seconds

@@ -175,9 +175,8 @@ def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple
 
 # The load that a benchmark sent for one row of a measured table, as a workload that can be simulated. In a closed loop all clients start
 # together, and each sends its next request when the last is answered, after the client's serial turnaround. Where there are no more
-# requests than clients and no TTFT is reported, the benchmark runs in the engine's own process and nothing is streamed. In an open loop requests arrive at random
-# (Poisson, or as bursty as the row
-# says).
+# requests than clients and no TTFT is reported, the benchmark runs in the engine's own process and nothing is streamed. In an open loop
+# requests arrive at random (Poisson, or as bursty as the row says).
 
 
 def open_loop(rate: float, *, burstiness: float = 1.0, in_flight: int = 0) -> OpenLoop:

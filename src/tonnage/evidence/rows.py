@@ -229,8 +229,8 @@ class LoadedRows:
         engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
         streaming = streaming_s(engine, point.deployment)
         responding = responding_s(engine, float(c[of][at.HOST_SEQUENCE]))
-        more = front_end_s(point.deployment)
-        model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding, **more)
+        more: dict[str, Any] = {"stream_s": streaming, "response_s": responding, **front_end_s(point.deployment)}
+        model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), **more)
         load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
         trace, model = load.trace(SEED), model.in_process if load.queued else model
         window = -1 if point.window_s is None else to_ps(point.window_s)

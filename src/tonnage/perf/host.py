@@ -151,7 +151,7 @@ def front_end_s(deployment: Deployment) -> dict[str, float]:
     if measured is None:
         return {}
     ranks, front_ends = deployment.parallelism.dp, deployment.knobs.front_ends
-    second = 1e-6 * host_cpus()[measured.cpu].speed
+    second = 1e-6 * host_cpus()[measured.cpu].speed / deployment.gpu.host_speed
     entering = second * ranks / front_ends
     return {
         "enter_s": measured.enter_us * entering,

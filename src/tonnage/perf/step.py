@@ -276,9 +276,7 @@ class StepModel:
         """The same engine called from its own process, which returns whole answers and streams nothing."""
         c = self.coefficients.copy()
         c[HOST_SEQUENCE] -= self.response_s
-        return replace(
-            self, coefficients=c, stream_s=0.0, stream_step_s=0.0, response_s=0.0, enter_s=0.0, enter_token_s=0.0
-        )
+        return replace(self, coefficients=c, stream_s=0.0, stream_step_s=0.0, response_s=0.0, enter_s=0.0, enter_token_s=0.0)
 
     @property
     def inside(self) -> StepModel:

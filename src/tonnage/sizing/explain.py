@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from tonnage.perf.step import Drafting
     from tonnage.results.metrics import Summary, TtftParts
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.search.contender import Contender, Sized
 
 

@@ -159,7 +159,9 @@ def set_arrival(m: Machine, first: int) -> None:
     """Note when the row that is the first of those on their way reaches the engine, if there are any."""
     s, cfg = m.state, m.cfg
     if s["coming"]:
-        s["next_arrival"] = reached(s["entered"], m.rows.sent[first], cfg["frontend"], cfg["enter"] + m.rows.isl[first] * cfg["enter_token"])
+        s["next_arrival"] = reached(
+            s["entered"], m.rows.sent[first], cfg["frontend"], cfg["enter"] + m.rows.isl[first] * cfg["enter_token"]
+        )
     else:
         s["next_arrival"] = NEVER
 

@@ -30,7 +30,8 @@ The same front end lets requests in one after another, in the order in which the
 and ``enter_token_s`` for each token of its prompt, and reaches the engine when that is over, at least ``frontend_s`` after it began
 to enter. Where that takes time, tokens go first: what a step streams puts off all who have not reached the engine by the end of that
 step, by the time that this takes, but by three quarters of the step at most. And those who reached the engine since the step before
-began put off the tokens of this one, where the front end is not done with both before it ends. One that can never fit is rejected when the engine looks at it.
+began put off the tokens of this one, where the front end is not done with both before it ends. One that can never fit is rejected when
+the engine looks at it.
 
 With ``shed`` a request is also rejected before a step is put together (after 3) if it waits, has had no token, and would have its first one
 later than its limit even if that step had its prompt alone and whole, less what the prefix cache has of it.
