@@ -271,6 +271,18 @@ class StepModel:
     enter_s: float = 0.0
     enter_token_s: float = 0.0
 
+    def entering_s(self, isl: int) -> float:
+        """Seconds until a request with so long a prompt is in the engine, when it enters alone."""
+        return max(self.frontend_s, self.enter_s + isl * self.enter_token_s)
+
+    def front_end_busy(self, rate: float, isl: float, osl: float, steps_per_s: float) -> float:
+        """Share of its time that the front end works for requests per second of mean lengths, and for steps per second.
+
+        Steps for which it has no time are taken up with others.
+        """
+        busy = rate * (self.enter_s + isl * self.enter_token_s + osl / self.tokens_per_step * self.stream_s)
+        return busy + min(steps_per_s * self.stream_step_s, max(1.0 - busy, 0.0))
+
     @property
     def in_process(self) -> StepModel:
         """The same engine called from its own process, which returns whole answers and streams nothing."""

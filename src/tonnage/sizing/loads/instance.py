@@ -232,18 +232,11 @@ class Instance:
     def unloaded_ttft_s(self) -> float:
         """Closed form: prefill of what is to be computed of one prompt of mean length, alone, and the front end, in seconds."""
         tokens, new = round(self.traffic.isl.mean), round(self.computed)
-        entering = max(self.step.frontend_s, self.step.enter_s + tokens * self.step.enter_token_s)
-        return entering + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
+        return self.step.entering_s(tokens) + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
 
     def front_end_busy(self, rate: float, steps_per_s: float = 0.0) -> float:
-        """Share of its time that each front end works at requests per second of the instance and steps of its engine per second.
-
-        Steps for which it has no time are taken up with others.
-        """
-        step, traffic = self.step, self.traffic
-        of_request = step.enter_s + traffic.isl.mean * step.enter_token_s + traffic.osl.mean / step.tokens_per_step * step.stream_s
-        busy = rate / self.deployment.parallelism.dp * of_request
-        return busy + min(steps_per_s * step.stream_step_s, max(1.0 - busy, 0.0))
+        """``StepModel.front_end_busy`` at requests per second of the instance."""
+        return self.step.front_end_busy(rate / self.deployment.parallelism.dp, self.traffic.isl.mean, self.traffic.osl.mean, steps_per_s)
 
     def unloaded_tpot_s(self) -> float:
         """Closed form: seconds of a decode step of one request halfway through its output, over the tokens that the step yields."""
