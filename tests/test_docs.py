@@ -18,6 +18,7 @@ numbers. README's commands and the first one of each page are run in the core, t
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import importlib
@@ -45,7 +46,7 @@ PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if
 HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org", "127.0.0.1:8000", "127.0.0.1:9090"}
 COMMENT = re.compile(r"^<!-- (exit|within|run by:|tier:|file:)\s*(.*?) -->$")
 WIDEST = 140
-README, COURSE, ACCURACY = ROOT / "README.md", ROOT / "docs" / "course.md", ROOT / "docs" / "accuracy.md"
+README, COURSE, ACCURACY, DESIGN = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("course", "accuracy", "design"))
 
 
 @dataclass(kw_only=True)
@@ -294,6 +295,18 @@ def flags_table(verb: str) -> list[str]:
     return rows
 
 
+def laws_table() -> list[str]:
+    """The laws of tests/laws as Markdown, by the names of their tests."""
+    names = {"api": "API", "gpu": "GPU", "gpus": "GPUs", "pue": "PUE", "littles": "Little's"}
+    rows = ["| file | law |", "|---|---|"]
+    for file in sorted((ROOT / "tests" / "laws").glob("test_*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                law = " ".join(names.get(word, word) for word in node.name.split("_")[1:])
+                rows.append(f"| `{file.name}` | {law[0].upper()}{law[1:]} |")
+    return rows
+
+
 def with_tables(text: str) -> str:
     """A page with the tables between its marks written anew."""
 
@@ -301,6 +314,8 @@ def with_tables(text: str) -> str:
         return "\n".join([found[1], *flags_table(found[2]), found[3]])
 
     text = re.sub(r"(<!-- flags: (\w+) -->)\n(?:.*\n)*?(<!-- end of flags -->)", table, text)
+    laws = "\n".join(["<!-- laws -->", *laws_table(), "<!-- end of laws -->"])
+    text = re.sub(r"<!-- laws -->\n(?:.*\n)*?<!-- end of laws -->", lambda _: laws, text)
     held_out = "\n".join(["<!-- held out in short -->", *held_out_in_short(), "<!-- end of held out in short -->"])
     return re.sub(r"<!-- held out in short -->\n(?:.*\n)*?<!-- end of held out in short -->", lambda _: held_out, text)
 
@@ -319,6 +334,12 @@ def test_page_has_the_held_out_errors_of_the_shipped_fit(page: Path) -> None:
     assert text == with_tables(text)
 
 
+def test_design_has_the_laws_that_tests_hold() -> None:
+    text = DESIGN.read_text(encoding="utf-8")
+    assert "<!-- laws -->" in text
+    assert text == with_tables(text)
+
+
 def test_readme_has_every_command() -> None:
     from tonnage.cli.main import VERBS
 
@@ -334,7 +355,7 @@ def test_readme_can_be_read_in_five_minutes() -> None:
 
 def refresh_flags() -> None:
     """Write today's flags into the pages."""
-    for page in PAGES:
+    for page in [*PAGES, DESIGN]:
         page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -78,6 +78,15 @@ COLUMN = re.compile(r"[a-z_][\w .()%/-]{0,60}")
 """How a column is named, in lower case. A first line of anything else is not repeated in a message: the file may be no table."""
 
 
+def column_names(cells: list[str], place: str) -> list[str]:
+    """The columns of a first line, in lower case. Raises InputError: two have one name."""
+    names = [cell.strip().lower() for cell in cells]
+    if twice := next((name for i, name in enumerate(names) if name and name in names[:i]), ""):
+        what = f"two columns {twice}" if COLUMN.fullmatch(twice) else "two columns of one name"
+        raise InputError(f"{place} has {what}; leave one of them out")
+    return names
+
+
 def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Line numbers and cells by lower-case column name, for every line that is neither empty nor a comment (#).
 
@@ -95,7 +104,7 @@ def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterato
         if cells[0].lstrip().startswith("#"):
             continue
         if not header:
-            header = [cell.strip().lower() for cell in cells]
+            header = column_names(cells, place)
             missing = [name for name in needed if name not in header]
             if missing:
                 has = f"; it has {', '.join(header[:8])}" if all(map(COLUMN.fullmatch, header)) else ", and its first line names no columns"

@@ -42,6 +42,14 @@ Path = tuple[str, ...]
 
 _OPTION = re.compile("\ue000([^\ue000\ue001]*)\ue001")
 
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that steer a terminal, turn the direction of a line, end a line of YAML, or have no UTF-8 (lone surrogates)."""
+
+
+def visible(text: str) -> str:
+    """A text from outside as it may be printed: hidden characters are written as their codes; tabs and line ends stay."""
+    return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
 
 def option(*path: str) -> str:
     """An argument by its path, as a message names it; the edge that shows the message spells it."""
@@ -72,7 +80,7 @@ class TonnageError(Exception):
     @property
     def marked(self) -> str:
         """The message on one line, whatever the input that it quotes; options in it are not spelled yet."""
-        return " ".join(super().__str__().split())
+        return " ".join(visible(super().__str__()).split())
 
     def __str__(self) -> str:
         """The message as Python says it: options by the names of their arguments."""
@@ -123,7 +131,7 @@ class Several(TonnageError):
 
     def __init__(self, messages: Iterable[str]) -> None:
         """Keep the messages apart; equal ones once, and beyond ``MOST`` only their number."""
-        lines = [" ".join(message.split()) for message in dict.fromkeys(messages)]
+        lines = [" ".join(visible(message).split()) for message in dict.fromkeys(messages)]
         if len(lines) > self.MOST:
             lines[self.MOST :] = [f"and {len(lines) - self.MOST:,} more errors like these"]
         super().__init__("\n".join(lines))

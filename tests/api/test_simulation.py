@@ -59,7 +59,7 @@ def test_a_file_values_and_a_scenario_ask_the_same(tmp_path: Path) -> None:
 def test_what_cannot_be_simulated_is_refused() -> None:
     for change, says in [
         ({"search": {"gpu": "l40s,h100"}}, "gpu: l40s, h100 are several; name one of them"),
-        ({"search": {"pp": 2}}, "pp: an engine in pipeline stages is sized"),
+        ({"search": {"pp": 33}}, "pp: 33 stages are more than the 32 layers"),
         ({"lengths": {"isl": 100}}, "osl: missing; for example model llama-3.1-8b"),
         ({"model": None}, "model: missing; for example"),
     ]:

@@ -96,7 +96,7 @@ def test_a_run_has_the_cost_of_its_tokens_and_a_table_of_tiers(tmp_path: Path, c
         (["--gpu", "nope"], "unknown GPU 'nope'"),
         (["--gpu", "h100", "--price", "cluod.h100=3"], "unknown key"),
         (["--gpu", "h100", "--endpoint-type", "embeddings", "--no-streaming"], "--gpu: a cost is split over tokens"),
-        (["--plan", "no.json"], "cannot read 'no.json'"),
+        (["--plan", "no.json"], "no.json: cannot be read"),
     ],
 )
 def test_a_cost_that_cannot_be_had_is_refused_before_anything_is_sent(

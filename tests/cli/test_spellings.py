@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from tonnage import api
-from tonnage.cli.main import ELSEWHERE, VERBS, _options, app, run
+from tonnage.cli.main import ELSEWHERE, VERBS, _options, app, run, with_bare_word
 
 KNOWN = {verb: set(_options(app, verb)) for verb in VERBS}
 THEIRS = [(name, ours) for ours, names in ELSEWHERE.items() for name in names.split()]
@@ -84,3 +84,32 @@ def test_bench_takes_the_words_of_genai_perf() -> None:
 def test_a_verb_of_the_course_says_which_one_does_it(verb: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "llama-3.1-8b"]) == 2
     assert instead in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("memory llama-3.1-8b --tp 2", "memory --model llama-3.1-8b --tp 2"),
+        ("size llama-3.1-8b --isl 1", "size --model llama-3.1-8b --isl 1"),
+        ("simulate meta-llama/Llama-3.1-8B", "simulate --model meta-llama/Llama-3.1-8B"),
+        ("serve ./llama", "serve --model ./llama"),
+        ("bench http://x:8000 --quiet", "bench --url http://x:8000 --quiet"),
+        ("gateway 127.0.0.1:8001", "gateway --backend 127.0.0.1:8001"),
+    ],
+)
+def test_a_word_after_the_verb_is_what_the_verb_is_about(typed: str, meant: str) -> None:
+    assert with_bare_word(typed.split()) == meant.split()
+
+
+@pytest.mark.parametrize(
+    "typed", ["bench selftest", "size chat.yaml", "simulate missing.yml", "serve --model llama-3.1-8b", "size x --model y"]
+)
+def test_a_scenario_an_action_and_an_option_stay_as_they_are(typed: str) -> None:
+    assert with_bare_word(typed.split()) == typed.split()
+
+
+@pytest.mark.parametrize("verb", ["size", "simulate"])
+def test_a_clock_of_nothing_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    load = ["--peak-rps", "5", "--ttft", "p95<=1s"] if verb == "size" else ["--concurrency", "4"]
+    assert run([verb, "llama-3-8b", "--gpu", "h100", "--isl", "1000", "--osl", "100", *load, "--gpu-clock", "0"]) == 2
+    assert capsys.readouterr().err == "tonnage: --gpu-clock: 0 is not a share that rates are known for; write 50% to 100%\n"

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import re
 import shutil
+import socket
+import ssl
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +18,7 @@ import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.api.running.gateway import gateway_from
-from tonnage.deploy.compose import files
+from tonnage.deploy.compose import TLS_PORT, files
 from tonnage.deploy.service import service_of
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -42,10 +48,11 @@ def test_nginx_and_envoy_stand_before_the_gateway(tmp_path: Path) -> None:
     assert f"server {settings.host}:{settings.port};" in nginx
     assert f"rate={rate}r/s" in nginx
     assert nginx.count("{") == nginx.count("}")
+    assert not filters[0]["typed_config"]["credentials"]  # no key that others know too
 
 
 @pytest.mark.skipif(not NGINX, reason="no nginx on this machine: apt-get install nginx-light")
-def test_nginx_reads_its_file(tmp_path: Path) -> None:
+def test_nginx_reads_its_file_and_refuses_all_until_a_key_is_set(tmp_path: Path) -> None:
     written(tmp_path)
     certificate = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "tls.key", "-out", "tls.crt"]
     subprocess.run(["openssl", "req", "-x509", *certificate], cwd=tmp_path, check=True, capture_output=True)
@@ -53,6 +60,31 @@ def test_nginx_reads_its_file(tmp_path: Path) -> None:
         [NGINX, "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    text = (tmp_path / "nginx.conf").read_text()
+    [line] = [line.strip() for line in text.splitlines() if line.strip().startswith('# "Bearer')]
+    words = re.findall(r'"Bearer ([^"]*)"', line)
+    assert {_status(tmp_path, text, key) for key in ("", *words, "replace-this-key")} == {401}
+    assert _status(tmp_path, text.replace(line, '"Bearer of-team-a" "team-a";'), "of-team-a") == 502  # passed on; no gateway runs
+
+
+def _status(folder: Path, text: str, key: str) -> int:
+    """The status of a request with a key, from nginx with this configuration on a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "set.conf").write_text(text.replace(f"listen {TLS_PORT} ", f"listen 127.0.0.1:{port} "))
+    words = [str(NGINX), "-p", str(folder), "-c", str(folder / "set.conf"), "-g", "daemon off; master_process off; pid nginx.pid;"]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        try:
+            for _ in range(100):
+                connection = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context(), timeout=10)
+                with contextlib.closing(connection), contextlib.suppress(ConnectionRefusedError):
+                    connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+                    return connection.getresponse().status
+                time.sleep(0.05)
+            raise AssertionError("nginx did not start")
+        finally:
+            process.terminate()
 
 
 @pytest.mark.docker_compose

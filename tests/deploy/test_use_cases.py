@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,21 @@ def test_two_use_cases_share_a_namespace(target: str, tmp_path: Path) -> None:
             rule = yaml.safe_load((tmp_path / "out" / folder / "route.yaml").read_text())["spec"]["rules"][0]
             assert rule["matches"][0]["path"]["value"] == f"/{folder}/v1"
             assert f'--url "http://$HOST/{folder}"' in (tmp_path / "out" / folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "names", [("聊天", "对话"), ("Чат", "чат 2"), ("🚀", "🛰"), ("chat 聊天", "chat 对话"), ("2024", "Été"), ("ß" * 50, "ß" * 51)]
+)
+def test_titles_in_any_script_have_names_of_their_own(names: tuple[str, str], tmp_path: Path) -> None:
+    found = api.deploy(saved(tmp_path, names=names), target="kubernetes", output=tmp_path / "out")
+    folders = yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"]
+    assert len(set(folders)) == 2
+    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", name) for name in folders), folders
+    assert {name.split("/")[0] for name in found.files} == {*folders, "kustomization.yaml", "README.md"}
+    services = [yaml.safe_load((tmp_path / "out" / name / "service.yaml").read_text())["metadata"]["name"] for name in folders]
+    assert len(set(services)) == 2
+    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", name) for name in services), services
+    assert api.verify_folder(tmp_path / "out").faults == ()
 
 
 def test_verify_finds_what_clashes(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.engines.vllm_server import engines_python
 from tests.plan.start_lines import drawn_plan, faults
+from tests.questions import plans_with
 from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import service_of
 from tonnage.plan.launch import command, with_drafter
@@ -21,8 +22,11 @@ from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.deployment import Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.precision import find_precision
 
 pytestmark = pytest.mark.engines
+
+LEAVES_OUT = plans_with()  # 200 choices in some minutes
 
 
 def parsed(*argvs: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -45,7 +49,7 @@ def read(asked: Any, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-def launched(split: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, **knobs: Any) -> tuple[str, ...]:
+def launched(split: Parallelism, *, kv: str = "", speculation: str | None = None, **knobs: Any) -> tuple[str, ...]:
     engine = find_engine("vllm-0.32")
     chosen = replace(default_knobs(engine, find_gpu("h100-sxm-80gb"), split.dp), **knobs)
     started = command(
@@ -54,7 +58,8 @@ def launched(split: Parallelism, *, kv_8bit: bool = False, speculation: str | No
         parallelism=split,
         knobs=chosen,
         max_context=4_096,
-        kv_8bit=kv_8bit,
+        kv_8bit=kv == "fp8",
+        kv_16bit=kv == "bfloat16",
         speculation=parse_speculation(speculation),
     )
     return with_drafter(started, "a/drafter").argv
@@ -64,15 +69,16 @@ def test_every_flag_of_the_preset_is_read_as_it_was_meant() -> None:
     wide, plain = parsed(
         launched(
             Parallelism(tp=2, pp=2, dp=4, ep=8),
-            kv_8bit=True,
+            kv="fp8",
             max_batch_size=96,
             max_num_tokens=4_000,
             overlap_schedule=True,
             graph_tokens=256,
             stream_interval=4,
         ),
-        launched(Parallelism(), chunked_prefill=False, overlap_schedule=False),
+        launched(Parallelism(), kv="bfloat16", chunked_prefill=False, overlap_schedule=False),
     )
+    assert plain["kv_cache_dtype"] == "bfloat16"
     assert (wide["tensor_parallel_size"], wide["pipeline_parallel_size"], wide["data_parallel_size"]) == (2, 2, 4)
     assert (wide["enable_expert_parallel"], wide["api_server_count"], wide["kv_cache_dtype"]) == (True, 4, "fp8")
     assert (wide["max_num_seqs"], wide["max_num_batched_tokens"], wide["max_model_len"]) == (96, 4_000, 4_096)
@@ -90,11 +96,13 @@ def test_the_start_lines_of_200_drawn_plans_are_read_and_refused_nowhere() -> No
     plans = [plan for place in range(200) if (plan := drawn_plan(place, ("vllm",))) is not None]
     assert len(plans) > 100
     assert {fault for plan in plans for fault in faults(plan)} == set()
-    found = parsed(*(plan.choice.launch for plan in plans if plan.choice is not None))
-    for plan, said in zip(plans, found, strict=True):
-        knobs = plan.choice.pool.knobs if plan.choice is not None else None
+    pools = [plan.choice.pool for plan in plans if plan.choice is not None]
+    arguments = parsed(*(pool.launch for pool in pools))
+    for pool, said in zip(pools, arguments, strict=True):
+        knobs = pool.knobs
         assert knobs is not None
         assert (said["max_num_seqs"], said["max_num_batched_tokens"]) == (knobs.max_batch_size, knobs.max_num_tokens)
+        assert (said["kv_cache_dtype"] == "fp8") == (find_precision(pool.precision).kv == "fp8"), pool.launch
 
 
 SPECULATIVE: dict[str, dict[str, Any]] = {
@@ -147,7 +155,7 @@ def test_a_flag_that_vllm_does_not_know_is_refused() -> None:
 
 
 def test_the_engine_has_every_keyword_that_ray_hands_on() -> None:
-    many = launched(Parallelism(tp=2, pp=2, dp=4, ep=8), kv_8bit=True)
+    many = launched(Parallelism(tp=2, pp=2, dp=4, ep=8), kv="fp8")
     asked = engine_arguments(many) | engine_arguments(launched(Parallelism(), chunked_prefill=False, overlap_schedule=False))
     (known,) = read([], "keywords")
     assert len(asked) > 10

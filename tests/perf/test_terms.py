@@ -12,6 +12,7 @@ from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf import step_terms as at
 from tonnage.perf.images_and_adapters import adapter_bytes, changed, encoder_bytes
+from tonnage.perf.matrices import MOST
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import run_noise
@@ -20,7 +21,7 @@ from tonnage.perf.step import batch_seconds, context_seconds, step_seconds
 from tonnage.perf.step_terms import HOST_STEP
 from tonnage.perf.terms import client_turnaround_s, coefficients, encoder_seconds, resolve, step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import engines, find_encoder, find_engine, find_gpu, gpus
+from tonnage.spec.catalog import engines, find_encoder, find_engine, find_gpu, find_model, gpus
 from tonnage.spec.deployment import Deployment, Parallelism, parse_adapters
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.images import parse_images
@@ -126,6 +127,24 @@ def test_an_unmeasured_card_takes_after_its_measured_sibling() -> None:
         assert sibling not in shipped()["gpus"]
 
 
+def test_scheduling_that_does_not_overlap_is_part_of_every_step() -> None:
+    for engine in ("vllm-0.8", "vllm-0.10", "vllm-0.12", "vllm-0.19", "vllm"):
+        d = deployment(engine=engine)
+        plain, overlapping = (
+            step_model(replace(d, knobs=replace(d.knobs, overlap_schedule=overlap))).coefficients for overlap in (False, True)
+        )
+        scheduling = shipped()["engines"][find_engine(engine).coefficients]["schedule_s"]
+        assert plain[at.HOST_STEP] - overlapping[at.HOST_STEP] == pytest.approx(scheduling)
+        assert d.knobs.overlap_schedule == (engine in ("vllm-0.19", "vllm"))  # asynchronous from 0.14 on
+
+
+def test_no_card_reaches_more_of_its_datasheet_than_the_best_measured_one() -> None:
+    for gpu in gpus():
+        terms = resolve(shipped(), find_model("llama-3.1-8b"), gpu, find_precision("bf16"), Parallelism(), "nim-2024")
+        assert terms.matrices.compute_16 <= MOST["compute"]
+        assert terms.matrices.memory_16 <= MOST["memory"]
+
+
 def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
     d = deployment(model="kimi-k2.5", gpu="b200-sxm-180gb", precision="nvfp4+experts", tp=8, engine="vllm")
     wide = replace(d, knobs=replace(d.knobs, graph_tokens=2048))
@@ -134,7 +153,9 @@ def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
     assert plain[at.EAGER] == graphed[at.EAGER] > 0
     assert step_seconds(plain, 1024, 1, 0, 0, 0) > step_seconds(graphed, 1024, 1, 0, 0, 0) + plain[at.EAGER] - 1e-12
     assert step_seconds(plain, 4096, 1, 0, 0, 0) == step_seconds(graphed, 4096, 1, 0, 0, 0)
-    assert step_model(deployment(engine="vllm")).coefficients[at.EAGER] == 0.0
+    dense = deployment(engine="vllm")
+    layers = shipped()["engines"]["vllm"]["prefill_layer_s"] * dense.model.layers
+    assert step_model(dense).coefficients[at.EAGER] == pytest.approx(layers)
 
 
 def test_only_tensorrt_llm_saves_what_it_spends_on_handing_out_tokens_when_it_is_called_from_its_own_process() -> None:

@@ -348,3 +348,24 @@ def test_a_context_beyond_the_pool_is_cut_to_four_fifths_of_it() -> None:
     assert plan.choice is not None
     context = int(pairs(plan.choice.launch)["--max-model-len"])
     assert 720 < context <= 0.8 * plan.choice.pool.kv_tokens < 131_072
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "word"),
+    [
+        ("vllm", "fp8", "--kv-cache-dtype=fp8"),
+        ("vllm", "fp8+kv-fp16", "--kv-cache-dtype=bfloat16"),
+        ("vllm-0.10", "fp8+kv-fp16", ""),  # takes no declaration over
+        ("sglang", "fp8+kv-fp16", "--kv-cache-dtype=bf16"),
+        ("vllm", "fp16", ""),
+        ("tensorrt-llm", "fp8+kv-fp16", ""),
+    ],
+)
+def test_the_engine_keeps_the_kv_cache_that_was_counted(engine: str, precision: str, word: str) -> None:
+    """NVIDIA's checkpoint in FP8 declares a KV cache in FP8; TensorRT-LLM has no flag against that, and the plan says so."""
+    (plan,) = size_models(model="llama-3.1-8b", gpu="h100", engine=engine, isl=500, osl=100, peak_rps=1, precision=precision, tp="1")
+    pool = plan.choice.pool
+    assert [part for part in pool.launch if "kv-cache-dtype" in part] == [word] * bool(word)
+    assert foreign_word(pool) == ""
+    assert ("kv-cache-of-checkpoint" in {warning.rule for warning in plan.warnings}) == (engine == "tensorrt-llm")
+    assert ("kv_cache_quant_algo" in "\n".join(brief_lines([plan]))) == (engine == "tensorrt-llm")

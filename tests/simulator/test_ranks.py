@@ -26,7 +26,9 @@ from tonnage.simulator.reference import Ranks
 from tonnage.simulator.request import ALL_TOKENS, DURATION, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.spec import rank_traces
+from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import Windows
+from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
@@ -91,6 +93,23 @@ def open_trace(*rows: tuple[float, int, int]) -> Trace:
     """Requests by milliseconds, prompt and output."""
     due, isl, osl = (np.array(column, np.int64) for column in zip(*((round(at * MS), i, o) for at, i, o in rows), strict=True))
     return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+
+
+@COMPILED
+def test_a_step_that_waits_for_blocks_is_not_repeated_while_prompts_are_held() -> None:
+    """A prompt's first block was moved to a tier and is fetched when the prompt enters, long before the other rank has one too."""
+    opening, alone = [(1000, 16)], []
+    beginnings = [opening, alone, alone, opening]
+    trace = open_trace((0, 30, 2), (0, 180, 4), (100, 30, 25), (106, 30, 2))
+    trace = replace(trace, contents=of_rows([[*beginning, (number, ENDLESS)] for number, beginning in enumerate(beginnings)]))
+    other = replace(open_trace((0, 30, 150)), contents=of_rows([[(9, ENDLESS)]]))
+    knobs = knobs_of(8, 4096, scheduler="one-prefill", chunked_prefill=False, prefix_caching=True, rank_wait_steps=5)
+    tiers = (Tier(blocks=8, block_ps=77_777_777),)
+    limits = {"windows": Windows(blocks=0, tokens=0), "window_ps": -1, "max_context": 0}
+    run = Run(trace=trace, step=STEP, knobs=knobs, kv_blocks=12, tiers=tiers, **limits)
+    _, steps = run_ranks([trace, other], 2, STEP, knobs, 12, most_steps=1000, tiers=tiers)
+    assert (steps.steps[:, DURATION] == 1_010_000_000 + tiers[0].block_ps).sum() == 1
+    equal(run, [trace, other], 2)
 
 
 @COMPILED

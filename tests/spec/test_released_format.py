@@ -213,7 +213,13 @@ DECLARED = {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}
 
 
 @pytest.mark.parametrize(
-    ("declared", "kv"), [({}, "fp16"), (DECLARED, "fp8"), ({"kv_cache_scheme": None}, "fp16"), ({"kv_cache_quant_algo": "FP8"}, "fp8")]
+    ("declared", "kv"),
+    [
+        ({}, "fp16"),
+        (DECLARED, "fp8"),
+        ({"kv_cache_scheme": None}, "fp16"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}, "fp8"),
+    ],
 )
 def test_a_checkpoint_declares_its_kv_cache(tmp_path: Path, declared: dict[str, Any], kv: str) -> None:
     quantized = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP_16}} | declared
@@ -221,6 +227,34 @@ def test_a_checkpoint_declares_its_kv_cache(tmp_path: Path, declared: dict[str, 
     plan = api.memory(model=str(tmp_path), engine="vllm").plan
     assert plan.deployment.precision.kv == kv
     assert plan.kv_bytes_per_token == 2 * 32 * 8 * 128 * (1 if kv == "fp8" else 2)
+
+
+OPTIMIZER = {"quant_method": "modelopt", "quant_algo": "FP8"}
+BESIDE = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
+GROUPS_OF_4 = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}}
+
+
+@pytest.mark.parametrize(
+    ("inside", "beside", "narrowed"),
+    [
+        (None, BESIDE, {"vllm", "sglang", "tensorrt-llm"}),
+        (OPTIMIZER, BESIDE, {"tensorrt-llm"}),  # vLLM and SGLang do not read the second file where the first has the object
+        (OPTIMIZER | DECLARED, {"quant_algo": "FP8", "kv_cache_quant_algo": None}, {"vllm", "sglang"}),
+        (OPTIMIZER | DECLARED, BESIDE, {"vllm", "sglang", "tensorrt-llm"}),
+        (OPTIMIZER, None, set()),
+        (GROUPS_OF_4 | DECLARED, None, {"vllm", "tensorrt-llm"}),  # SGLang asks for Model Optimizer's kv_cache_quant_algo
+    ],
+)
+def test_each_engine_reads_the_kv_cache_where_it_looks(
+    tmp_path: Path, inside: dict[str, Any] | None, beside: dict[str, Any] | None, narrowed: set[str]
+) -> None:
+    """And vLLM 0.10 takes no declaration over."""
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B | ({"quantization_config": inside} if inside else {})), encoding="utf-8")
+    if beside:
+        (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": beside}), encoding="utf-8")
+    engines = ("vllm", "vllm-0.10", "sglang", "tensorrt-llm")
+    kept = {engine: api.memory(model=str(tmp_path), engine=engine, gpu="h100").plan.deployment.precision.kv for engine in engines}
+    assert {engine for engine, kv in kept.items() if kv == "fp8"} == narrowed
 
 
 @pytest.mark.skipif(not FIELD.is_dir(), reason="the field's cases are not part of the repository")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tonnage.api.question.arguments import check_given, slo
     from tonnage.api.question.deployment import deployment_of
     from tonnage.api.question.simulation import simulation_of
+    from tonnage.api.question.sweeps import simulations_of
     from tonnage.api.running.demo import demo, rehearse
     from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
     from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     )
     from tonnage.api.sizing import Asked, answer, ask, size, size_measured, size_models, size_use_cases
     from tonnage.report.notebook import figures, plot
-    from tonnage.simulator.simulated_run import SimulatedRun, write_runs
+    from tonnage.simulator.simulated_run import SimulatedRun, SimulatedSweep, write_runs
     from tonnage.simulator.timeline import lesson_timeline
     from tonnage.spec.model import Model
 
@@ -53,6 +54,7 @@ _PLACES = {
     "api.question.arguments": ("check_given", "slo"),
     "api.question.deployment": ("deployment_of",),
     "api.question.simulation": ("simulation_of",),
+    "api.question.sweeps": ("simulations_of",),
     "api.running.demo": ("demo", "rehearse"),
     "api.running.deploy": ("deploy", "verify", "verify_folder", "watch"),
     "api.running.gateway": ("gateway_from", "gateway_settings", "planned_backends", "proxy_command"),
@@ -73,7 +75,7 @@ _PLACES = {
     "api.sizing": ("Asked", "answer", "ask", "size", "size_measured", "size_models", "size_use_cases"),
     "api.grids": ("read_grid", "sweep"),
     "report.notebook": ("figures", "plot"),
-    "simulator.simulated_run": ("SimulatedRun", "write_runs"),
+    "simulator.simulated_run": ("SimulatedRun", "SimulatedSweep", "write_runs"),
     "simulator.timeline": ("lesson_timeline",),
 }
 """Where each function is: its module loads when the function is first asked for."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, TonnageError, UnknownName, option
+from tonnage.simulator.simulated_run import folder_name
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Grid:
         names = list(self.over)
         for values in product(*self.over.values()):
             chosen = dict(zip(names, values, strict=True))
-            parts = (f"{name}-{re.sub(r'[^A-Za-z0-9._+-]+', '_', str(value))}" for name, value in chosen.items())
+            parts = (f"{name}-{folder_name(str(value))}" for name, value in chosen.items())
             yield ",".join(parts) or "point", self.base | chosen
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.question.arguments import ScenarioLike, with_signature
-from tonnage.api.question.simulation import Simulation, simulation_of
+from tonnage.api.question.simulation import Simulation
+from tonnage.api.question.sweeps import Simulations, simulations_of
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.errors import InputError, option
-from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun
+from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun, SimulatedSweep
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -69,34 +70,60 @@ def simulate(scenario: ScenarioLike = None, *, progress: Progress | None = None,
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
-    runs = simulate_sweep(scenario, progress=progress, **asked)
-    if len(runs) > 1:
-        raise InputError(f"{option('concurrency')}, {option('request_rate')}: several are given; simulate_sweep runs them all")
-    return runs[0]
+    asks = simulations_of(scenario, asked)
+    if len(asks.points) > 1 or asks.left_out or len(asks.points[0][1].workloads) > 1:
+        several = list(asks.points[0][0]) or ["concurrency", "request_rate"]
+        raise InputError(f"{', '.join(map(option, several))}: several are given; simulate_sweep runs them all")
+    return simulated(asks, progress)[0]
 
 
 @with_signature(SimulateArguments)
 def simulate_sweep(
     scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SimulateArguments]
-) -> list[SimulatedRun]:
-    """Simulate the same instance under several loads, several points at once over the cores.
+) -> SimulatedSweep:
+    """Simulate every combination of several loads, degrees, formats, lengths, routers and the like, as a sequence of runs.
 
     Args:
-        scenario, asked: as in ``simulate``; several loads, such as ``concurrency="1,2,5"``, make one point each.
+        scenario, asked: as in ``simulate``; several values, such as ``tp="1,2,4", concurrency="1,2,5"``, make a point each.
         progress: called with (done, total, name) after each point.
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
-    return simulated(simulation_of(scenario, asked), progress)
+    return simulated(simulations_of(scenario, asked), progress)
 
 
-def simulated(asks: Simulation, progress: Progress | None = None) -> list[SimulatedRun]:
-    """What ``simulate_sweep`` returns, of a question that is understood already. Raises DoesNotFit: the engine has room for no request."""
+def simulated(asks: Simulations, progress: Progress | None = None) -> SimulatedSweep:
+    """What ``simulate_sweep`` returns, of a question that is understood already.
+
+    Raises DoesNotFit: no engine has room for a request; InputError: no point can be run.
+    """
+    every = sum(len(point.workloads) for _, point in asks.points)
+    runs: list[SimulatedRun] = []
+    left_out = list(asks.left_out)
+    for settings, point in asks.points:
+        before = len(runs)
+
+        def passed(done: int, _: int, name: str, before: int = before) -> None:
+            if progress is not None:
+                progress(before + done, every, name)
+
+        try:
+            runs += (replace(run, settings=settings) for run in _checked(point, passed))
+        except InputError as error:
+            left_out.append((settings, error))
+    if not runs:
+        raise left_out[0][1]
+    return SimulatedSweep(runs=tuple(runs), left_out=tuple((settings, error.marked) for settings, error in left_out))
+
+
+def _checked(asks: Simulation, progress: Progress) -> list[SimulatedRun]:
+    """The runs of one question. Raises DoesNotFit: an engine has room for no request."""
     from tonnage.perf.fitting import check_room
 
     first = asks.workloads[0]
     equal = first.pairs is None and first.isl.kind == first.osl.kind == "fixed" and not first.shares and first.recorded is None
-    check_room(asks.deployment, *((round(first.isl.mean), round(first.osl.mean)) if equal else (1, 1)))
+    for deployment in asks.deployments:
+        check_room(deployment, *((round(first.isl.mean), round(first.osl.mean)) if equal else (1, 1)))
     runs = _simulated(asks, progress)
     record = runs[0].requests
     if len(record) and runs[0].summary.requests["rejected"] == len(record):
@@ -128,14 +155,14 @@ def _simulated(asks: Simulation, progress: Progress | None) -> list[SimulatedRun
 
 
 def answers_soon(asks: Simulation) -> bool:
-    """Whether ``simulated`` answers within seconds although the simulator is not compiled yet: then it does not compile it."""
+    """Whether the runs of one question are made within seconds although the simulator is not compiled yet: then it does not compile it."""
     from tonnage.simulator.simulate import answers_soon as soon
 
     return not asks.changes and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
 
 
 def loop_asked(asks: Simulation) -> dict[str, bool]:
-    """Which compiled loop the simulation takes, as the arguments of ``kernel.warm_up``."""
+    """Which compiled loop one question takes, as the arguments of ``kernel.warm_up``."""
     d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
     return {"shares": shares, "ranks": d.knobs.ranks, "grouped": d.parallelism.dp > 1 and asks.instances == 1}
 
@@ -151,11 +178,10 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
         facts = equal = None
         if workload.shares:
             from tonnage.simulator.shared_fleet import simulate_shared_fleet
-            from tonnage.simulator.spec import spec_of
 
-            spec, trace = spec_of(asks.deployment), workload.trace(asks.seed)
-            engines = [spec.plain_engine(contents=trace.contents, tiers=asks.tiers) for _ in range(asks.instances)]
-            record = simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed).requests
+            trace = workload.trace(asks.seed)
+            engines = _engines(asks, workload, plain=True, contents=trace.contents, tiers=asks.tiers)
+            record = simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed, weight=asks.weights).requests
         else:
             served = _served(asks, workload, plain=plain)
             record = served.requests
@@ -172,6 +198,7 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
             limits=asks.limits,
             instances=asks.instances,
             router=asks.router,
+            unlike=asks.unlike,
             fleet=facts,
             equal_lengths=equal,
         )
@@ -183,8 +210,9 @@ def _served(asks: Simulation, workload: Workload, *, plain: bool) -> Routed:
 
     trace = workload.trace(asks.seed)
     if plain:
-        return simulate_fleet(trace, _engines(asks, plain=True), asks.router, seed=asks.seed)
-    return simulate_routed(trace, _engines(asks), asks.router, seed=asks.seed, changes=_changes(asks, trace))
+        return simulate_fleet(trace, _engines(asks, workload, plain=True), asks.router, seed=asks.seed, weight=asks.weights)
+    engines = _engines(asks, workload)
+    return simulate_routed(trace, engines, asks.router, seed=asks.seed, weight=asks.weights, changes=_changes(asks, trace))
 
 
 def _equal_lengths(asks: Simulation, workload: Workload, record: Requests, *, plain: bool) -> EqualLengths | None:
@@ -209,17 +237,22 @@ def _equal_lengths(asks: Simulation, workload: Workload, record: Requests, *, pl
     return EqualLengths(share=VARIED, requests=count, ttft_p95_ms=seen, varied_ttft_p95_ms=varied)
 
 
-def _engines(asks: Simulation, *, plain: bool = False) -> list[Any]:
-    """The engines of a fleet: for each setting that its seasons have, one of each instance."""
-    from tonnage.simulator.spec import spec_of
+def _engines(asks: Simulation, workload: Workload, *, plain: bool = False, **more: Any) -> list[Any]:
+    """The engines of a fleet: of each of its groups, or for each setting that its seasons have one of each instance.
 
-    seasons, d = asks.seasons, asks.deployment
-    settings = [(d, d.model.max_context)] if seasons is None else list(zip(seasons.deployments, seasons.contexts, strict=True))
-    found = []
-    for one, context in settings:
-        spec = replace(spec_of(one), max_context=context)
-        found += [spec.plain_engine() if plain else spec.engine() for _ in range(asks.instances)]
-    return found
+    ``plain`` takes those of the reference, with ``more`` arguments.
+    """
+    from tonnage.simulator.spec import instance_spec
+
+    seasons = asks.seasons
+    groups = [(group.deployment, group.deployment.model.max_context, group.instances) for group in asks.groups]
+    if seasons is not None:
+        groups = [(d, context, asks.instances) for d, context in zip(seasons.deployments, seasons.contexts, strict=True)]
+    engines = []
+    for deployment, context, count in groups:
+        spec = replace(instance_spec(deployment, workload), max_context=context)
+        engines += [spec.plain_engine(**more) if plain else spec.engine() for _ in range(count)]
+    return engines
 
 
 def _changes(asks: Simulation, trace: Trace) -> Changes:

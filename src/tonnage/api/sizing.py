@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tonnage.api.question.aims import aim_of, places_of, prices_of, reserve_of, with_prices
 from tonnage.api.question.arguments import Many, ScenarioLike, document_of, listed, plain, slo, spare_of, whole_numbers, with_signature
 from tonnage.api.question.typed_arguments import SizeArguments
-from tonnage.errors import InputError, InputErrors, option
+from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
@@ -405,7 +405,7 @@ def answer_use_cases(
 
 def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
     """A name for each use case: its title, or that of its file, or its number; numbered where two are alike."""
-    found = [one.scenario.title or Path(one.source).stem or f"use case {place}" for place, one in enumerate(understood, 1)]
+    found = [one.scenario.title or visible(Path(one.source).stem) or f"use case {place}" for place, one in enumerate(understood, 1)]
     return tuple(name if found.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(found, 1))
 
 

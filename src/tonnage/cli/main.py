@@ -8,6 +8,8 @@ measurement cannot be believed.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ from itertools import pairwise
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import CoercionError, MissingArgumentError, RepeatArgumentError, UnknownOptionError
 
-from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled
+from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled, visible
 from tonnage.scope import refused
 from tonnage.spec.scenario import by_alias
 from tonnage.version import VERSION
@@ -79,11 +81,15 @@ for _place, (_verb, _help) in enumerate(VERBS.items()):
     app.command(f"tonnage.cli.{_OF_VERB.get(_verb, _verb)}:{FUNCTIONS.get(_verb, _verb)}", name=_verb, help=_help, sort_key=_place)
 
 
+# What a bare word after a verb is, where it names no file
+BARE = {"serve": "--model", "memory": "--model", "size": "--model", "simulate": "--model", "bench": "--url", "gateway": "--backend"}
+
 OFFLINE = "--offline"  # of every verb: no model's config.json is read from a hub
 
 
 def main(tokens: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    _open_streams()
     sys.exit(run(sys.argv[1:] if tokens is None else tokens))
 
 
@@ -94,19 +100,40 @@ def run(tokens: Sequence[str]) -> int:
         tokens = [token for token in tokens if token != OFFLINE]
     try:
         _check_verb(tokens)
+        tokens = with_bare_word(tokens)
         code = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
     except CycloptsError as error:
         return _fail(explained(error, app, tokens), BAD_INPUT)
     except TonnageError as error:
         return _fail(spelled(error.marked, flag), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was left half written", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+    except OSError as error:
+        return _output_lost(error)
     except (MemoryError, ModuleNotFoundError) as error:
         return _fail(_missing(error), FAILED)
     return code if isinstance(code, int) else DONE
+
+
+def _open_streams() -> None:
+    """Streams that were closed before the start refuse what is written, so that it is noticed; no file takes their numbers."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path of this machine need not be UTF-8
+
+
+def _output_lost(error: OSError) -> int:
+    """The exit code where standard output takes no more, as its reader has left or its disk is full; other errors are raised again."""
+    reader_left = isinstance(error, BrokenPipeError)
+    if not reader_left and (error.filename is not None or error.errno not in (errno.ENOSPC, errno.EBADF, errno.EIO)):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter would try again at its end
+    return DONE if reader_left else _fail(f"standard output cannot be written ({error.strerror}); the answer is not whole", FAILED)
 
 
 def _missing(error: MemoryError | ModuleNotFoundError) -> str:
@@ -124,13 +151,24 @@ def _check_verb(tokens: Sequence[str]) -> None:
         raise UnknownName("command", tokens[0], VERBS)
 
 
+def with_bare_word(tokens: Sequence[str]) -> Sequence[str]:
+    """``serve llama-3.1-8b`` as ``serve --model llama-3.1-8b``: the option in front of a word that is neither a file nor an action."""
+    if len(tokens) < 2 or tokens[0] not in BARE:
+        return tokens
+    verb, word, option = tokens[0], tokens[1], BARE[tokens[0]]
+    scenario = verb in ("size", "simulate") and (os.path.isfile(word) or word.endswith((".yaml", ".yml", ".json")))
+    if word.startswith("-") or scenario or word == "selftest" or option in tokens:
+        return tokens
+    return [verb, option, *tokens[1:]]
+
+
 def flag(path: Path) -> str:
     """How the command spells an option, such as "--peak-rps"."""
     return f"--{path[-1].replace('_', '-')}"
 
 
 def _fail(message: str, code: int) -> int:
-    for line in message.splitlines():
+    for line in visible(message).splitlines():
         print(f"tonnage: {line}", file=sys.stderr)
     return code
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import InputError, option, spelled
+from tonnage.errors import InputError, option, spelled, visible
 from tonnage.report.document import Document, document
 from tonnage.version import VERSION
 
@@ -43,7 +43,7 @@ def write_page(path: Path | None, document: Callable[[], Document]) -> None:
 
 def say(line: str) -> None:
     """Print a line about progress on standard error."""
-    print(f"tonnage: {line}", file=sys.stderr, flush=True)
+    print(f"tonnage: {visible(line)}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,23 +116,23 @@ def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> Non
 
         sys.stdout.write(written(use_cases_report(found)))
     elif form.quiet and not form.json:
-        print(answer_text(found))
+        print(_with_flags(answer_text(found)))
     elif form.brief:
-        print("\n".join(brief_lines(found)))
+        print(_with_flags("\n".join(brief_lines(found))))
     else:
         print_answer(lambda: use_cases_text(found) if form.full else use_cases_screen(found, page), found.to_json, json=form.json)
 
 
 def _with_flags(text: str) -> str:
-    """A text whose options are spelled as the command spells them."""
+    """A text whose options are spelled as the command spells them, without hidden characters."""
     from tonnage.cli.main import flag
 
-    return spelled(text, flag)
+    return visible(spelled(text, flag))
 
 
 def command_line() -> str:
     """The command that was typed, as a shell would take it again."""
-    return shlex.join(["./tonnage", *sys.argv[1:]])
+    return visible(shlex.join(["./tonnage", *sys.argv[1:]]))
 
 
 def today() -> datetime.date:

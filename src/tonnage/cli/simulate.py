@@ -34,6 +34,7 @@ class Output:
 class Timeline:
     """What an engine and the lesson both write."""
 
+    plot: Path | None = about("Write the figures of a sweep: .svg for a picture, .html for a page with its table.")
     timeline: Path | None = about(
         "Write which request held which slot in which step: .parquet for data, .json for a trace that Perfetto opens, .html for a page."
     )
@@ -110,41 +111,64 @@ def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
 def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
     from tonnage.report.simulated import lesson, lesson_sweep
+    from tonnage.report.writers.html import write_picture
 
-    timeline = asked.pop("timeline", None)
-    if timeline is not None:
-        api.check_timeline(timeline)
+    timeline, plot = asked.pop("timeline", None), asked.pop("plot", None)
+    _check_files(timeline, plot)
     sweep = api.lesson_sweep(**asked)
     result = sweep.results[0]
+    _check_sweep(plot, several=bool(sweep.setting))
     if sweep.setting and timeline is not None:
         raise InputError(f"{option('timeline')}: a sweep has many; give {option(sweep.setting)} one value")
     if timeline is not None:
         api.write_timeline(timeline, api.lesson_timeline(result), "The lesson: slots and queue")
     swept = lesson_sweep(sweep.setting, sweep.values, sweep.results) if sweep.setting else lesson(result)
+    if plot is not None:
+        write_picture(plot, lesson_sweep(sweep.setting, sweep.values, sweep.results, drawn=True))
     print_answer(lambda: swept, sweep.to_json, json=json)
 
 
 def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None:
     with without_collection():
         from tonnage import api
-        from tonnage.report.simulated import simulated
+        from tonnage.report.simulated import simulated, title_of
+        from tonnage.report.writers.html import write_picture
         from tonnage.results.store import check_free
 
-    output, timeline = asked.pop("output", None), asked.pop("timeline", None)
-    if timeline is not None:
-        api.check_timeline(timeline)
+    output, timeline, plot = asked.pop("output", None), asked.pop("timeline", None), asked.pop("plot", None)
+    _check_files(timeline, plot)
     if scenario is None and asked.get("trace") is None and asked.get("mixture") is None:
         api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
     if output is not None:
         check_free(output)
-    asks = api.simulation_of(scenario, asked)
-    if not api.answers_soon(asks):
-        compile_if_needed(**api.loop_asked(asks))
+    asks = api.simulations_of(scenario, asked)
+    _check_sweep(plot, several=len(asks.points) > 1 or len(asks.points[0][1].workloads) > 1)
+    for _, point in asks.points:
+        if not api.answers_soon(point):
+            compile_if_needed(**api.loop_asked(point))
     with progress_bar("simulating") as progress:
         runs = api.simulated(asks, progress)
     if output is not None:
         api.write_runs(output, runs, provenance(runs[0].seed))
     if timeline is not None:
-        api.write_timeline(timeline, api.run_timeline(runs[0]), simulated(runs[:1]).title)
-    several = len(runs) > 1
-    print_answer(lambda: simulated(runs), lambda: {"points": [run.to_json() for run in runs]} if several else runs[0].to_json(), json=json)
+        api.write_timeline(timeline, api.run_timeline(runs[0]), title_of(runs))
+    if plot is not None:
+        write_picture(plot, simulated(runs, drawn=True))
+    several = len(runs) > 1 or runs.left_out
+    print_answer(lambda: simulated(runs), lambda: runs.to_json() if several else runs[0].to_json(), json=json)
+
+
+def _check_files(timeline: Path | None, plot: Path | None) -> None:
+    """Refuse files whose form is not known, before anything is simulated. Raises InputError."""
+    from tonnage import api
+
+    if timeline is not None:
+        api.check_timeline(timeline)
+    if plot is not None and plot.suffix.lower() not in (".svg", ".html"):
+        raise InputError(f"{option('plot')}: {plot}: the name ends in .svg (a picture) or .html (a page)")
+
+
+def _check_sweep(plot: Path | None, *, several: bool) -> None:
+    """Refuse a plot of one point. Raises InputError."""
+    if plot is not None and not several:
+        raise InputError(f"{option('plot')}: shows a sweep; give something several values, such as {option('concurrency')} 1,2,4,8")

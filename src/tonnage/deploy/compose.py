@@ -242,12 +242,12 @@ def most_in_flight(per_instance: float | None, instances: int) -> int | None:
 TLS_PORT = 8443
 NGINX = """\
 # TLS, API keys and a rate limit before tonnage gateway: nginx -c "$PWD/nginx.conf"
-# Put the certificate and its key into tls.crt and tls.key, and your keys into the map.
+# Put the certificate and its key into tls.crt and tls.key, and your keys into the map: until then every request gets 401.
 events {{ worker_connections 4096; }}
 http {{
   map $http_authorization $client {{
     default "";
-    "Bearer replace-this-key" "team-a";
+    # "Bearer {{a key}}" "{{its client, such as team-a}}";
   }}
   limit_req_zone $client zone=by_client:10m rate={rate}r/s;
   upstream gateway {{ server 127.0.0.1:{port}; keepalive 64; }}
@@ -286,7 +286,7 @@ def envoy(service: Service) -> dict[str, Any]:
     always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
     limit = {"stat_prefix": "rate_limit", "token_bucket": bucket, "filter_enabled": always, "filter_enforced": always}
     keys = {
-        "credentials": noted([{"key": "replace-this-key", "client": "team-a"}], "Your keys, one for each client."),
+        "credentials": noted([], "Your keys, such as [{key: …, client: team-a}]: until then every request gets 401."),
         "key_sources": [{"header": "Authorization"}],
     }
     route = {"match": {"prefix": "/"}, "route": noted({"cluster": "gateway", "timeout": "0s"}, "A stream may take as long as it takes.")}

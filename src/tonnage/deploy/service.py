@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -144,7 +146,7 @@ class Service:
     @property
     def name(self) -> str:
         """A DNS label: lower-case letters, digits and hyphens, at most 40."""
-        return dns_label(f"{self.case}-{self.pool.model}") or "model"
+        return dns_label(f"{self.case}-{self.pool.model}")
 
     @property
     def served(self) -> str:
@@ -348,8 +350,17 @@ def obstacle(candidate: Candidate) -> str:
 
 
 def dns_label(text: str) -> str:
-    """A text in lower-case letters, digits and hyphens, at most 40 of them."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
+    """A text as a name in Kubernetes: lower-case letters, digits and hyphens, a letter first, at most 40 of them.
+
+    A text with letters or symbols that no such name can hold ends with a hash of it, so that other texts have other names.
+    """
+    bare = "".join(sign for sign in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(sign))
+    label = re.sub(r"[^a-z0-9]+", "-", bare).strip("-")[:40].strip("-")
+    label = f"n{label}" if label[:1].isdigit() else label
+    if label and not any(not sign.isascii() and unicodedata.category(sign)[0] in "LNS" for sign in bare):
+        return label[:40].strip("-")
+    code = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{label[:33].strip('-') or 'n'}-{code}"
 
 
 def service_of(

@@ -17,7 +17,7 @@ from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
 from tonnage.plan.plan import Plan
 from tonnage.spec.catalog.interfaces import Interface
-from tonnage.spec.typed_values import bounded
+from tonnage.spec.typed_values import bounded, parse_json
 
 MOST_BYTES = 20_000_000  # Of one file; ``deploy`` writes less than a tenth of it
 
@@ -65,7 +65,7 @@ def read_folder(folder: Path) -> Folder:
 def _service(text: str, path: Path) -> Service:
     """The deployment of a written plan."""
     try:
-        plan = Plan.from_json(json.loads(text))
+        plan = Plan.from_json(parse_json(text, PLAN))
         return service_of(plan, checkpoint="any/checkpoint", drafter=_drafter(plan))
     except (ValueError, TonnageError) as fault:
         raise InputError(f"{option('folder')}: {path} is no plan that can be deployed: {fault}") from fault
@@ -143,7 +143,7 @@ def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
     for file, text in files.items():
         try:
             if file.endswith(".json"):
-                values[file] = [json.loads(text)]
+                values[file] = [parse_json(text, file)]
             elif file.endswith((".yaml", ".yml")):
                 values[file] = [bounded(document, file) for document in yaml.load_all(text, Loader=loader) if document is not None]
         except (ValueError, RecursionError, InputError, yaml.YAMLError) as fault:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tonnage.errors import visible
+
 WIDTH = 110  # Columns of a line of comment
 
 STEP = "  "
@@ -52,7 +54,7 @@ def plain(value: Any) -> Any:
 def _comment(note: str) -> list[str]:
     """A comment's lines; lines that begin with blanks stay as they are."""
     lines: list[str] = []
-    for line in note.splitlines():
+    for line in visible(note).splitlines():
         lines += [line] if line.startswith(" ") else textwrap.wrap(line, WIDTH, break_on_hyphens=False) or [""]
     return [f"# {line}".rstrip() for line in lines]
 

@@ -114,7 +114,7 @@ def read_finished(directory: Path) -> FinishedRun:
     path = directory / "run.json"
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); measure again") from None
     return FinishedRun(requests=found.requests, offsets_ns=offsets, lengths=lengths, run=run, scenario=found.scenario)
 

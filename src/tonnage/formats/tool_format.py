@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tonnage.csv_file import csv_rows
+from tonnage.csv_file import column_names, csv_rows
 from tonnage.errors import InputError, UnknownName
 from tonnage.formats.finished_run import FinishedRun, read_finished
 from tonnage.formats.table import shown
@@ -158,6 +158,7 @@ def csv_lines(text: str, place: str) -> str:
     """The rows of a CSV as a JSON object in each line."""
     rows = csv_rows(text, place)
     _, header = next(rows, (0, []))
+    column_names(header, place)
     return "\n".join(json.dumps({name: cell for name, cell in zip(header, row, strict=False) if cell}) for _, row in rows)
 
 

@@ -25,6 +25,7 @@ from tonnage.report.plans.plan_document import plans_of
 from tonnage.results.store import json_text
 from tonnage.spec.scenario import flat
 from tonnage.spec.scenario_file import json_schema
+from tonnage.spec.typed_values import parse_json
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 LARGEST_BODY = 16 * 2**20  # bytes
-DEEPEST = 30  # levels of a document
 LOOKS_S = 0.25  # seconds between two looks at whether a client is still there
 NUMBERS = ("tp", "dp", "ep", "isl", "osl")
 MEMORY = ("model", "gpu", "precision", "engine", "speculation", "lora", *NUMBERS)
@@ -60,18 +60,10 @@ async def document_of(request: Request) -> dict[str, Any]:
         if size > LARGEST_BODY:
             raise InputError(f"the body is larger than {LARGEST_BODY:,} bytes; send less")
         parts.append(part)
-    try:
-        found = json.loads(b"".join(parts))
-    except (ValueError, RecursionError):
-        raise InputError("the body is not JSON; send one JSON object") from None
-    if not isinstance(found, dict) or _depth(found) > DEEPEST:
+    document = parse_json(b"".join(parts), "the body", "send one JSON object")
+    if not isinstance(document, dict):
         raise InputError("the body is not a JSON object of a question; see /api/v1/openapi.json")
-    return found
-
-
-def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max((_depth(one) for one in inner), default=0)
+    return document
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:

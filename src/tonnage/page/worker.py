@@ -85,8 +85,8 @@ class Jobs:
 
     def simulate(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None) -> str:
         """A deployment under load, as the command prints it."""
-        points = [run.to_json() for run in api.simulate_sweep(scenario, progress=self.progress, **asked)]
-        return json_text(points[0] if len(points) == 1 else {"points": points})
+        runs = api.simulate_sweep(scenario, progress=self.progress, **asked)
+        return json_text(runs.to_json() if len(runs) > 1 or runs.left_out else runs[0].to_json())
 
     def timeline(self, *, asked: dict[str, Any]) -> str:
         """The slots of one instance under load, step by step, as the sections of a page."""

@@ -180,7 +180,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(name="sequence_generation", about="the same with a GPU generation, relative to others", keys=("sequence_{generation}",)),
     FittedTerm(name="prefill_s", about="host seconds of a step with prefill", unit="s", factor=("prefill_s", 1)),
     FittedTerm(name="prefill_ranks_s", about="what such a step takes longer among several GPUs", unit="s", factor=("prefill_s", 1)),
-    FittedTerm(name="prefill_layer_s", about="what such a step takes longer per layer", unit="s"),
+    FittedTerm(name="prefill_layer_s", about="what such a step takes longer per layer where no CUDA graph holds it", unit="s"),
     FittedTerm(
         name="launch_layer_s", about="least seconds per layer of a step with prefill whose kernels are launched one by one", unit="s"
     ),

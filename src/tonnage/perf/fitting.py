@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
+from tonnage.perf.pipeline import largest_stage
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.deployment import Deployment
@@ -20,7 +21,7 @@ narrow, GPUs from small to large."""
 def holds(deployment: Deployment, isl: int = 1, osl: int = 0) -> bool:
     """Whether an instance's memory has room for one request of ``isl`` prompt and ``osl`` output tokens."""
     try:
-        return memory_plan(deployment).concurrent_requests(isl, osl) > 0
+        return memory_plan(largest_stage(deployment)).concurrent_requests(isl, osl) > 0
     except InputError:
         return False
 
@@ -32,7 +33,7 @@ def check_room(deployment: Deployment, isl: int, osl: int) -> None:
     room. InputError: the model cannot be split so.
     """
     try:
-        plan = memory_plan(deployment)
+        plan = memory_plan(largest_stage(deployment))
     except DoesNotFit as error:
         raise DoesNotFit(error.marked + instead(deployment, isl, osl)) from None
     if plan.concurrent_requests(isl, osl) < 1:
@@ -47,7 +48,7 @@ def instead(deployment: Deployment, isl: int, osl: int) -> str:
     ways = [next((way for way, one in tried if holds(one, isl, osl)), "") for tried in (wider, narrower)]
     ways = ways if any(ways) else [next((way for way, one in both if holds(one, isl, osl)), "")]
     ways.append(next((way for way, one in _larger(deployment, [deployment, *(one for _, one in wider)]) if holds(one, isl, osl)), ""))
-    room = memory_plan(deployment).room if holds(deployment) else 0
+    room = memory_plan(largest_stage(deployment)).room if holds(deployment) else 0
     ways.append(f"requests of at most {room:,} tokens" if room > 1 else "")
     offered = [way for way in ways if way]
     return f"; what fits: {', or '.join(offered)}" if offered else "; no instance of 8 GPUs of the catalog's has room for it"

@@ -44,8 +44,9 @@ class HostTerms:
     step_s: float
     sequence_s: float
     prefill_s: float
+    schedule_s: float  # to schedule a step where that does not overlap with the step before
     launch_s: float  # to launch the kernels of a step with prefill one by one
-    eager_s: float  # what such a step takes longer for what latent attention and layers with a state launch
+    eager_s: float  # what such a step takes longer per layer, and for what latent attention and layers with a state launch
     frontend_s: float  # see ``StepModel``
 
 
@@ -55,11 +56,12 @@ def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) 
     launched = _layer_s(groups, model, precision) * _launched_layers(groups, model) * groups.generation.get("layer", 1.0)
     return HostTerms(
         layers_s=launched + (STREAMS_S * model.layers if model.residual_streams > 1 else 0.0),
-        step_s=engine["step_s"] + engine.get("schedule_s", 0.0),
+        step_s=engine["step_s"],
+        schedule_s=engine.get("schedule_s", 0.0),
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0) * groups.generation.get("sequence", 1.0),
-        prefill_s=_prefill_s(engine, model, tp),
+        prefill_s=engine["prefill_s"] + (engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0),
         launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * launch * model.layers,
-        eager_s=_eager_s(groups, model) * launch,
+        eager_s=_eager_s(groups, model) * launch + engine.get("prefill_layer_s", 0.0) * model.layers,
         frontend_s=engine["frontend_s"],
     )
 
@@ -99,20 +101,16 @@ def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
     return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
 
 
-def _prefill_s(engine: Group, model: Model, tp: int) -> float:
-    """Host seconds of a step with prefill: per step, among several ranks, and per layer."""
-    among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
-    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
-
-
 def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs | None) -> None:
-    """Put the host's work into a coefficient array, and with knobs also which steps the engine captures as CUDA graphs."""
+    """Put the host's work into a coefficient array, and by the knobs scheduling that overlaps with no step and CUDA graphs."""
     c[at.HOST_STEP] = terms.step_s + terms.layers_s
     c[at.HOST_SEQUENCE] += terms.sequence_s
     c[at.HOST_PREFILL] = terms.prefill_s
     c[at.LAUNCHES] = terms.launch_s
     c[at.EAGER] = terms.eager_s
-    c[at.GRAPHED_TO] = 0.0 if knobs is None else float(knobs.graph_tokens)
+    if knobs is not None:
+        c[at.HOST_STEP] += 0.0 if knobs.overlap_schedule else terms.schedule_s
+        c[at.GRAPHED_TO] = float(knobs.graph_tokens)
 
 
 def responding_s(engine: Group, sequence_s: float) -> float:

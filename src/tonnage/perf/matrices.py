@@ -124,6 +124,9 @@ BYTES_16 = 2.0
 GELU = 2.0
 """Elements that a separate kernel for GELU reads and writes per element, where an engine's terms do not say otherwise."""
 
+MOST = {"compute": 0.91, "memory": 0.95}
+"""The most of its datasheet that a card is taken to reach: that of the measured one that reaches most (L40, L40S)."""
+
 GRACE_W = 250.0
 """Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
 
@@ -168,9 +171,9 @@ def _efficiency(groups: TermGroups, kind: str, bits: str, form: str = "") -> flo
     An engine may reach less on a generation for which its kernels are young, and less still in a format that they do not multiply yet.
     """
     own, engine, of_bits, young = groups.own, groups.engine, f"{kind}_{bits}", f"{kind}_{groups.kernels}"
-    value = groups.generation[of_bits] * own.get(kind, 1.0) * own.get(of_bits, 1.0)
+    value = min(groups.generation[of_bits] * own.get(kind, 1.0) * own.get(of_bits, 1.0) * _power(groups, kind), MOST[kind])
     value *= engine.get(f"{young}_{form}", engine.get(young, 1.0))
-    return value * engine.get(kind, 1.0) * engine.get(of_bits, 1.0) * _power(groups, kind)
+    return value * engine.get(kind, 1.0) * engine.get(of_bits, 1.0)
 
 
 def _power(groups: TermGroups, kind: str) -> float:

@@ -25,7 +25,7 @@ from tonnage.perf.measured_steps import check_stages
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
+from tonnage.spec.deployment import Deployment, EngineKnobs
 
 if TYPE_CHECKING:
     from tonnage.perf.step_terms import Stages
@@ -73,9 +73,7 @@ def estimated_instance(deployment: Deployment, *, gpus_per_system: int, prompt_t
         return EstimatedInstance(step=step_model(deployment), memory=memory_plan(deployment), knobs=deployment.knobs)
     if deployment.speculation is not None:
         raise InputError(f"{option('speculation')}: is not estimated together with PP {pp}; use {option('pp')} 1, or leave it out")
-    p = deployment.parallelism
-    layers = math.ceil(deployment.model.layers / p.pp)
-    stage = replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp, dp=p.dp, ep=p.ep))
+    stage = largest_stage(deployment)
     try:
         memory = memory_plan(stage)
     except DoesNotFit as error:
@@ -83,6 +81,19 @@ def estimated_instance(deployment: Deployment, *, gpus_per_system: int, prompt_t
     return EstimatedInstance(
         step=_round(step_model(stage), deployment, gpus_per_system, prompt_tokens), memory=memory, knobs=pipeline_knobs(deployment)
     )
+
+
+def largest_stage(deployment: Deployment) -> Deployment:
+    """The stage with the most layers as a deployment by itself; the deployment where it is no pipeline.
+
+    Raises InputError: more stages than layers.
+    """
+    p, model = deployment.parallelism, deployment.model
+    if p.pp == 1:
+        return deployment
+    if p.pp > model.layers:
+        raise InputError(f"{option('pp')}: {p.pp} stages are more than the {model.layers} layers of {model.name}; write at most that many")
+    return replace(deployment, model=model.part(math.ceil(model.layers / p.pp)), parallelism=replace(p, pp=1))
 
 
 def pipeline_knobs(deployment: Deployment) -> EngineKnobs:
@@ -136,7 +147,7 @@ assumption of this project, not a measurement: give ``boot`` or ``start`` as you
 
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of the weights that an instance reads: those on each of its GPUs, a drafter's included."""
-    memory = memory_plan(deployment)
+    memory = memory_plan(largest_stage(deployment))
     return (memory.weight_bytes + memory.drafter_bytes) * deployment.parallelism.gpus
 
 

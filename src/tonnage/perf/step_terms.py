@@ -143,7 +143,7 @@ HOST_PREFILL = _term(
     "s",
     "what the host does for a step with any prefill in it",
     "host",
-    fed_by=("prefill_s", "prefill_ranks_s", "prefill_layer_s", "expert_prefill_s"),
+    fed_by=("prefill_s", "prefill_ranks_s", "expert_prefill_s"),
 )
 EXPERT_UNEVEN = _term("1", "how far the touched share f of the fullest GPU exceeds the mean, in units of the root of f · (1 − f)")
 EXPERT_FLOPS = _term(
@@ -182,7 +182,7 @@ EAGER = _term(
     "s",
     "what a step with any prefill in it takes longer where no CUDA graph holds it",
     "host",
-    fed_by=("latent_prefill_s", "state_prefill_s", "generation_launch"),
+    fed_by=("prefill_layer_s", "latent_prefill_s", "state_prefill_s", "generation_launch"),
 )
 SPARSE = _term(
     "s/pair",

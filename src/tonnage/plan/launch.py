@@ -32,6 +32,7 @@ SETTINGS: dict[str, str] = {
     "requests": "requests that run at once in all attention ranks together",
     "prompt_tokens": "prompt tokens of one step where prompts are not split",
     "kv_8bit": "whether the KV cache is kept in FP8",
+    "kv_16bit": "whether the KV cache is kept in 16 bits though the checkpoint declares fewer",
     "kv_format": "number format of the KV cache, where that is not the engine's choice",
 }
 
@@ -56,6 +57,7 @@ def command(
     knobs: EngineKnobs,
     max_context: int,
     kv_8bit: bool = False,
+    kv_16bit: bool = False,
     speculation: Speculation | None = None,
     offloading: Offloading = PLAIN,
     tiers: Sequence[AskedTier] = (),
@@ -64,6 +66,7 @@ def command(
 
     Args:
         checkpoint: the model's folder, or its name at a hub, in the number format that was sized.
+        kv_8bit: the KV cache is kept in FP8; kv_16bit: it is kept in 16 bits, and the checkpoint declares fewer.
         speculation: speculative decoding; the words of the command then hold ``DRAFTER`` where its method needs a drafter's checkpoint,
             and there is no command where the engine is not known to be started with that method.
         offloading, tiers: what keeps blocks below the KV cache, and in which memories.
@@ -71,7 +74,7 @@ def command(
     drafting = None if launch is None or speculation is None else launch.drafting(speculation.method)
     if launch is None or (speculation is not None and drafting is None):
         return Command()
-    settings = _settings(parallelism, knobs, max_context, kv_8bit)
+    settings = _settings(parallelism, knobs, max_context, kv_8bit) | {"kv_16bit": kv_16bit}
     file = _file(launch, settings)
     guesses = 0 if speculation is None else speculation.tokens
     for key, value in () if drafting is None else drafting.file:

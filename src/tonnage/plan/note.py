@@ -433,4 +433,17 @@ class SmallerModel:
     rule: Literal["smaller-model"] = "smaller-model"
 
 
-Warning = Annotated[PcieForLargeModel | WideOverPcie | LengthToShorten | LimitHalvesThroughput | BurstyTrace | SmallerModel, Tagged("rule")]
+@strict
+class CacheOfCheckpoint:
+    """The plan counts a KV cache of 16 bits, ``value`` times the one that the checkpoint declares; no flag of the engine keeps it so."""
+
+    value: float
+    engine: str  # its family
+    checkpoint: str
+    rule: Literal["kv-cache-of-checkpoint"] = "kv-cache-of-checkpoint"
+
+
+Warning = Annotated[
+    PcieForLargeModel | WideOverPcie | LengthToShorten | LimitHalvesThroughput | BurstyTrace | SmallerModel | CacheOfCheckpoint,
+    Tagged("rule"),
+]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
     from tonnage.plan.plan import Plan
     from tonnage.results.requests import Requests
+    from tonnage.simulator.simulated_run import SimulatedSweep
     from tonnage.workload.description import Description
 
 
@@ -91,6 +92,22 @@ def _simulated(run: Any) -> Document:
     return run_report((shown("", run.requests, run.scenario()),))
 
 
+def _swept(runs: SimulatedSweep) -> Document:
+    from tonnage.report.simulated import simulated
+
+    return simulated(runs, drawn=True)
+
+
+def _point(run: Any) -> dict[str, Any]:
+    """A point of a sweep as a row: its settings and load, rates, means and p95."""
+    values = run.to_json()
+    row = {**run.settings, **{name: values.get(name) for name in ("concurrency", "request_rate")}}
+    row |= {name: values[name] for name in ("requests_per_second", "output_tokens_per_second")}
+    for name in ("ttft", "tpot", "e2e"):
+        row |= {f"{name}_ms_{which}": run.summary.statistic_ms(name, which) for which in ("mean", "p95")}
+    return row
+
+
 def _measured(run: Measured) -> Document:
     from tonnage.report.runs.run_document import run_report
     from tonnage.report.runs.shown_run import shown
@@ -105,6 +122,7 @@ DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "Plan": ("plans.plan_document", "report"),
     "UseCases": ("plans.use_cases", "use_cases_report"),
     "SimulatedRun": ("notebook", "_simulated"),
+    "SimulatedSweep": ("notebook", "_swept"),
     "Measured": ("notebook", "_measured"),
     "Comparison": ("measured", "two_runs_page", "the first run", "the second run"),
     "RunBesidePlan": ("measured", "run_and_plan", "the run"),
@@ -166,6 +184,7 @@ def _recorded(found: Description) -> pa.Table:
 TABLES: Mapping[str, Callable[[Any], pa.Table]] = {
     "Plan": _deployments,
     "SimulatedRun": _requests,
+    "SimulatedSweep": lambda runs: _rows(list(map(_point, runs))),
     "Measured": _requests,
     "Comparison": lambda found: _rows([ratio.to_json() for ratio in found.ratios]),
     "RunBesidePlan": lambda found: _rows([metric.to_json() for metric in found.metrics]),

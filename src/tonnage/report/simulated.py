@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.report.document import Document, Lines, Table, Text, document, drawing, facts_known, items, section
+from tonnage.report.document import Document, Drawing, Lines, Table, Text, document, drawing, facts_known, items, section
 from tonnage.report.numbers import ABSENT, STATISTICS, between, counted, number, percent, sentence_of, statistics
 from tonnage.report.plans.question import attained_text, short_length
 from tonnage.report.writers.terminal import plot_text
 from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, TimelineStep
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
+from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
-    from tonnage.report.drawing.figure import Axis, Gantt, Plot
+    from tonnage.report.drawing.figure import Axis, Figure, Gantt, Plot
     from tonnage.simulator.lesson import LessonResult
-    from tonnage.simulator.simulated_run import FleetFacts
+    from tonnage.simulator.simulated_run import FleetFacts, SimulatedSweep
     from tonnage.simulator.simulated_run import SimulatedRun as Run
 
 
@@ -41,24 +43,46 @@ BY_CLASS = ("class", "requests", "rejected", "TTFT p50", "TTFT p95", "TPOT ms", 
 SPARED = ("E2E p95", "TTFT p95", "tokens/s")
 
 
-def simulated(runs: Sequence[Run]) -> Document:
-    """One point in full, or one line for each point of a sweep; all of the same deployment and lengths."""
+def simulated(runs: SimulatedSweep, *, drawn: bool = False) -> Document:
+    """One point in full, or one line for each point of a sweep; ``drawn`` adds the sweep's figures."""
     from tonnage.results.metrics import DEFINITIONS
 
     further = (("gain", "" if runs[0].gain is None else GAIN), ("hit rate", "" if runs[0].hit_rate is None else HIT_RATE))
     definitions = facts_known((*((label, DEFINITIONS[name]) for label, name in DEFINED), *further))
     blocks = _point(runs[0]) if len(runs) == 1 else (_sweep(runs),)
     changed = tuple(Text(line) for run in runs for line in (*_attained(run, several=len(runs) > 1), *fleet_lines(run.fleet)))
+    left_out = tuple(f"left out: {_settings(settings)}: {reason}" for settings, reason in runs.left_out)
+    figures = sweep_figures(runs) if drawn else ()
     return document(
-        section("result", "", *blocks, _classes(runs), *changed),
+        section("result", "", *blocks, *map(_groups, runs), _classes(runs), *changed, items(left_out, "note")),
+        section("figures", "Figures" if drawn else "", *(Drawing(figure, "", None) for figure in figures)),
         section("equal-lengths", "", items(tuple(_in_step(runs)), "warning")),
-        section("marks", "", items(runs[0].marks, "note")),
+        section("marks", "", items(tuple(dict.fromkeys(mark for run in runs for mark in run.marks)), "note")),
         section("definitions", "", definitions),
-        title=_title(runs[0]),
+        title=title_of(runs),
     )
 
 
-def _classes(runs: Sequence[Run]) -> Table | None:
+def _settings(settings: Mapping[str, str]) -> str:
+    """Such as "TP 2, precision fp8"."""
+    return ", ".join(f"{_word(name)} {value}" for name, value in settings.items())
+
+
+def _word(name: str) -> str:
+    """The name of a setting, such as "TP" or "router"."""
+    return name.upper() if len(name) <= len("isl") else name.replace("_", " ")
+
+
+def _groups(run: Run) -> Table | None:
+    if not run.unlike:
+        return None
+    rows = tuple(
+        (str(group), percent(share), *map(number, (ttft.mean, ttft.p95, e2e.mean, e2e.p95))) for group, share, ttft, e2e in run.by_group
+    )
+    return Table(caption=_point_name(run), header=("instances", "requests", "TTFT ms", "TTFT p95", "E2E ms", "E2E p95"), rows=rows)
+
+
+def _classes(runs: SimulatedSweep) -> Table | None:
     if not runs[0].workload.classes:
         return None
     rows, several = [], len(runs) > 1
@@ -67,21 +91,34 @@ def _classes(runs: Sequence[Run]) -> Table | None:
             limit = None if one.ttft_limit_s is None else 1e3 * one.ttft_limit_s
             seen = map(number, (one.ttft_ms.p50, one.ttft_ms.p95, one.tpot_ms.mean, one.e2e_ms.mean, limit))
             within = ABSENT if one.within is None else f"{one.within:.1%}"
-            rows.append((*([_load(run)] if several else ()), one.name, f"{one.requests:,}", f"{one.rejected:,}", *seen, within))
+            rows.append((*([_point_name(run)] if several else ()), one.name, f"{one.requests:,}", f"{one.rejected:,}", *seen, within))
     return Table(header=(*(("load",) if several else ()), *BY_CLASS), rows=tuple(rows), spare=("TTFT p50", "E2E ms"))
 
 
-def _title(run: Run) -> str:
+def title_of(runs: SimulatedSweep) -> str:
+    """What was simulated; where points differ, all values of a part, such as "FP16/FP8 on 1/2 × h100-sxm-80gb".
+
+    A part that begins with a comma is there only where it is that of all points.
+    """
+    parts = [[value for value in dict.fromkeys(column) if value] for column in zip(*map(_title, runs), strict=True)]
+    return "".join("/".join(values) for values in parts if len(values) == 1 or not any(value.startswith(", ") for value in values))
+
+
+def _title(run: Run) -> tuple[str, ...]:
+    """The parts of a title, which together are that of a single run."""
     d, w = run.deployment, run.workload
-    degrees = "".join(f" {name.upper()} {degree}" for name, degree in d.parallelism.further.items())
-    split = f", TP {d.parallelism.tp}{degrees}" if degrees else ""
-    guesses = f", {d.speculation}" if d.speculation is not None else ""
-    where = f"{d.model.name} {d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}{split}, {d.engine}"
-    fleet = f"; {run.instances} instances, {run.router}" if run.router else ""
-    sessions = f"; {w.sessions}" if w.sessions is not None else ""
+    split = f", {d.parallelism}" if len(d.parallelism.degrees) > 1 else ""
     read = f" ({d.model.reading})" if d.model.reading else ""
     read += f" (answers for {d.newer_engine}, newer than every preset)" if d.newer_engine else ""
-    return f"{where}{read}{guesses}, {short_length(str(w.isl))} tokens in, {short_length(str(w.osl))} out{sessions}{fleet}"
+    where: tuple[str, ...] = (" ", d.precision.name.upper(), " on ", f"{d.parallelism.gpus}", " × ", d.gpu.name, split, ", ", d.engine)
+    if run.unlike:
+        where = (" on ", " + ".join(map(str, run.unlike)), *("",) * (len(where) - 2))
+    return (
+        *(d.model.name, *where, read, f", {d.speculation}" if d.speculation is not None else ""),
+        *(", ", short_length(str(w.isl)), " tokens in, ", short_length(str(w.osl)), " out"),
+        f"; {w.sessions}" if w.sessions is not None else "",
+        *(("; ", f"{run.instances}", " instances, ", run.router) if run.router else ("",) * 4),
+    )
 
 
 def _load(run: Run) -> str:
@@ -96,6 +133,11 @@ def _load(run: Run) -> str:
     if isinstance(arrivals, HourlyArrivals):
         return f"{counted(len(arrivals.hours), 'hour')} at {arrivals.rate:.3g}/s on average"
     return "recorded arrivals"
+
+
+def _point_name(run: Run) -> str:
+    """A point among others: its settings and its load."""
+    return ", ".join(filter(None, (_settings(run.settings), _load(run))))
 
 
 def _point(run: Run) -> tuple[Text, Table]:
@@ -115,10 +157,10 @@ def _point(run: Run) -> tuple[Text, Table]:
     return Text(words + gain + found + refusals), table
 
 
-def _sweep(runs: Sequence[Run]) -> Table:
+def _sweep(runs: SimulatedSweep) -> Table:
     gain = ("gain",) if runs[0].gain is not None else ()
     gain = gain if runs[0].hit_rate is None else (*gain, "hit rate")
-    return Table(header=(*SWEPT, *gain), rows=tuple(map(_swept, runs)), spare=SPARED)
+    return Table(header=(*map(_word, runs[0].settings), *SWEPT, *gain), rows=tuple(map(_swept, runs)), spare=SPARED)
 
 
 def _swept(run: Run) -> tuple[str, ...]:
@@ -128,23 +170,86 @@ def _swept(run: Run) -> tuple[str, ...]:
         *(s.tpot_ms.mean, s.e2e_ms.mean, s.e2e_ms.p95),
     )
     found = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
-    return (_load(run), *map(number, values), *([] if run.gain is None else [f"{run.gain:.2f}"]), *found)
+    gain = [] if run.gain is None else [f"{run.gain:.2f}"]
+    return (*run.settings.values(), _load(run), *map(number, values), *gain, *found)
+
+
+PICTURED: Mapping[str, tuple[str, Callable[[Run], float]]] = {
+    "Mean TTFT": ("ms", lambda run: run.summary.statistic_ms("ttft", "mean")),
+    "Mean TPOT": ("ms", lambda run: run.summary.statistic_ms("tpot", "mean")),
+    "Throughput": ("requests/s", lambda run: run.summary.requests_per_second),
+    "Throughput per GPU": ("requests/s per GPU", lambda run: run.summary.requests_per_second / run.gpus),
+}
+"""What the figures of a sweep show: title, unit and value."""
+WIDE_RANGE = 8.0  # ratio of values from which an axis is logarithmic
+
+
+def sweep_figures(runs: SimulatedSweep) -> tuple[Figure, ...]:
+    """A figure of each of ``PICTURED``: lines over the load, else over the first setting that is a number, else bars."""
+    return tuple(_figure_of(runs, title, unit, value) for title, (unit, value) in PICTURED.items())
+
+
+def _figure_of(runs: SimulatedSweep, title: str, unit: str, value: Callable[[Run], float]) -> Figure:
+    from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Segment, Series
+
+    key, along = title.lower().replace(" ", "-"), _along(runs)
+    if along is None:
+        named = ((_settings(run.settings), value(run)) for run in runs)
+        bars = (Bar(name, (Segment(title, high, 0),), number(high), f"{name}\n{title} {number(high)} {unit}") for name, high in named)
+        return Bars(key, title, Axis(unit), tuple(bars))
+    words, place = along
+    lines: dict[str, list[Point]] = {}
+    for run in sorted(runs, key=place):
+        name = _settings({name: text for name, text in run.settings.items() if _word(name) != words}) or title
+        tip = f"{name}\n{words} {place(run):g}\n{title} {number(value(run))} {unit}"
+        lines.setdefault(name, []).append(Point(place(run), value(run), tip))
+    series = tuple(Series(name, tuple(points), tone=tone, line=True) for tone, (name, points) in enumerate(lines.items()))
+    ticks = tuple(sorted({place(run) for run in runs}))
+    heights = [value(run) for run in runs]
+    x = Axis(words, log=ticks[-1] / ticks[0] >= WIDE_RANGE, ticks=ticks if len(ticks) <= MOST_TICKS else ())
+    return Plot(key, title, x, Axis(unit, log=min(heights) > 0 and max(heights) / min(heights) >= WIDE_RANGE), series)
+
+
+MOST_TICKS = 8  # values of an axis that are its ticks
+
+
+def _along(runs: SimulatedSweep) -> tuple[str, Callable[[Run], float]] | None:
+    """What a line goes along: the load, where it differs, else the first setting whose values are numbers; None where none are."""
+    if len({_load(run) for run in runs}) > 1:
+        closed = isinstance(runs[0].workload.arrivals, ClosedLoop)
+        return "clients" if closed else "requests/s sent", _sent
+    for name in runs[0].settings:
+        values = {text: number_of(text) for text in dict.fromkeys(run.settings[name] for run in runs)}
+        numbers = {text: value for text, value in values.items() if value is not None}
+        if len(numbers) == len(values) > 1:
+            return _word(name), partial(_numbered, name, numbers)
+    return None
+
+
+def _numbered(name: str, numbers: Mapping[str, float], run: Run) -> float:
+    return numbers[run.settings[name]]
+
+
+def _sent(run: Run) -> float:
+    """The clients of a closed loop, or the requests per second of an open one."""
+    arrivals = run.workload.arrivals
+    return arrivals.concurrency if isinstance(arrivals, ClosedLoop) else arrivals.rate
 
 
 def _attained(run: Run, *, several: bool) -> Iterator[str]:
     """A line of goodput inside the limits, and one for each joint attainment, of the classes too."""
-    load = f"{_load(run)}: " if several else ""
+    load = f"{_point_name(run)}: " if several else ""
     yield from (f"{load}{attained_text(one)}" for one in run.attained)
     yield from (f"{load}{each.name}, {attained_text(one)}" for each in run.classes for one in each.attained)
 
 
-def _in_step(runs: Sequence[Run]) -> Iterator[str]:
+def _in_step(runs: SimulatedSweep) -> Iterator[str]:
     """A remark on each point whose p95 TTFT is decided by equal lengths."""
     for run in runs:
         found, w = run.equal_lengths, run.workload
         if found is None:
             continue
-        within, load = f"±{100 * found.share:g} %", f"{_load(run)}: " if len(runs) > 1 else ""
+        within, load = f"±{100 * found.share:g} %", f"{_point_name(run)}: " if len(runs) > 1 else ""
         typed = " ".join(f"{option(name)} {one.within(found.share)}" for name, one in (("isl", w.isl), ("osl", w.osl)))
         first = f" of the first {found.requests:,} requests" if found.requests < w.requests else ""
         yield sentence_of(
@@ -275,19 +380,19 @@ def _figure(name: str, value: float | int | None) -> str:
     return ABSENT if value is None else percent(value) if name in SHARES else f"{value:g}"
 
 
-def lesson_sweep(setting: str, values: Sequence[float], results: Sequence[LessonResult]) -> Document:
-    """A row of figures for each value of a setting, and two plots of characters over it."""
+def lesson_sweep(setting: str, values: Sequence[float], results: Sequence[LessonResult], *, drawn: bool = False) -> Document:
+    """A row of figures for each value of a setting, and two plots over it: of characters, or ``drawn``."""
     words = setting.replace("_", " ")
     rows = tuple(
         (f"{value:g}", *(_figure(name, seen) for name, seen in one.to_json().items())) for value, one in zip(values, results, strict=True)
     )
     header = (words, "E2E", "TTFT", "ITL", "requests/1k", "tokens/1k", "queue", "busy slots", "useful work")
-    times, rates = (
-        Lines(plot_text(_over(words, values, results, title, names), 80))
+    plots = [
+        _over(words, values, results, title, names)
         for title, names in (("ticks", ("e2e", "ttft", "itl")), ("per 1,000 ticks", ("requests_per_1k_ticks",)))
-    )
-    table = Table(header=header, rows=rows)
-    return document(section("figures", "", table, times, rates))
+    ]
+    shown = [Drawing(plot, "", None) if drawn else Lines(plot_text(plot, 80)) for plot in plots]
+    return document(section("figures", "", Table(header=header, rows=rows), *shown), title=f"The lesson over {words}" if drawn else "")
 
 
 def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], title: str, names: Sequence[str]) -> Plot:

@@ -253,6 +253,7 @@ def simulate_routed(
     router: str = DEFAULT_ROUTER,
     *,
     seed: int = 0,
+    weight: Sequence[float] | None = None,
     changes: Changes = NO_CHANGES,
 ) -> Routed:
     """As ``simulate_fleet``, in far less time: compiled, unless the compiler would take longer than the few requests of the question.
@@ -261,9 +262,9 @@ def simulate_routed(
     """
     small = len(trace) * len(engines) <= SOON
     if small and not changes.some and not is_compiled(drive_fleet):
-        return simulate_fleet(trace, engines, router, seed=seed)
+        return simulate_fleet(trace, engines, router, seed=seed, weight=weight)
     machines = [one.machine for one in engines]
-    return run_fleet(trace, machines, router, seed=seed, changes=changes)
+    return run_fleet(trace, machines, router, seed=seed, weight=weight, changes=changes)
 
 
 def warm_up_fleet() -> None:

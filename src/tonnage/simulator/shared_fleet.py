@@ -32,14 +32,21 @@ MOST_TOKENS = 20_000_000
 """Output tokens of a run; the plain simulator makes 100,000 to 200,000 a second."""
 
 
-def simulate_shared_fleet(trace: Trace, engines: Sequence[Engine], router: str = "least-outstanding", *, seed: int = 0) -> Routed:
+def simulate_shared_fleet(
+    trace: Trace,
+    engines: Sequence[Engine],
+    router: str = "least-outstanding",
+    *,
+    seed: int = 0,
+    weight: Sequence[float] | None = None,
+) -> Routed:
     """Simulate requests that have something in common on several engines.
 
     Args:
         trace: an open loop with ``contents``.
         engines: idle engines of the plain simulator at time 0, with the contents of the trace.
         router: a name of ``simulator.router.ROUTERS``; a conversation is a session to it.
-        seed: as in ``simulate_fleet``.
+        seed, weight: as in ``simulate_fleet``.
 
     Raises:
         InputError: a closed loop, no engine, an unknown router, due times out of order, or more tokens than the plain simulator is for.
@@ -48,7 +55,7 @@ def simulate_shared_fleet(trace: Trace, engines: Sequence[Engine], router: str =
     check_fleet(replace(trace, due_ps=trace.due_ps[firsts]), engines, router)
     if trace.contents is None or int(trace.osl.sum()) > MOST_TOKENS:
         raise InputError(f"instances with prefix caches: simulated up to {MOST_TOKENS:,} output tokens in all; ask for fewer requests")
-    clients = _Clients(trace, engines, router, seed)
+    clients = _Clients(trace, engines, router, seed, weight)
     for row in firsts.tolist():
         heapq.heappush(clients.pending, (int(trace.due_ps[row]), row))
     while clients.turn():
@@ -60,9 +67,9 @@ def simulate_shared_fleet(trace: Trace, engines: Sequence[Engine], router: str =
 class _Clients:
     """The senders of a trace's requests to the engines, through a router."""
 
-    def __init__(self, trace: Trace, engines: Sequence[Engine], router: str, seed: int) -> None:
+    def __init__(self, trace: Trace, engines: Sequence[Engine], router: str, seed: int, weight: Sequence[float] | None) -> None:
         members: Any = [Member(engine) for engine in engines]  # type: ignore[arg-type] # the plain engine has the same methods
-        self.trace, self.members = trace, members
+        self.trace, self.members, self.weight = trace, members, weight
         self.choose, self.memory = ROUTERS[router], memory_of(len(engines), seed)
         self.index = PrefixIndex(trace.contents, len(engines)) if router == "prefix-aware" and trace.contents is not None else None
         self.session = trace.session() if trace.pause_ps is not None else np.full(len(trace), -1)
@@ -97,7 +104,7 @@ class _Clients:
         for i in range(len(self.members)):
             self.go_on(i, at)
         isl, osl = int(self.trace.isl[row]), int(self.trace.osl[row])
-        view = view_of(self.members)
+        view = view_of(self.members, self.weight)
         if self.index is not None:
             view = view._replace(matched=self.index.matched(row, isl))
         place = self.choose(view, Request(number=self.number, session=int(self.session[row]), isl=isl), self.memory)

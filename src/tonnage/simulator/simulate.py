@@ -17,7 +17,7 @@ import numpy as np
 from tonnage.simulator.kernel import is_compiled, warm_up
 from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.rules import is_for_reference
-from tonnage.simulator.spec import spec_of
+from tonnage.simulator.spec import instance_spec
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
 from tonnage.units import PS_PER_NS, to_ps
@@ -146,7 +146,8 @@ def _one(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier],
     deployment, workload = point
     plain = stop is None or _is_plain(point)
     trace = workload.trace(seed)
-    record = spec_of(deployment, tiers=tiers).run(trace, window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop)
+    spec = instance_spec(deployment, workload, tiers=tiers)
+    record = spec.run(trace, window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop)
     capped = isinstance(workload.arrivals, OpenLoop) and workload.arrivals.in_flight
     return replace(record, due_ns=trace.due_ps // PS_PER_NS) if capped else record
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.errors import in_python
 from tonnage.notebook import InNotebooks
 from tonnage.results.breakdown import Violation, violations
 from tonnage.results.requests import FAILED
-from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Alike, Deployment
 from tonnage.spec.workload import ClosedLoop, OpenLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.results.breakdown import ClassResult
-    from tonnage.results.metrics import Attained, Summary
+    from tonnage.results.metrics import Attained, Latencies, Summary
     from tonnage.results.requests import Requests
     from tonnage.simulator.changes import Routed
     from tonnage.spec.deployment import Slo
@@ -41,9 +43,11 @@ class SimulatedRun(InNotebooks):
         plain: of speculative decoding, the metrics of the same point without it; None otherwise.
         instances: that shared the load.
         router: what shared it; empty where there was one instance.
+        unlike: groups that the instances fall into; empty where all are of ``deployment``.
         fleet: failures, instance-hours and limits broken; None where none of them was requested.
         equal_lengths: where equal lengths decide the p95 of the TTFT, what it is without them; None elsewhere.
         limits: that goodput and joint attainment are counted against.
+        settings: its values of what a sweep varies but the load, by the name of the argument, such as {"tp": "2"}.
     """
 
     deployment: Deployment
@@ -54,9 +58,11 @@ class SimulatedRun(InNotebooks):
     plain: Summary | None = None
     instances: int = 1
     router: str = ""
+    unlike: tuple[Alike, ...] = ()
     fleet: FleetFacts | None = None
     equal_lengths: EqualLengths | None = None
     limits: Slo = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def classes(self) -> tuple[ClassResult, ...]:
@@ -129,9 +135,14 @@ class SimulatedRun(InNotebooks):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Where a measurement is with a probability of 80 %, by column; of a mean unless the name has a percentile."""
+        """Where a measurement is with a probability of 80 %, by column; of a mean unless the name has a percentile.
+
+        Empty where the instances are unlike: how their errors go together was not measured.
+        """
         from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
 
+        if self.unlike:
+            return {}
         s, w = self.summary, self.workload
         values = {f"{metric}_ms": s.statistic_ms(metric, "mean") for metric in ("ttft", "tpot", "e2e")}
         values |= {"ttft_p95_ms": s.statistic_ms("ttft", "p95"), "requests_s": s.requests_per_second}
@@ -144,9 +155,32 @@ class SimulatedRun(InNotebooks):
     @property
     def marks(self) -> tuple[str, ...]:
         """Which numbers behind it were not fitted to measurements of this GPU and engine, in words."""
+        from tonnage.perf.pipeline import MARK
         from tonnage.perf.ranges import marks
 
-        return marks(self.deployment)
+        deployments = [group.deployment for group in self.unlike] or [self.deployment]
+        stages = (MARK,) if any(d.parallelism.pp > 1 for d in deployments) else ()
+        return (*dict.fromkeys(mark for d in deployments for mark in marks(d)), *stages)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all instances."""
+        groups = self.unlike or (Alike(deployment=self.deployment, instances=self.instances),)
+        return sum(group.instances * group.deployment.parallelism.gpus for group in groups)
+
+    @property
+    def by_group(self) -> tuple[tuple[Alike, float, Latencies, Latencies], ...]:
+        """Of each group of unlike instances its share of the requests, TTFT and E2E in milliseconds."""
+        from tonnage.results.metrics import counted_rows, of_rows
+
+        record, groups, first = self.requests, [], 0
+        rows = counted_rows(record)
+        for group in self.unlike:
+            mine = rows[(record.instance[rows] >= first) & (record.instance[rows] < first + group.instances)]
+            ttft, _, e2e = of_rows(record, mine)
+            groups.append((group, len(mine) / max(len(rows), 1), ttft, e2e))
+            first += group.instances
+        return tuple(groups)
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -158,7 +192,14 @@ class SimulatedRun(InNotebooks):
 
     @property
     def _fleet(self) -> dict[str, Any]:
-        return {"instances": self.instances, "router": self.router} if self.router else {}
+        if not self.router:
+            return {}
+        groups = [
+            {**group.deployment.named, "engine": group.deployment.engine, "instances": group.instances, "weight": group.weight}
+            | {"share": share, "ttft_ms": asdict(ttft), "e2e_ms": asdict(e2e)}
+            for group, share, ttft, e2e in self.by_group
+        ]
+        return {"instances": self.instances, "router": self.router, **({"unlike": groups} if groups else {})}
 
     def scenario(self) -> dict[str, Any]:
         """What was run, for the run folder: deployment with every knob, workload, seed."""
@@ -188,7 +229,41 @@ def _arrivals(arrivals: Simulated) -> dict[str, Any]:
     return asdict(arrivals)
 
 
-def write_runs(folder: Path, runs: Sequence[SimulatedRun], provenance: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedSweep(InNotebooks):
+    """Simulated points; a sequence of runs.
+
+    Attributes:
+        runs: in the order of the values, the first setting changing slowest and the load fastest.
+        left_out: the settings of points that cannot be, with the reason.
+    """
+
+    runs: tuple[SimulatedRun, ...]
+    left_out: tuple[tuple[Mapping[str, str], str], ...] = ()
+
+    def __len__(self) -> int:
+        """Points that were simulated."""
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[SimulatedRun]:
+        """The runs one by one."""
+        return iter(self.runs)
+
+    def __contains__(self, run: object) -> bool:
+        """Whether a run is among them."""
+        return run in self.runs
+
+    def __getitem__(self, place: int) -> SimulatedRun:
+        """A run by its place."""
+        return self.runs[place]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        missing = [{**settings, "reason": in_python(reason)} for settings, reason in self.left_out]
+        return {"points": [run.to_json() for run in self.runs], **({"left_out": missing} if missing else {})}
+
+
+def write_runs(folder: Path, runs: Collection[SimulatedRun], provenance: dict[str, Any]) -> None:
     """Write one run folder, or for a sweep one per point inside ``folder``.
 
     Raises:
@@ -198,9 +273,14 @@ def write_runs(folder: Path, runs: Sequence[SimulatedRun], provenance: dict[str,
 
     for run in runs:
         load = run.workload.arrivals
-        name = f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}"
-        target = folder if len(runs) == 1 else folder / name
-        write_run(target, run.scenario(), run.requests, run.summary, provenance)
+        values = (*run.settings.items(), ("concurrency", load.concurrency) if isinstance(load, ClosedLoop) else ("rate", f"{load.rate:g}"))
+        name = ",".join(f"{key}-{folder_name(str(value))}" for key, value in values)
+        write_run(folder if len(runs) == 1 else folder / name, run.scenario(), run.requests, run.summary, provenance)
+
+
+def folder_name(value: str) -> str:
+    """A value as a part of a folder's name, such as "fp8+kv-fp8" or "_work_config.json"."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", value)
 
 
 # What a run of several instances says next to its metrics: failures, instance-hours, limits that were broken.

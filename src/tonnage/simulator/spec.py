@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tonnage.simulator.request import StepRecord
     from tonnage.simulator.tiers import Tier
     from tonnage.spec.deployment import Deployment, EngineKnobs
+    from tonnage.spec.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,6 +111,21 @@ def spec_of(deployment: Deployment, priced: EstimatedInstance | None = None, *, 
     if priced is None:
         return engine_spec(deployment, step_model(deployment), deployment.knobs, memory_plan(deployment), tiers=tiers)
     return engine_spec(deployment, priced.step, priced.knobs, priced.memory, tiers=tiers)
+
+
+def instance_spec(deployment: Deployment, workload: Workload, *, tiers: Sequence[Tier] = ()) -> EngineSpec:
+    """The engine of an instance for the requests of a workload: a pipeline as one engine, by their mean prompt.
+
+    Raises DoesNotFit: the weights exceed the memory; InputError: as ``estimated_instance``.
+    """
+    from tonnage.perf.pipeline import estimated_instance
+    from tonnage.spec.catalog import system_of
+
+    if deployment.parallelism.pp == 1:
+        return spec_of(deployment, tiers=tiers)
+    prompts = workload.isl if workload.pairs is None else workload.pairs.lengths()[0]
+    gpus = system_of(deployment.gpu).gpus
+    return spec_of(deployment, estimated_instance(deployment, gpus_per_system=gpus, prompt_tokens=round(prompts.mean)), tiers=tiers)
 
 
 def engine_spec(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, Held, Timeline, TimelineStep
 from tonnage.simulator.reference import Clients
 from tonnage.simulator.reference.engine import Engine
-from tonnage.simulator.spec import rank_traces, spec_of
+from tonnage.simulator.spec import instance_spec, rank_traces
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class _Recorded(Engine):
 
 def simulate_timeline(deployment: Deployment, workload: Workload, *, seed: int) -> tuple[Requests, Timeline]:
     """As ``simulate``, with the first steps of the engine; of an instance with attention ranks the first rank and its requests."""
-    spec = spec_of(deployment)
+    spec = instance_spec(deployment, workload)
     trace = rank_traces(workload.trace(seed), spec.ranks)[0]
     clients: list[Clients] = []
 

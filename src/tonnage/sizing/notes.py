@@ -15,6 +15,7 @@ from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import (
     BurstyTrace,
+    CacheOfCheckpoint,
     FrontEnds,
     KnobsChanged,
     LengthToShorten,
@@ -42,6 +43,7 @@ from tonnage.sizing.search.tuning import changes
 from tonnage.spec.catalog import find_engine, models
 from tonnage.spec.catalog import gpus as all_gpus
 from tonnage.spec.catalog.accuracy import QualityScore, find_score
+from tonnage.spec.catalog.checkpoints import loaded, narrows_kv
 from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.step_times import FITTED
@@ -205,6 +207,7 @@ def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
     each = (
         _nvlink(best),
         _pcie(best),
+        _cache(best),
         length_to_shorten(swings, best.gpus),
         _halved(best),
         _bursty(question),
@@ -241,6 +244,16 @@ def _pcie(chosen: Sized) -> WideOverPcie | None:
     card = min(larger, key=lambda gpu: (gpu.memory_gb, gpu.tdp_w or math.inf), default=None)
     share, name = link_share(chosen.ready.instance), "" if card is None else card.name
     return WideOverPcie(value=share, tp=tp, gpu=d.gpu.name, staged=staged(d.gpu, tp), link_gb_s=d.gpu.pcie_gb_s / 2, larger=name)
+
+
+def _cache(chosen: Sized) -> CacheOfCheckpoint | None:
+    d = chosen.ready.trial.deployment
+    engine = find_engine(d.engine)
+    checkpoint, _ = loaded(d.model, d.precision, engine, d.gpu.vendor)
+    flag = engine.launch is None or engine.launch.switch("kv_16bit") is not None
+    if flag or d.precision.kv != "fp16" or checkpoint == d.model.name or not narrows_kv(d.precision, d.model, engine, d.gpu):
+        return None
+    return CacheOfCheckpoint(value=2.0, engine=engine.family, checkpoint=checkpoint)
 
 
 def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten | None:

@@ -6,7 +6,6 @@ The file that ``tonnage calibrate`` writes and ``coefficients`` names. It holds 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.spec.typed_values import read_as, strict
+from tonnage.spec.typed_values import parse_json, read_as, strict
 
 SCHEMA = "tonnage.calibration/1"
 
@@ -139,10 +138,7 @@ def read_calibration(path: Path | str) -> Calibration:
     cannot be, each with its key.
     """
     where, again = f"{option('coefficients')}: {path}", "write it with `tonnage calibrate`"
-    try:
-        document = json.loads(read_text(path, option("coefficients"), give="the file that `tonnage calibrate` wrote"))
-    except (ValueError, RecursionError):
-        raise InputError(f"{where} is not JSON; {again}") from None
+    document = parse_json(read_text(path, option("coefficients"), give="the file that `tonnage calibrate` wrote"), where, again)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{where} is no calibration (its schema is not '{SCHEMA}'); {again}")
     found = read_as(CalibrationFile, document, where, InputErrors)

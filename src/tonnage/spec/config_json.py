@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
@@ -36,8 +35,8 @@ from tonnage.spec.config_layouts import (
     shown,
 )
 from tonnage.spec.model import Model
-from tonnage.spec.released_format import released_format, released_kv
-from tonnage.spec.typed_values import read_as
+from tonnage.spec.released_format import merged, released_format, released_kv
+from tonnage.spec.typed_values import parse_json, read_as
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -64,8 +63,7 @@ def read_config(path: str | Path, layout: str = "") -> Model:
         return _model_file(str(file), config)
     beside = file.parent / "hf_quant_config.json"
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
-        inside = config.get("quantization_config", {})
-        config = config | {"quantization_config": quantized | inside if isinstance(inside, dict) else inside}
+        config = config | {"hf_quant_config": quantized, "quantization_config": merged(config.get("quantization_config"), quantized)}
     if layout and layout not in LAYOUTS:
         raise UnknownName("layout", shown(layout).strip('"'), LAYOUTS)
     return _read(str(file), config, _name_of(file), layout)
@@ -154,10 +152,7 @@ def _file_of(path: Path) -> Path:
 
 
 def _load(file: Path) -> Config:
-    try:
-        loaded = json.loads(read_text(file, give="a config.json", most=MAX_FILE_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not JSON: {_one_line(error)}") from None
+    loaded = parse_json(read_text(file, give="a config.json", most=MAX_FILE_BYTES), str(file), "give a config.json")
     if not isinstance(loaded, dict):
         raise InputError(f"{file}: holds a {type(loaded).__name__}, but a config.json is one JSON object")
     return loaded
@@ -206,7 +201,8 @@ class _Reader(ConfigValues):
         made = self.checked(Model(**(fields | counted)))
         released = released_format(self.config, made)
         notes = " ".join(self.notes(layout, made, released))
-        return replace(made, released=released, released_kv=released_kv(self.config), notes=notes)
+        kv, readers = released_kv(self.config)
+        return replace(made, released=released, released_kv=kv, kv_readers=readers, notes=notes)
 
     def sizes_by_key(self, architecture: str, layout: Layout) -> Fields:
         """Heads, MLPs and windows by the keys of a layout."""
@@ -225,7 +221,11 @@ class _Reader(ConfigValues):
 
     def unwrap(self, layout: Layout) -> None:
         """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""
-        outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
+        outer = {
+            key: self.config[key]
+            for key in ("tie_word_embeddings", "quantization_config", "hf_quant_config")
+            if self.config.get(key) is not None
+        }
         blocks = any(self.config.get(key) is not None for key in ("hybrid_override_pattern", "layers_block_type"))
         if blocks and layout.family in (state_space_hybrid.__name__, by_fields.__name__) and "num_hidden_layers" not in self.config:
             self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}

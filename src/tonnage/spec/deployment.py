@@ -307,6 +307,20 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """Instances of one deployment in a fleet of unlike ones."""
+
+    deployment: Deployment
+    instances: int
+    weight: float = 1.0  # relative capacity of each, to the routers that heed it
+
+    def __str__(self) -> str:
+        """Such as "2 × l40s FP8 TP 1 vllm-0.32, weight 3"."""
+        d = self.deployment
+        return f"{self.instances} × {d.gpu.name} {d.precision.name.upper()} {d.parallelism} {d.engine}, weight {self.weight:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """One latency limit: a statistic of a metric that must not exceed a number of seconds.
 

@@ -51,6 +51,7 @@ class Model:
     block_fp8: bool = False  # its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices
     released: str = "bf16"  # number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there
     released_kv: KvFormat = "fp16"  # format of the KV cache that the published checkpoint declares
+    kv_readers: tuple[str, ...] = ()  # engine families that take this format where nobody says one, optionally with the first version
     # source, date: where the figures come from and when they were taken down
     source: str = ""
     date: str = ""

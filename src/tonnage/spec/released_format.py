@@ -51,18 +51,51 @@ def released_format(config: Mapping[str, Any], model: Model) -> str:
     return _written(model, shares)
 
 
-def released_kv(config: Mapping[str, Any]) -> KvFormat:
-    """The format of the KV cache that a checkpoint declares; 16 bits where it declares none."""
-    quantized = config.get("quantization_config")
+KV_KEYS = ("kv_cache_scheme", "kv_cache_quant_config", "kv_cache_quant_algo")
+KV_READERS = {"modelopt": ("vllm>=0.12", "sglang", "tensorrt-llm", "nim"), "compressed_tensors": ("vllm>=0.12", "tensorrt-llm", "nim")}
+"""Engines that keep the KV cache as a checkpoint of that method declares it, without a flag; of other methods all do as a plan's command
+says. vLLM 0.32 ``utils/torch_utils.py`` and ``layers/attention/attention.py``; SGLang ``mem_cache/kv_cache_dtype.py``, which asks for
+``kv_cache_quant_algo``; TensorRT-LLM ``llmapi/llm_utils.py``. Read on 2026-11-28; the first version of vLLM is recalled."""
+FAMILIES = ("vllm", "sglang", "tensorrt-llm", "nim", "atom")
+INSIDE_FIRST = ("vllm", "sglang")
+"""Families that read hf_quant_config.json only where config.json has no ``quantization_config``: vLLM ``transformers_utils/config.py``,
+SGLang ``configs/model_config.py``. TensorRT-LLM reads it first. Read on 2026-11-28."""
+
+
+def merged(inside: object, beside: Mapping[str, Any]) -> object:
+    """The ``quantization_config`` of a file next to an hf_quant_config.json, which adds what the first leaves open of the weights."""
+    if inside is None:
+        return {"quant_method": "modelopt", **beside}
+    return {key: value for key, value in beside.items() if key not in KV_KEYS} | inside if isinstance(inside, dict) else inside
+
+
+def released_kv(config: Mapping[str, Any]) -> tuple[KvFormat, tuple[str, ...]]:
+    """The format of the KV cache that a checkpoint declares, and the engines that take it; 16 bits where it declares none."""
+    inside, beside = config.get("quantization_config"), config.get("hf_quant_config")
+    sides = {True: _declared(inside), False: _declared(inside if beside is None else {"quant_method": "modelopt", **beside})}
+    kv: KvFormat = next((form for form, _ in sides.values() if form != "fp16"), "fp16")
+    if kv == "fp16":
+        return kv, ()
+    takers = {
+        first: [name for name in names if name.startswith(INSIDE_FIRST) == first] for first, (form, names) in sides.items() if form == kv
+    }
+    return kv, tuple(name for names in takers.values() for name in names)
+
+
+def _declared(quantized: object) -> tuple[KvFormat, tuple[str, ...]]:
+    """The format of the KV cache that one object declares, and the engines that read it there."""
     if not isinstance(quantized, Mapping):
-        return "fp16"
+        return "fp16", ()
     scheme = quantized.get("kv_cache_scheme", quantized.get("kv_cache_quant_config"))
     declared = str(quantized.get("kv_cache_quant_algo", "")).upper()
     if isinstance(scheme, Mapping) and scheme.get("num_bits") == EIGHT:
         declared = "INT8" if scheme.get("type") == "int" else "FP8"
     if isinstance(scheme, Mapping) and "fp8" in str(scheme.get("dtype", "")):
         declared = "FP8"
-    return {"FP8": "fp8", "INT8": "int8"}.get(declared, "fp16")  # type: ignore[return-value]
+    forms: dict[str, KvFormat] = {"FP8": "fp8", "INT8": "int8"}
+    method = str(quantized.get("quant_method", "")).lower().replace("-", "_")
+    method = "modelopt" if method.startswith("modelopt") else method
+    return forms.get(declared, "fp16"), KV_READERS.get(method, FAMILIES)
 
 
 def _modules(group: str, model: Model) -> Iterator[tuple[tuple[str, ...], float]]:

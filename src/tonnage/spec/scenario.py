@@ -166,7 +166,7 @@ class SearchAsked:
         one="Number format, such as fp16, fp8, awq or fp8+kv-fp8 (default: the one that the model is published in, fp16 for 16 bits).",
     )
     tp: Counts = leaf("Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8).", one="Tensor-parallel degree (default: 1).")
-    pp: Counts = leaf("Pipeline-parallel degrees to try, separated by commas (default: 1, and more where a model does not fit without).")
+    pp: Counts = leaf("Pipeline-parallel degrees, separated by commas (default: 1; size tries more where a model does not fit without).")
     dp: Counts = leaf(
         "Numbers of data-parallel attention ranks of a mixture of experts, separated by commas "
         "(default: 1, with latent attention also one per GPU).",
@@ -364,10 +364,8 @@ class Scenario:
 class SimulationAsked:
     """What ``simulate`` takes in addition to a scenario's leaves: the load of one instance, its further knobs, and its fleet."""
 
-    concurrency: Counts = leaf(
-        "Closed loop: clients with one request in flight each; several values with commas make a sweep. With a rate: the most in flight."
-    )
-    request_rate: str | float | list[float] | None = leaf("Open loop: requests per second; several values with commas make a sweep.")
+    concurrency: Counts = leaf("Closed loop: clients with one request in flight each (with a rate: the most in flight).")
+    request_rate: str | float | list[float] | None = leaf("Open loop: requests per second.")
     requests: int | None = leaf("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: Text = leaf("Closed loop: count what completes within this time of a common start, such as 216s, in place of requests.")
     batcher: Literal["static", "in-flight", "one-prefill", "max-utilization"] | None = leaf(
@@ -384,7 +382,9 @@ class SimulationAsked:
     graph_tokens: int | None = leaf(
         "Tokens up to which steps with prompts run as CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none)."
     )
-    instances: int | None = leaf("Instances behind a router that share each open loop (default: 1).")
+    instances: int | str | None = leaf(
+        'Instances behind a router that share each open loop (default: 1), also unlike ones: "2 gpu=h100 weight=3 + 1 gpu=l40s".'
+    )
     fail: Text = leaf(
         'Failures of instances, such as "mtbf=30d repair=2h"; crews=N and retry=none, unanswered or all follow (docs/load-balancing.md).'
     )
@@ -455,18 +455,18 @@ def by_alias() -> dict[str, str]:
 SHARES = ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
 OF_MEMORY = ("max_batch_size", "max_num_tokens", "max_model_len", *SHARES)  # Leaves of the search that an instance's memory depends on
 
-OF_SIZE = ("system", "pp", "load", "deploy_on")  # Leaves of the search that one simulated deployment has no use for
-
+OF_SIZE = ("system", "load", "deploy_on")  # Leaves of the search that one simulated deployment has no use for
+SWEPT = ("model", "isl", "osl", "gpu", "precision", "tp", "pp", "dp", "ep", "engine", "router", "instances", "concurrency", "request_rate")
 OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")  # Leaves of other branches that describe it
 
 
 def simulated_leaves() -> Iterator[Leaf]:
     """Every argument of ``simulate``, with what it says there: the leaves that describe one deployment and its requests, and its own."""
-    for one in leaves():
-        of_search = one.path[0] == "search" and one.name not in OF_SIZE
-        if of_search or one.path[0] in ("lengths", "sessions") or one.name in OTHERS:
-            yield replace(one, about=one.one or one.about)
-    yield from leaves(SimulationAsked, ("simulate",))
+    for part in (*leaves(), *leaves(SimulationAsked, ("simulate",))):
+        of_search = part.path[0] == "search" and part.name not in OF_SIZE
+        if of_search or part.path[0] in ("lengths", "sessions", "simulate") or part.name in OTHERS:
+            words = part.one or part.about
+            yield replace(part, about=f"{words[:-1]}; several make a sweep." if part.name in SWEPT else words)
 
 
 def takes(kind: Any, wanted: type) -> bool:

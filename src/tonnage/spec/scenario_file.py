@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.scenario import Leaf, Scenario, by_alias, leaves, takes, to_document
-from tonnage.spec.typed_values import adapter, parse_yaml
+from tonnage.spec.typed_values import adapter, bounded, parse_yaml
 from tonnage.spec.written_numbers import numbers_of
 
 
@@ -50,7 +50,7 @@ def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: s
     """
     from pydantic import ValidationError
 
-    merged = _merged(document, given)
+    merged = bounded(_merged(document, given), source or "scenario")
     try:
         found: Scenario = adapter(Scenario).validate_python(_in_kind(merged))
     except ValidationError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
-from tonnage.errors import DataErrors, InputError, Several
+from tonnage.errors import HIDDEN, DataErrors, InputError, Several
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -152,22 +152,49 @@ def _shown(value: object) -> str:
 
 
 MOST_VALUES = 500_000
-"""Values of a YAML text with every alias in its place. A text of 316 bytes can stand for billions."""
+"""Values of a document with every alias in its place. A YAML text of 316 bytes can stand for billions."""
+
+DEEPEST = 100
+"""Levels of a document. What reads, compares and writes documents goes a level deeper with each call."""
+
+MOST_DIGITS = 40
+"""Digits of a whole number."""
 
 
 def bounded(document: Any, where: str) -> Any:
-    """A document of YAML as it is. Raises InputError: with every alias in its place it has more than ``MOST_VALUES`` values."""
-    count, waiting = 0, [document]
+    """A document of YAML or JSON as it is.
+
+    Raises InputError: with every alias in its place it has more than ``MOST_VALUES`` values or ``DEEPEST`` levels, a number of more than
+    ``MOST_DIGITS`` digits, or a text with a hidden character.
+    """
+    count, waiting = 0, [(document, 1)]
     while waiting:
-        value = waiting.pop()
+        value, level = waiting.pop()
         count += 1
-        if count > MOST_VALUES:
-            raise InputError(f"{where}: its aliases (*name) make more than {MOST_VALUES:,} values of it; write fewer of them")
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
+        if count > MOST_VALUES or level > DEEPEST:
+            what = f"{DEEPEST} levels" if level > DEEPEST else f"{MOST_VALUES:,} values, counted with its aliases (*name)"
+            raise InputError(f"{where}: has more than {what}; write fewer of them")
+        if isinstance(value, str):
+            if hidden := HIDDEN.search(value):
+                raise InputError(f"{where}: holds the hidden character U+{ord(hidden[0]):04X} in {_shown(value)}; remove it")
+        elif isinstance(value, dict):
+            waiting += ((part, level + 1) for pair in value.items() for part in pair)
+        elif isinstance(value, list | tuple):
+            waiting += ((part, level + 1) for part in value)
+        elif isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+            raise InputError(f"{where}: holds a number of more than {MOST_DIGITS} digits; write a smaller one")
     return document
+
+
+def parse_json(text: str | bytes, where: str, again: str = "give a JSON file") -> Any:
+    """The plain values of a JSON text. Raises InputError: it is not JSON, or not ``bounded``; the message ends with what to give."""
+    try:
+        return bounded(json.loads(text), where)
+    except RecursionError:
+        raise InputError(f"{where}: has more than {DEEPEST} levels; {again}") from None
+    except ValueError as error:
+        why = error if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else "it holds a number of thousands of digits"
+        raise InputError(f"{where}: is no JSON ({why}); {again}") from None
 
 
 def parse_yaml(text: str, where: str, *, shipped: bool = False) -> Any:

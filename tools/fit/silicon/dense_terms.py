@@ -47,7 +47,7 @@ EARLIER: dict[str, dict[str, Prior]] = {
   ``kv_8bit``.
 - ``layer_kv_8bit_hopper_s``, seconds per layer: the same post has FP8 ahead of 16 bits from 24,889 tokens on in 0.10.2 and from 7,010 in
   0.19.1: 0.40 and 0.14 ms a step of 32 layers.
-- ``schedule_s``, seconds per step: scheduling that does not overlap with a step costs 0.46 ms of it
+- ``schedule_s``, seconds per step: scheduling that does not overlap with a step costs 0.46 ms of it, which other versions keep
   (github.com/vllm-project/vllm/pull/25444: 5.98 against 6.20 requests/s of 128 tokens, ten at a time). It overlaps by default from 0.14 on,
   and did in InferenceMAX's runs of 0.10.2.
 - ``launch_layer_blackwell``, times ``launch_layer_s``: those runs have mixed steps without any CUDA graph on B200 (``FULL_DECODE_ONLY``
@@ -55,7 +55,7 @@ EARLIER: dict[str, dict[str, Prior]] = {
 """
 
 NCCL = {"pcie_latency": 3.0, "pcie_bytes": 2.0}
-USERS: dict[str, dict[str, float]] = {VLLM: NCCL, SGLANG: NCCL, VLLM_010: {"expert_layer_4bit_s": 80e-6}}
+USERS: dict[str, dict[str, float]] = {VLLM: NCCL | {"schedule_s": 0.46e-3}, SGLANG: NCCL, VLLM_010: {"expert_layer_4bit_s": 80e-6}}
 """Terms that users' measurements tell, of which no row is fitted (``./benchmark field``, 2026-11-28). Over PCIe vLLM and SGLang leave
 all-reduces to NCCL: Qwen2.5 32B on two A100 PCIe (dennislee22/vLLM-benchmarking) and Llama 3.3 70B on two H100 PCIe (IOG-Foundation) ask
 for 16 µs and half the bandwidth of the kernels that the links were fitted to. Of an earlier vLLM, what layers of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
 from tonnage.perf.measured_steps import check_source, checked_source
+from tonnage.perf.pipeline import largest_stage
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_known
@@ -38,6 +39,7 @@ def deployment_of(
     precision: str = "",
     tp: int,
     engine: str,
+    pp: int = 1,
     dp: int = 1,
     ep: int = 1,
     knobs: Mapping[str, int | bool | float | str | None] | None = None,
@@ -81,11 +83,11 @@ def deployment_of(
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
     (found_gpu,) = limited((found_gpu if link is None else linked(found_gpu, link, tp),), power_cap, gpu_clock, source)
-    return Deployment(
+    deployment = Deployment(
         model=found_model,
         gpu=found_gpu,
         precision=found_precision,
-        parallelism=Parallelism(tp=tp, dp=dp, ep=ep),
+        parallelism=Parallelism(tp=tp, pp=pp, dp=dp, ep=ep),
         engine=spec.name,
         newer_engine=engine if newer_than_known(engine) else "",
         knobs=chosen,
@@ -94,6 +96,8 @@ def deployment_of(
         speculation=parse_speculation(speculation),
         adapters=parse_adapters(lora),
     )
+    largest_stage(deployment)
+    return deployment
 
 
 SHARE_OF: dict[KvRule, str] = {
@@ -170,18 +174,20 @@ def stated(gpus: Sequence[Gpu], search: SearchAsked, tp: int, source: StepSource
 
 def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
     """The GPUs under the power limit or the locked clocks that are requested. Raises InputError."""
-    if power_cap is None and gpu_clock is None:
-        return tuple(gpus)
     name = "gpu_clock" if power_cap is None else "power_cap"
     if power_cap is not None and gpu_clock is not None:
         raise InputError(f"{option('gpu_clock')}: {option('power_cap')} sets the clock too; leave one of the two out")
-    if source is not None:
+    if source is not None and (power_cap is not None or gpu_clock is not None):
         raise InputError(f"{option(name)}: scales the fitted step times; drop {option('step_model')}, or leave this out")
-    found = tuple(capped(gpu, power_cap) if power_cap is not None else clocked(gpu, gpu_clock or 1.0) for gpu in gpus)
-    if power_cap is not None and found == tuple(gpus):
+    if gpu_clock is not None:
+        return tuple(clocked(gpu, gpu_clock) for gpu in gpus)
+    if power_cap is None:
+        return tuple(gpus)
+    slower = tuple(capped(gpu, power_cap) for gpu in gpus)
+    if slower == tuple(gpus):
         boards = ", ".join(f"{gpu.tdp_w:g} W of {gpu.name}" for gpu in gpus)
         raise InputError(f"{option('power_cap')}: {power_cap} is no lower than the board power ({boards}); lower it, or leave it out")
-    return found
+    return slower
 
 
 def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
@@ -211,8 +217,10 @@ def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
             if getattr(search, name) is not None:
                 raise InputError(f"{option(name)}: is of two pools; add {option('disaggregated')} 1:2")
         return None
-    if own.get("instances", 1) != 1 or own.get("window") is not None or deployment.knobs.scheduler == "static":
+    if str(own.get("instances", 1)) != "1" or own.get("window") is not None or deployment.knobs.scheduler == "static":
         raise InputError(f"{option('disaggregated')}: goes with in-flight batching, without {option('instances')} or {option('window')}")
+    if deployment.parallelism.pp > 1:
+        raise InputError(f"{option('disaggregated')}: two pools are simulated without pipeline stages; leave out {option('pp')}")
     from tonnage.simulator.disaggregated import Disaggregated
 
     prefill, decode = _numbers(asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -31,11 +32,12 @@ from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.deployment import Alike, Deployment, Slo
 from tonnage.spec.lengths import check_context
 from tonnage.spec.scenario import SHARES, DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, OpenLoop, Simulated, TraceArrivals, Workload
+from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
@@ -66,6 +68,9 @@ LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instan
 CHANGING = ("fail", "autoscale", "seasons")  # what changes a fleet while it serves
 
 
+OF_GROUP = ("gpu", "tp", "pp", "precision", "engine")  # leaves in which the groups of a fleet may differ
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """One deployment and the loads that it is simulated under."""
@@ -74,7 +79,8 @@ class Simulation:
     workloads: tuple[Workload, ...]  # one per point
     window_s: float | None  # seconds in which completions count; None for the whole run
     seed: int  # of every random draw
-    instances: int = 1  # of the deployment, which share each load; 1 is an instance by itself
+    instances: int = 1  # which share each load; 1 is an instance by itself
+    unlike: tuple[Alike, ...] = ()  # groups that the instances fall into; empty where all are of the deployment
     router: str = "least-outstanding"  # what shares it
     pools: Disaggregated | None = None  # two pools in its place
     tiers: tuple[Tier, ...] = ()  # memory below the KV cache of each instance
@@ -82,6 +88,21 @@ class Simulation:
     autoscale: Autoscale | None = None  # how a controller scales them; None where all serve all the time
     limits: Slo = ()  # whose violations are counted
     seasons: Seasons | None = None  # settings of the engines by the hour; None where they are the same at all hours
+
+    @property
+    def groups(self) -> tuple[Alike, ...]:
+        """The instances by what they are."""
+        return self.unlike or (Alike(deployment=self.deployment, instances=self.instances),)
+
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """What the instances are."""
+        return tuple(group.deployment for group in self.groups)
+
+    @property
+    def weights(self) -> list[float] | None:
+        """The weight of each instance; None where all are alike."""
+        return [group.weight for group in self.unlike for _ in range(group.instances)] or None
 
     @property
     def changes(self) -> bool:
@@ -106,7 +127,8 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
     faults = Faults(source, {**dict.fromkeys(OWN, True), **given})
-    deployment = _deployment(found, own, faults)
+    unlike = faults.of(_groups, found, own)
+    deployment = unlike[0].deployment if unlike else _deployment(found, own, faults)
     lengths = _lengths(found, deployment, faults)
     if deployment is not None and lengths is not None:
         deployment = replace(deployment, images=lengths.pictured)
@@ -117,7 +139,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     InputErrors.raise_if(faults.messages)
     if lengths is None or deployment is None:
         raise InputError("nothing was asked")
-    made = _simulation(found, own, deployment, lengths)
+    made = _simulation(found, own, deployment, lengths, unlike or ())
     if made.workloads[0].recorded is not None:
         _check_shared(made)
     if sessions is not None:
@@ -163,7 +185,9 @@ def _check_shared(asked: Simulation) -> None:
         raise InputError(f"{whose}: attention ranks with KV caches of their own are simulated without shared prompts so far")
 
 
-def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound) -> Simulation:
+def _simulation(
+    found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound, unlike: tuple[Alike, ...]
+) -> Simulation:
     from tonnage.perf.terms import client_turnaround_s
 
     cv = 1.0 if found.search.cv is None else found.search.cv
@@ -205,7 +229,7 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
         seed=found.seed or 0,
         pools=pools,
         limits=slo(ttft=found.limits.ttft, itl=found.limits.itl, tpot=found.limits.tpot, e2e=found.limits.e2e, attain=found.limits.attain),
-        **_fleet(own, found.search.router, deployment, loads),
+        **_fleet(own, found.search.router, deployment, loads, unlike),
     )
 
 
@@ -244,16 +268,46 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
     return [once] if rate is None else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
 
 
-def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
-    instances, router = own.get("instances", 1), router_of(asked, by_content=True)
-    if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
-        raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
+_GROUP = re.compile(r"\s+\+\s+")  # between two groups: a plus inside a format has no spaces around it
+
+
+def _groups(found: Scenario, own: Mapping[str, Any]) -> tuple[Alike, ...]:
+    """The groups of "2 gpu=h100 weight=3 + 1 gpu=l40s"; empty where one number is of all. Raises InputErrors: what cannot be used."""
+    text = str(own.get("instances", 1))
+    if number_of(text) is not None:
+        return ()
+    where, faults, groups = option("instances"), Faults("", {**dict.fromkeys(OWN, True), **dict.fromkeys(OF_GROUP, True)}), []
+    for part in _GROUP.split(text.strip()):
+        count, *settings = part.split()
+        pairs = dict(setting.partition("=")[::2] for setting in settings)
+        weight = number_of(pairs.pop("weight", "1"))
+        unknown = [name for name, value in pairs.items() if name not in OF_GROUP or not value]
+        if unknown or not weight or weight <= 0 or not count.isdecimal():
+            form = f"a number, then any of {', '.join(OF_GROUP)} and weight"
+            raise InputError(f"{where}: '{part}' is no group of instances; write {form}, such as \"2 gpu=h100 weight=3 + 1 gpu=l40s\"")
+        deployment = _deployment(replace(found, search=replace(found.search, **pairs)), own, faults)
+        if deployment is not None:
+            groups.append(Alike(deployment=deployment, instances=int(count), weight=weight))
+    InputErrors.raise_if(faults.messages)
+    return tuple(groups)
+
+
+def _fleet(
+    own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated], unlike: tuple[Alike, ...]
+) -> dict[str, Any]:
+    router = router_of(asked, by_content=True)
+    number = float(sum(group.instances for group in unlike)) if unlike else number_of(str(own.get("instances", 1)))
+    if number is None or not number.is_integer() or not 1 <= number <= MOST_INSTANCES:
+        raise InputError(f"{option('instances')}: {own['instances']} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
+    instances = int(number)
     failures = None if own.get("fail") is None else failures_of(own["fail"])
     autoscale = None if own.get("autoscale") is None else autoscale_of(own["autoscale"], deployment)
     if autoscale is not None and "instances" in own:
         raise InputError(f"{option('instances')}: {option('autoscale')} says how many there are, with min and max; leave this out")
     instances = instances if autoscale is None else autoscale.instances
     seasons = None if own.get("seasons") is None else seasons_of(own["seasons"], deployment)
+    if unlike and (autoscale is not None or seasons is not None):
+        raise InputError(f"{option('instances')}: unlike ones are neither scaled nor changed by the hour; write a number")
     if seasons is not None and (failures is not None or autoscale is not None):
         raise InputError(f"{option('seasons')}: simulated without {option('fail')} and {option('autoscale')} so far; leave these out")
     if seasons is not None and instances * len(seasons.deployments) > MOST_INSTANCES:
@@ -267,7 +321,8 @@ def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, lo
             f"{option('instances')}: several instances share an open loop ({option('request_rate')}), without attention ranks "
             "and speculative decoding so far"
         )
-    return {"instances": instances, "router": router, "failures": failures, "autoscale": autoscale, "seasons": seasons}
+    changing = {"failures": failures, "autoscale": autoscale, "seasons": seasons}
+    return {"instances": instances, "unlike": unlike, "router": router, **changing}
 
 
 def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> LengthsFound | None:
@@ -295,8 +350,6 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     names |= {name: faults.of(only, getattr(search, name) or default, name) for name, default in usual.items()}
     names["precision"] = "" if search.precision is None else faults.of(only, search.precision, "precision")
     degrees: dict[str, Any] = {name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")}
-    if degrees.pop("pp") not in (None, 1):
-        faults.say(f"{option('pp')}: an engine in pipeline stages is sized, not simulated on its own; use {option('pp')} 1")
     if any(value is None for value in (*names.values(), *degrees.values())):
         return None
     knobs = {name: faults.of(_knob, getattr(search, name), name) for name in KNOBS}

@@ -152,6 +152,7 @@ class SimulateArguments(SharedArguments, total=False):
     gpu: Text
     precision: Text
     tp: One
+    pp: One
     dp: One
     ep: One
     engine: Text
@@ -167,7 +168,7 @@ class SimulateArguments(SharedArguments, total=False):
     batch_wait_ratio: Number
     overlap_schedule: bool | None
     graph_tokens: int | None
-    instances: int | None
+    instances: int | str | None
     fail: Text
     autoscale: Text
     seasons: Text

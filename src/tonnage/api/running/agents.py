@@ -117,7 +117,7 @@ def _size(asked: dict[str, Any], progress: Progress) -> Answer:
 
 def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
     runs = simulate_sweep(progress=progress, **_known(asked, "simulate"))
-    return simulated(runs), {"points": [run.to_json() for run in runs]}
+    return simulated(runs), runs.to_json()
 
 
 def _memory(asked: dict[str, Any], progress: Progress) -> Answer:

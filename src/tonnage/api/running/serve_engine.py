@@ -20,7 +20,7 @@ from tonnage.serve.profiles import ENGINES as ORDER
 from tonnage.serve.profiles import RULE, Profile, chosen, deployed, ordered, profiles
 from tonnage.serve.supervisor import Program, free_ports
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.catalog.checkpoints import published
+from tonnage.spec.catalog.checkpoints import narrows_kv, published
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, find_precision
@@ -138,6 +138,7 @@ def _profile_command(found: Profile, model: Model, machine: Machine, preset: str
         knobs=replace(knobs.knobs, **set_knobs),
         max_context=found.context,
         kv_8bit=knobs.precision.kv == "fp8",
+        kv_16bit=knobs.precision.kv == "fp16" and narrows_kv(knobs.precision, model, find_engine(found.preset), knobs.gpu),
     )
 
 

@@ -7,7 +7,8 @@ classes of the style sheet, so that light, dark and print each have their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from html import escape
 from itertools import pairwise
 from typing import Any
 
@@ -368,6 +369,21 @@ NARROW = Page(width=350, name="narrow")
 def draw(figure: Figure) -> str:
     """Both drawings of a figure, safe to put into a page."""
     return "".join(_drawing(figure, page) for page in (WIDE, NARROW))
+
+
+def picture(title: str, figures: Sequence[Figure], style: str) -> str:
+    """The wide drawings of figures under one another as an SVG by itself, with the style of our pages."""
+    parts, top = [text(4, 20, fitted(title, WIDE.width - 8), class_="axis")], 44.0
+    for figure in figures:
+        height, inside = DRAWN[type(figure)](figure, WIDE)
+        drawing = element("g", inside, transform="translate(0 8)")
+        parts.append(element("g", text(4, 0, figure.title) + drawing, transform=f"translate(0 {coordinate(top)})"))
+        top += height + 30
+    paper = element("rect", width="100%", height="100%", style="fill: var(--paper)")
+    whole = f"<style>{escape(style, quote=False)}</style>{paper}{''.join(parts)}"
+    font = "font: 12px system-ui, sans-serif"
+    box = f"0 0 {coordinate(WIDE.width)} {coordinate(top)}"
+    return element("svg", whole, xmlns="http://www.w3.org/2000/svg", viewBox=box, role="img", aria_label=title, style=font) + "\n"
 
 
 DRAWN: dict[type, Callable[[Any, Page], tuple[float, str]]] = {

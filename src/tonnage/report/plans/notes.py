@@ -240,3 +240,8 @@ def warning_text(warning: notes.Warning) -> str:
                 f"publishes {plain(warning.other_score)} in {warning.benchmark} ({warning.setting}) to the {plain(warning.score)} of "
                 f"{warning.model}: see whether it does"
             )
+        case notes.CacheOfCheckpoint():
+            return (
+                f"the plan counts a KV cache of 16 bits, but {warning.engine} has no flag against the 8 bits that {warning.checkpoint} "
+                "declares: take kv_cache_quant_algo out of its hf_quant_config.json, or plan without +kv-fp16"
+            )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
@@ -47,6 +47,7 @@ from tonnage.report.plans.fleet import autoscaling_section, existing_glance, exi
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import bound_text, length_text, peak_values, question_rows, used_share
 from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one, plotted, warnings_of
+from tonnage.spec.typed_values import parse_json
 
 # Sections that a page shows closed: who wants them opens them, and print holds them all
 FOLDED = ("explain", "rejected", "assumptions", "repeat")
@@ -271,12 +272,8 @@ def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
 
 def _document(path: str | Path) -> Any:
     """The values of a JSON file. Raises InputError: no such file, or no JSON."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise InputError(f"cannot read '{path}': {fault.strerror}; give the file that tonnage size wrote as its output") from fault
-    except (UnicodeDecodeError, json.JSONDecodeError) as fault:
-        raise InputError(f"'{path}' is no JSON: {fault}; give the file that tonnage size wrote as its output") from fault
+    again = "give the file that tonnage size wrote as its output"
+    return parse_json(read_text(path, give=again.removeprefix("give ")), str(path), again)
 
 
 IDENTITY = ("gpu", "precision", "tp", "pp", "dp", "ep", "engine")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tonnage.errors import InputError, in_python, option
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
-from tonnage.report.drawing.draw import draw
+from tonnage.report.drawing.draw import draw, picture
 
 MOST_BESIDE = 2  # columns that have room side by side on a telephone; a wider table is there as one block for each row
 
@@ -33,7 +33,21 @@ _ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")  # A word wi
 
 def write_page(path: str | Path, document: Document) -> None:
     """Write a document as a page; a file that is there already is replaced whole, or not at all. Raises InputError."""
-    target, page = Path(path), in_python(html(document))
+    _write(path, html(document), "report")
+
+
+def write_picture(path: str | Path, document: Document) -> None:
+    """Write the figures of a document under one another as one SVG, or the whole document as a page, as the file's name ends.
+
+    Raises InputError.
+    """
+    figures = [block.figure for part in document.sections for block in part.blocks if isinstance(block, Drawing)]
+    svg = str(path).lower().endswith(".svg")
+    _write(path, picture(document.title, figures, _asset("page.css")) if svg else html(document), "plot")
+
+
+def _write(path: str | Path, text: str, where: str) -> None:
+    target, page = Path(path), in_python(text)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
@@ -45,7 +59,7 @@ def write_page(path: str | Path, document: Document) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as fault:
-        raise InputError(f"{option('report')}: cannot write '{target}': {fault.strerror}; name a file in a folder that exists") from fault
+        raise InputError(f"{option(where)}: cannot write '{target}': {fault.strerror}; name a file in a folder that exists") from fault
 
 
 def html(made: Document) -> str:

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tonnage.errors import in_python
+from tonnage.errors import in_python, visible
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.drawing.figure import Axis, Plot
 from tonnage.report.numbers import short
@@ -191,7 +191,7 @@ BULLET = "· "
 def terminal(document: Document) -> str:
     """The document as lines of text, without a line break at the end."""
     head = "\n".join(folded(line, hanging="  ") for line in (document.title, document.subtitle) if line)
-    return "\n\n".join(part for part in (head, *map(_section, document.sections)) if part)
+    return visible("\n\n".join(part for part in (head, *map(_section, document.sections)) if part))
 
 
 def width() -> int:
@@ -255,7 +255,7 @@ def markdown(document: Document) -> str:
     parts = [line for line in (document.title and f"# {plain(document.title)}", plain(document.subtitle)) if line]
     for section in document.sections:
         parts += _markdown_section(section)
-    return in_python("\n\n".join(parts)) + "\n"
+    return visible(in_python("\n\n".join(parts))) + "\n"
 
 
 def plain(text: str) -> str:

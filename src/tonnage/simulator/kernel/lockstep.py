@@ -222,21 +222,21 @@ def holds(m):
 def price_ranks(m, tokens):
     """What the step costs each rank, which is the slowest, and for how many steps like this one it stays so."""
     note, size = m.group.note[0], m.group.at.size
-    lasts = -1
+    lasts, transfers = -1, 0
     for j in range(size):
         r, cost = rank(m, j), 0
         own = tokens_of(r)
         if own > 0 or (tokens == 0 and has_work(r)):
             cost = price(r, float(tokens) / float(size * own) if own > 0 else 1.0)
-            forget_transfers(r)
+            transfers += forget_transfers(r)
         r.state.lasts = cost
         if cost > lasts:
             lasts = cost
             note.slowest = j
     note.longer = own_slope(rank(m, note.slowest))
     note.most = MOST_STEPS
-    if note.counting > 0:  # this step may have sent a request back to a queue, so that all ranks have prompts in the next
-        note.most = 1 if in_turn(m) else note.wait - note.waited
+    if note.counting > 0:  # this step may have sent a request back, so that all ranks have prompts in the next, or be longer by transfers
+        note.most = 1 if in_turn(m) or transfers > 0 else note.wait - note.waited
     for j in range(size):
         r = rank(m, j)
         gains = own_slope(r) - note.longer

@@ -43,8 +43,8 @@ released = two_forms(
 transferred = two_forms("cache", lambda m, ps: ps, lambda m, ps: max(ps, m.cache.note.overlaps) + m.cache.note.waits)
 """Picoseconds of the step that is put together with its transfers of blocks from tiers below the cache."""
 
-forget_transfers = two_forms("cache", lambda m: None, lambda m: prefix_cache.forget_transfers(m))
-"""They are counted into the step."""
+forget_transfers = two_forms("cache", lambda m: 0, lambda m: prefix_cache.forget_transfers(m))
+"""They are counted into the step; their picoseconds."""
 
 follow = two_forms("cache", lambda m, r, free_at: True, lambda m, r, free_at: sessions.follow(m, r, free_at))
 """The requests that waited for it are sent; True where its session is over, so that its client is free."""

@@ -23,7 +23,7 @@ from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.pooled import contenders_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import accuracy_and_calibration
-from tonnage.spec.catalog.checkpoints import loaded
+from tonnage.spec.catalog.checkpoints import loaded, narrows_kv
 from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.precision import WIDE
 
@@ -286,6 +286,7 @@ def _command(sized: Sized) -> Command:
         knobs=d.knobs,
         max_context=sized.contender.question.max_model_len or max(longest_accepted(sized.ready.instance), longest),
         kv_8bit=d.precision.kv == "fp8",
+        kv_16bit=d.precision.kv == "fp16" and narrows_kv(d.precision, d.model, engine, d.gpu),
         speculation=d.speculation,
         offloading=rules,
         tiers=tiers if tiers and starts_offloading(rules, engine) else (),

@@ -253,7 +253,7 @@ def _with_default_kv(precision: Precision, model: Model, engine: EnginePreset, v
     if precision.names_kv or precision.kv == "fp32":
         return precision
     if not model.date and precision.weights == model.released:
-        return precision.with_kv(model.released_kv)
+        return precision.with_kv(model.released_kv if reads(model.kv_readers, engine) else "fp16")
     checkpoint = published(model.name, precision, engine, vendor) if model.date else None
     if precision.kv == "fp16":
         return precision
@@ -261,6 +261,11 @@ def _with_default_kv(precision: Precision, model: Model, engine: EnginePreset, v
         narrowed = engine.family in OF_MODEL_OPTIMIZER and precision.weights != model.released
         return precision if narrowed or engine.family == "nim" else precision.with_kv("fp16")
     return precision if reads(find_method(checkpoint.method).kv_8bit, engine) else precision.with_kv("fp16")
+
+
+def narrows_kv(precision: Precision, model: Model, engine: EnginePreset, gpu: Gpu) -> bool:
+    """Whether an engine keeps the KV cache in fewer than 16 bits where nobody says its format, because the checkpoint declares that."""
+    return as_run(find_precision(precision.weights), model, engine, gpu).kv != HALF[0]
 
 
 def same_weights(first: str, second: str) -> bool:

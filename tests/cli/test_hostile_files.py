@@ -1,0 +1,124 @@
+"""Files from outside: whatever they hold, a command that reads one ends with lines of bounded length and nothing that steers a terminal."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tonnage.cli.main import run
+from tonnage.errors import HIDDEN, InputError, visible
+from tonnage.spec.scenario_file import read_scenario
+from tonnage.spec.typed_values import DEEPEST, bounded, parse_json, parse_yaml
+
+ESCAPE = "\x1b[2J\x1b]0;x\x07"
+CONTENTS: dict[str, bytes] = {
+    "100,000 levels": b"[" * 100_000 + b"]" * 100_000,
+    "900 levels of objects": b'{"schema": ' + b'{"a": ' * 900 + b"1" + b"}" * 900 + b"}",
+    "900 levels in a list of rows": b'[{"model": ' + b"[" * 900 + b"]" * 900 + b"}]",
+    "a number of 6,000 digits": b'{"schema": "tonnage-plan/4", "seed": ' + b"9" * 6_000 + b"}",
+    "a number of 4,000 digits": b'{"schema": "tonnage-plan/4", "model": "m", "seed": ' + b"9" * 4_000 + b"}",
+    "a lone surrogate": b'{"schema": "\\ud800", "model": "\\udfff", "\\ud800": 1}',
+    "terminal escapes": json.dumps({"schema": ESCAPE, "model": ESCAPE, ESCAPE: 1}).encode(),
+    "terminal escapes as they are": ESCAPE.encode() * 3,
+    "a text of a megabyte": json.dumps({"schema": "x" * 10**6, "model": "y" * 10**6, "z" * 10**6: 1}).encode(),
+    "no UTF-8": b"\xff\xfe{\x00",
+    "a secret": b"root:x:0:0:root:/root:/bin/bash\n",
+}
+QUESTION = "--model llama-3.1-8b --isl 100 --osl 10 --peak-rps 1"
+COMMANDS = (
+    "report FILE",
+    "report FILE --json",
+    "explain FILE",
+    "diff FILE FILE",
+    "deploy FILE --target compose --output OUT",
+    "serve --plan FILE",
+    "watch http://127.0.0.1:9 --plan FILE",
+    "verify http://127.0.0.1:9 --plan FILE",
+    "compress FILE --output OUT",
+    "compare FILE FILE",
+    "import FILE --output OUT",
+    "score FILE",
+    "calibrate FILE --output OUT",
+    "size FILE.yaml",
+    "size FILE.yaml FILE.yaml",
+    f"size {QUESTION} --benchmarks FILE",
+    f"size {QUESTION} --coefficients FILE",
+    f"size {QUESTION} --prices FILE.yaml",
+    "size --model llama-3.1-8b --trace FILE",
+    "size --model llama-3.1-8b --trace FILE.csv",
+    "size --model llama-3.1-8b --sessions FILE",
+    "size --model llama-3.1-8b --isl FILE.csv --osl 10 --peak-rps 1",
+    "memory --model FILE",
+    f"simulate {QUESTION.rpartition(' --')[0]} --request-rate 1 --step-times FILE.csv",
+    "workload describe FILE",
+    "workload fit FILE --output OUT",
+)
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_a_hostile_file_is_refused_in_a_line(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for ending in ("json", "json.yaml", "json.csv"):
+        (tmp_path / f"f.{ending}").write_bytes(content)
+    before = {path.name for path in tmp_path.iterdir()}
+    for command in COMMANDS:
+        code = run(command.replace("FILE", "f.json").split())
+        out, err = capsys.readouterr()
+        lines = err.splitlines()
+        assert code in (1, 2), (command, code, err[:300])
+        assert not out, (command, out[:300])
+        assert all(line.startswith("tonnage: ") for line in lines), (command, err[:300])
+        assert 0 < len(lines) <= 42, (command, err[:300])
+        assert max(map(len, lines)) < 1_000, (command, [line[:200] for line in lines[:3]])
+        assert not HIDDEN.search(err.replace("\n", " ")), (command, err[:300])
+        assert "root:x" not in err, (command, err[:300])
+        assert {path.name for path in tmp_path.iterdir()} == before, command
+
+
+def test_every_text_of_a_document_is_looked_at() -> None:
+    for document in ({"a": [{"b": ESCAPE}]}, {ESCAPE: 1}, [["\ud800"]], {"a": 10**41}, {"a": "\u202e"}):
+        with pytest.raises(InputError, match=r"f: holds (the hidden character U\+[0-9A-F]{4} in|a number of more than 40 digits)"):
+            bounded(document, "f")
+    assert bounded({"a": "tab\tand\nline", "b": 10**39, "聊天": "🚀"}, "f")
+    nested: object = 1
+    for _ in range(DEEPEST - 1):
+        nested = [nested]
+    assert bounded(nested, "f") == nested
+    with pytest.raises(InputError, match="has more than 100 levels"):
+        bounded([nested], "f")
+    with pytest.raises(InputError, match="more than 500,000 values"):
+        parse_json("[" + "1," * 500_000 + "1]", "f")
+    with pytest.raises(InputError, match=r"f: holds the hidden character U\+001B"):
+        parse_yaml('a: "\\e[2J"', "f")
+
+
+def test_a_scenario_holds_no_hidden_characters(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text('title: "a\\x07b"\nmodel: llama-3.1-8b\n')
+    with pytest.raises(InputError, match=r"s.yaml: holds the hidden character U\+0007 in 'a\\x07b'; remove it"):
+        read_scenario(str(file))
+
+
+def test_hidden_characters_are_shown_as_codes() -> None:
+    assert visible("a\x1b[31m\x9b\u202e\ud800\r\tb\n") == "a\\x1b[31m\\x9b\\u202e\\ud800\\r\tb\n"
+    assert str(InputError(f"model: {ESCAPE}")) == "model: \\x1b[2J\\x1b]0;x\\x07"
+    assert visible("聊天 é 🚀") == "聊天 é 🚀"
+
+
+@pytest.mark.parametrize("verb", ["catalog h100", "catalog h100 --json", "--help", "schema"])
+def test_an_output_that_cannot_be_written_is_said_in_a_line(verb: str) -> None:
+    words, environment = [sys.executable, "-m", "tonnage", *verb.split()], {**os.environ, "PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "tonnage: standard output cannot be written (No space left on device); the answer is not whole\n"
+    closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, text=True, check=False)
+    assert closed.returncode == 1
+    assert "standard output cannot be written (Bad file descriptor)" in closed.stderr
+    dumb = subprocess.run(words, capture_output=True, env={**environment, "PYTHONIOENCODING": "ascii"}, check=False)
+    assert (dumb.returncode, dumb.stderr) == (0, b"")
