@@ -93,9 +93,9 @@ def _file() -> dict[str, Any]:
 
 
 def _row(table: str, name: str) -> dict[str, float] | None:
-    found = _file()[table]
-    values = found["rows"].get(name)
-    return None if values is None else dict(zip(found["columns"], values, strict=True))
+    section = _file()[table]
+    values = section["rows"].get(name)
+    return None if values is None else dict(zip(section["columns"], values, strict=True))
 
 
 def described(deployment: Deployment) -> str:
@@ -183,23 +183,20 @@ class Kernels:
 
     def _times(self, table: str, *names: str) -> dict[str, float]:
         """The numbers of an operation. Raises InputError: it was not timed."""
-        found = _row(table, " ".join(names))
-        if found is None:
+        numbers = _row(table, " ".join(names))
+        if numbers is None:
             raise self._untimed(" ".join(names))
-        return found
+        return numbers
 
     def _form(self, table: dict[str, str], form: Precision) -> str:
         name = self._of(table, form.weight_format, "format")
         return "fp8_block" if name == "fp8" and scaled_by_blocks(self.model, form) else name
 
     def _dense(self, form: Precision) -> dict[str, float]:
-        found = self._times("dense", self.gpu, self.engine, self._form(DENSE, form))
-        most = FUSED.get(self._form(DENSE, form))
-        return (
-            found
-            if most is None
-            else found | {key: min(found[key], value) for key, value in zip(("floor_us", "row_ns", "passes"), most, strict=True)}
-        )
+        name = self._form(DENSE, form)
+        numbers = self._times("dense", self.gpu, self.engine, name)
+        fused = zip(("floor_us", "row_ns", "passes"), FUSED.get(name, ()), strict=False)
+        return numbers | {key: min(numbers[key], most) for key, most in fused}
 
     def _experts(self) -> dict[str, float]:
         form = max(self.precision.forms(EXPERTS, True), key=lambda part: part[0])[1]

@@ -184,8 +184,8 @@ def second_opinion(deployment: Deployment) -> float:
     Of a dense model that was measured its own rows say more: there the error does not grow with the difference.
     """
     model = deployment.model
-    told = deployment.step_source is not None or deployment.calibration is not None or deployment.parallelism.pp > 1
-    if told or (measured_model(model) and not model.is_moe) or not kernels.covers(deployment):
+    apart = deployment.step_source is not None or deployment.calibration is not None or deployment.parallelism.pp > 1
+    if apart or (measured_model(model) and not model.is_moe) or not kernels.covers(deployment):
         return 1.0
     return kernels.ratio_to(step_model(deployment).coefficients, deployment)
 

@@ -268,16 +268,16 @@ class Older:
 
 def first_without(terms: Terms, first: FirstRows, gpu: str) -> Terms:
     """The terms of the first stage (static batches, NIM, TensorRT-LLM 0.15), fitted again without a GPU that it has rows of."""
-    kept = {engine: [row for row in rows if row["gpu"] != gpu] for engine, rows in first.items()}
-    if sum(map(len, kept.values())) == sum(map(len, first.values())):
+    remaining = {engine: [row for row in rows if row["gpu"] != gpu] for engine, rows in first.items()}
+    if sum(map(len, remaining.values())) == sum(map(len, first.values())):
         return terms
-    fitting = Fitting(rows=kept, layout=first_layout(measured_bits([row for rows in kept.values() for row in rows])))
-    fold = Fold(title="a GPU left out", name=gpu, engine=STATIC, train=kept, test=[])
-    fitted, found = fitting.layout.terms(fitting.without(fold)), deepcopy(terms)
-    found["gpus"].pop(gpu, None)
+    fitting = Fitting(rows=remaining, layout=first_layout(measured_bits([row for rows in remaining.values() for row in rows])))
+    fold = Fold(title="a GPU left out", name=gpu, engine=STATIC, train=remaining, test=[])
+    fitted, merged = fitting.layout.terms(fitting.without(fold)), deepcopy(terms)
+    merged["gpus"].pop(gpu, None)
     for group in ("shared", "architectures", "gpus", "links", "engines"):
-        found[group] |= fitted[group]
-    return found
+        merged[group] |= fitted[group]
+    return merged
 
 
 def older_without(terms: Terms, older: Older, part: tuple[str, str]) -> Terms:
