@@ -5,7 +5,9 @@
 Of TPOT, TTFT and tokens/s the table has the mean and the median of the sizes of the errors, their bias, and the share of the measured
 values inside the 80 % interval of their prediction, all in percent. Decisions are those of docs/accuracy.md: the most clients, or requests
 per second, inside a limit on the TPOT, along the rows of one deployment with equal lengths; "too much" promises over 10 % more than was
-measured, as predicted and at the confidence of a plan. ``--rows`` prints every row. About ten seconds of CPU.
+measured, as predicted and at the confidence of a plan. A measured curve answers between two of its loads, which are up to four times
+apart; the next columns count as right what is between the same two, and as too much only a load that was measured to break the limit.
+``--rows`` prints every row. About ten seconds of CPU.
 """
 
 from __future__ import annotations
@@ -41,6 +43,16 @@ LEAST = {"pcie": 2.0, "four bits": 3.0}
 which these rows hold experts alone: of 17 other rows of dense models in AWQ and GPTQ none was inside its interval."""
 
 ROUNDS = 8  # In which the factors of ``ELSEWHERE`` settle
+
+DECIDED = {
+    "near": "within 20 %",
+    "same": "or between the same loads",
+    "too much": "too much",
+    "broken": "a load that broke the limit",
+    "sure too much": "too much at a plan's confidence",
+    "sure broken": "such a load at a plan's confidence",
+}
+"""What of ``tools.fit.decisions.decided`` is printed, with the heads of its columns."""
 
 Row = tuple[Mapping[str, str], "ScoredRow"]
 """A row as its file has it, and its prediction."""
@@ -159,7 +171,7 @@ def print_factors(rows: Sequence[Row]) -> None:
 
 
 def decision_cells(rows: Sequence[Row]) -> str:
-    """How many decisions there are, the share within 20 %, and those that promise too much, as predicted and at a plan's confidence."""
+    """How many decisions there are, the shares that are right and that promise too much, as predicted and at a plan's confidence."""
     loads, longer = [], []
     for written, row in rows:
         load = row.point.concurrency or row.point.request_rate
@@ -168,7 +180,7 @@ def decision_cells(rows: Sequence[Row]) -> str:
             loads.append((curve, float(load), row.measured["itl_ms"], row.predicted["itl_ms"]))
             longer.append(surely(row.regime))
     found = decided(loads, longer)
-    return " | ".join(f"{found[key]:.0f}" if key in found else "–" for key in ("decisions", "near", "too much", "sure too much"))
+    return " | ".join(f"{found[key]:.0f}" if key in found else "–" for key in ("decisions", *DECIDED))
 
 
 def tables(named: Mapping[str, Sequence[Row]], title: str) -> Iterator[str]:
@@ -178,7 +190,7 @@ def tables(named: Mapping[str, Sequence[Row]], title: str) -> Iterator[str]:
         for group, rows in named.items():
             if any(metric in row.errors for _, row in rows):
                 yield f"| {group} | {errors(rows, metric)} |"
-    yield from ("", f"| {title} | decisions | within 20 % | too much | too much at a plan's confidence |", "|---|---|---|---|---|")
+    yield from ("", f"| {title} | decisions | {' | '.join(DECIDED.values())} |", "|---|---|---|---|---|---|---|---|")
     for group, rows in named.items():
         cells = decision_cells(rows)
         if not cells.startswith("0 "):

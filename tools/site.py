@@ -1,7 +1,7 @@
 """Builds the documentation site: the pages of docs/, the lessons, and the reference of command and Python from the code.
 
     ./docs-site site               the lessons executed, which takes some minutes
-    ./docs-site site --no-lessons  the lessons without their output
+    ./docs-site site --no-lessons  the lessons with the output that they ship with
 
 A warning of Sphinx, such as a link that leads nowhere, is an error. The site needs no network: open site/index.html.
 """
