@@ -1,4 +1,4 @@
-"""Step times from operations that were timed alone: a second opinion beside the fitted terms (``--step-model kernels``).
+"""Step times from operations that were timed alone: a second opinion next to the fitted terms (``--step-model kernels``).
 
 ``coefficients/kernels.json`` describes each operation by a few numbers per GPU, engine and number format, with its source and licence.
 Here the operations of a model add up to steps; ``perf.measured_steps`` reduces these to the array that the simulator reads. Times are in
@@ -275,7 +275,7 @@ class Kernels:
         computed = 6 * h * wide * padded / (times["rate"] * times["compute"])
         launched = times["floor_us"] + times["each_ns"] * fullest / 1e3 + times["depth_us"] * (h + wide) / 1e3
         moved = times["row_ns"] * rows / 1e3 + times["passes"] * 2 * rows * (2 * h + 3 * wide) / self.bandwidth
-        return times["factor"] * (launched + moved + _joined(read, computed, times["norm"]))
+        return float(times["factor"] * (launched + moved + _joined(read, computed, times["norm"])))
 
     def _mixing(self, some: Layers, step: Step) -> float:
         """One layer of attention, or of linear attention, beyond its projections; with them where the module was timed whole."""
