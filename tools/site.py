@@ -57,7 +57,7 @@ PAGES = (
         "agents",
         "python",
     ),
-    ("why", "limits", "scope", "glossary", "design"),
+    ("why", "limits", "scope", "security", "glossary", "design"),
 )
 GROUPS = ("What do you have?", "Size", "Measure and calibrate", "Simulate, serve and deploy", "About Tonnage")
 

@@ -124,7 +124,7 @@ def judge(
         for p in percentiles
         if summary.counted < needed(p)
     ]
-    notes = _notes(observed, summary, steady, [p for p in PERCENTILES if not supported[p] and p not in percentiles])
+    notes = _notes(observed, requests, summary, steady, [p for p in PERCENTILES if not supported[p] and p not in percentiles])
     notes += _of_replies(observed, requests, {check.name for check in checks if not check.passed})
     return Validity(reasons=tuple(reasons), notes=tuple(notes), checks=tuple(checks), steady=steady, supported=supported)
 
@@ -166,6 +166,8 @@ def _reached(observed: Observed, requests: Requests) -> list[Check]:
         share = _concurrency(requests, _ends(observed, requests), load.concurrency, load.ramp_s)
         what = f"of {load.concurrency} requests in flight there were on average"
         return [_check("concurrency_percent", 100 * share, 100 * REACHED, "%", what, least=True)]
+    if observed.held:  # the rate is then the server's, as in a closed loop
+        return []
     sent = requests.sent_ns[requests.sent_ns >= 0]
     if observed.sent < 2 or sent.size < 2:
         return [_check("rate_percent", math.nan, 100 * REACHED, "%", "", least=True)]
@@ -253,7 +255,7 @@ def _in_step(load: Load) -> bool:
     return all(int(column.min()) == int(column.max()) for column in (load.isl, load.osl))
 
 
-def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int]) -> list[str]:
+def _notes(observed: Observed, requests: Requests, summary: Summary, steady: Steady, few: list[int]) -> list[str]:
     tally, notes = observed.tally, []
     if few:
         names = ", ".join(f"p{p}" for p in few)
@@ -276,6 +278,12 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
         notes.append(
             "all requests have the same length, so they may end together and wait for one another; "
             f"{option('isl')} {isl}+-20% {option('osl')} {osl}+-20% draws them, as those of real traffic are"
+        )
+    if observed.held:
+        span_s = (int(requests.sent_ns.max()) - int(requests.due_ns.min())) / 1e9
+        notes.append(
+            f"{observed.held} of {observed.sent} requests waited at the client for one of {observed.load.in_flight} in flight, and their "
+            f"latencies count from then: {observed.sent / max(span_s, 1e-9):.3g} of {observed.load.rate:g} requests/s were sent"
         )
     if observed.waits:
         notes.append(f"{observed.waits} requests failed at once; their clients waited before the next one, longer after each in a row")

@@ -199,6 +199,7 @@ def _together(load: Load, seen: Sequence[Observed], order: np.typing.NDArray[np.
         started_unix_ns=seen[0].started_unix_ns,
         connections=sum(each.connections for each in seen),
         retries=sum(each.retries for each in seen),
+        held=sum(each.held for each in seen),
         waits=sum(each.waits for each in seen),
         interrupted=interrupted or any(each.interrupted for each in seen),
     )

@@ -77,10 +77,15 @@ def _open_lessons(folder: Path) -> Iterator[str]:
     yield f"{kernel}{python} -m jupyter lab{allowed} {lessons}"
 
 
-def mcp() -> None:
-    """Offer size, simulate, memory, compare and catalog to an agent, over standard input and output (docs/agents.md)."""
+@with_flags()
+def mcp(*, root: Path = Path()) -> None:
+    """Offer size, simulate, memory, compare and catalog to an agent, over standard input and output (docs/agents.md).
+
+    Args:
+        root: Folder whose files a question may name, and no others (default: the current folder).
+    """
     from tonnage.api.running.agents import serve_agents
     from tonnage.cli.progress import compile_if_needed
 
     compile_if_needed()
-    serve_agents()
+    serve_agents(root)

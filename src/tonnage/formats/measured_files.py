@@ -25,11 +25,13 @@ from tonnage.formats.table import (
     KNOBS,
     LATENCIES,
     LATENCY_COLUMNS,
+    NONE_COMPLETED,
     RATIO,
     REFUSED,
     REMARK,
     SENT,
     STATISTICS,
+    NoneCompleted,
     Table,
     files_below,
     latency_column,
@@ -38,7 +40,7 @@ from tonnage.formats.table import (
     read_table,
     shown,
 )
-from tonnage.formats.tool_format import as_written, holds_requests, not_read, points_of
+from tonnage.formats.tool_format import Points, as_written, holds_requests, not_read, points_of
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
@@ -220,12 +222,20 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
         reader = points_of(document)
         if reader:
             with as_written(where):
-                points = list(reader.read(document, where))
+                points = _points(reader, document, where)
             yield from points
         elif len(documents) == 1 and path.suffix.lower() == ".json" and not holds_requests(document):
             yield where, read_report(path)
         else:
             raise InputError(f"{where}: {not_read(document)}")
+
+
+def _points(reader: Points, document: Any, where: str) -> list[tuple[str, Values]]:
+    """The points of a document; a refused one where it measured nothing."""
+    try:
+        return list(reader.read(document, where))
+    except NoneCompleted:
+        return [(where, {REFUSED: NONE_COMPLETED})]
 
 
 def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
@@ -262,6 +272,8 @@ def _run_values(folder: Path, run: Run) -> Values:
         values |= {"run": str(folder), **_counted(run.requests)}
         load = "concurrency" if "concurrency" in arrivals else "request_rate"
         values[load] = arrivals["concurrency"] if load == "concurrency" else arrivals["rate"]
+        if arrivals.get("in_flight"):
+            values["concurrency"] = arrivals["in_flight"]
         if run.requests.window_ns >= 0:
             values["window_s"] = run.requests.window_ns / 1e9
         values["joules_per_token"] = summary.get("energy", {}).get("joules_per_output_token")

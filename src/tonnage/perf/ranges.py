@@ -232,7 +232,8 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(calibrated)
     apart = differs(deployment)
     opinions = f"two step models differ by {100 * (apart - 1):.0f} % here, fitted terms and kernels timed alone: measure"
-    return tuple(filter(None, (unsure, *found, opinions if apart > 1.0 else "", limit_mark(gpu))))
+    host = "" if gpu.host_speed == 1.0 else f"cores of the host at {gpu.host_speed:g} of the measured hosts' speed, as stated"
+    return tuple(filter(None, (unsure, *found, opinions if apart > 1.0 else "", limit_mark(gpu), host)))
 
 
 def _transferred(deployment: Deployment, engine: str) -> list[str]:

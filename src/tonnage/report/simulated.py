@@ -96,7 +96,7 @@ def _classes(runs: SimulatedSweep) -> Table | None:
 
 
 def title_of(runs: SimulatedSweep) -> str:
-    """What was simulated; where points differ, all values of a part, such as "FP16/FP8 on 1/2 × h100-sxm-80gb".
+    """The simulated deployment; where points differ, all values of a part, such as "FP16/FP8 on 1/2 × h100-sxm-80gb".
 
     A part that begins with a comma is there only where it is that of all points.
     """
