@@ -183,9 +183,10 @@ def second_opinion(deployment: Deployment) -> float:
 
     Of a dense model that was measured its own rows say more: there the error does not grow with the difference.
     """
-    model = deployment.model
-    apart = deployment.step_source is not None or deployment.calibration is not None or deployment.parallelism.pp > 1
-    if apart or (measured_model(model) and not model.is_moe) or not kernels.covers(deployment):
+    model, gpu, stated = deployment.model, deployment.gpu, (deployment.step_source, deployment.calibration, deployment.adapters)
+    if any((*stated, deployment.images)) or deployment.parallelism.pp > 1 or (measured_model(model) and not model.is_moe):
+        return 1.0
+    if not kernels.covers(deployment) or gpu != find_gpu(gpu.name):  # a host, a clock or a power limit of its own
         return 1.0
     return kernels.ratio_to(step_model(deployment).coefficients, deployment)
 
