@@ -158,6 +158,8 @@ def test_a_slow_host_shows_in_small_models_and_in_what_the_gpu_waits_for() -> No
     serial, slow_serial = (steps("llama-3-8b", "vllm-0.12", speed)[0] for speed in (1.0, 0.25))
     assert slow_serial - serial == pytest.approx(3 * shipped()["engines"]["vllm-0.12"]["schedule_s"])
     assert steps("llama-3-8b", "vllm-0.19", 2.0)[0] == large
+    d = deployment_of(model="llama-3-8b", gpu="h100", precision="bf16", tp=1, engine="vllm", host_speed=0.25)
+    assert "cores of the host at 0.25 of the measured hosts' speed, as stated" in marks(d)
 
 
 def test_graphs_that_end_before_attention_leave_a_least_time_per_layer() -> None:
