@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 HASHED = {"core"}
+OLDER_PYTHON = {"loadtools"}  # tried on Pythons that one of its packages does not state
 QUIET = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_REQUIRE_VIRTUALENV": "0"}
 
 
@@ -83,6 +84,7 @@ def install(venv: Path, name: str, lock: Lock) -> None:
     total = sum(1 for line in wanted.decode().splitlines() if "==" in line)
     command = [str(venv / "bin" / "python"), "-I", "-m", "pip", "install", "--no-deps", "--only-binary=:all:", "--progress-bar=off"]
     command += ["--require-hashes"] if name in HASHED else []
+    command += ["--ignore-requires-python"] if name in OLDER_PYTHON else []
     seen = 0
     for line in run([*command, "-r", str(pins(name))], lock):
         if line.startswith(("Collecting ", "Processing ", "Requirement already")):

@@ -74,6 +74,8 @@ def step_models(draw: st.DrawFn) -> StepModel:
     if draw(st.booleans()):
         coefficients[[at.STARVED, at.STARVED_FROM, at.STARVED_TO]] = 1.1e-3, 2.0, 9.0
     if draw(st.booleans()):
+        coefficients[[at.HOST_LEAST, at.HOST_LEAST_SEQUENCE]] = 7.3e-3, draw(st.sampled_from([0.0, 1.9e-5]))
+    if draw(st.booleans()):
         coefficients[[at.COMM_SLOW, at.SLOW_TO]] = 1.3e-5, 6.0
     if draw(st.booleans()):
         coefficients[[at.COMM_SMALL, at.SMALL_TOKENS, at.ONE_SHOT_TO]] = 1.7e-5, draw(st.sampled_from([0.0, 9.0])), 5.0

@@ -11,11 +11,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.request
 from pathlib import Path
 
 from tonnage.errors import TonnageError
@@ -30,12 +32,37 @@ def main(arguments: list[str]) -> int:
         print("./release FOLDER builds the wheel, the sdist and the SBOM into an empty folder", file=sys.stderr)
         return 2
     try:
-        for path in release(Path(arguments[0]).absolute()):
+        *built, sbom = release(Path(arguments[0]).absolute())
+        for path in (*built, sbom):
             print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}")
+        known = audited(sbom)
     except (TonnageError, subprocess.CalledProcessError) as fault:
         print(f"release: {fault}", file=sys.stderr)
         return 1
-    return 0
+    if known is None:
+        print("dependencies are not audited: the OSV database cannot be reached; the SBOM lists them", file=sys.stderr)
+        return 0
+    print("\n".join(known) or "dependencies audited: OSV has no vulnerability of these versions")
+    return 1 if known else 0
+
+
+OSV = "https://api.osv.dev"  # the database of google.github.io/osv.dev
+
+
+def audited(sbom: Path, database: str = OSV) -> list[str] | None:
+    """Known vulnerabilities of the versions in an SBOM, a line each; None where the database cannot be reached."""
+    listed = json.loads(sbom.read_text(encoding="utf-8"))["components"]
+    questions = [{"version": part["version"], "package": {"name": part["name"], "ecosystem": "PyPI"}} for part in listed]
+    asked = urllib.request.Request(f"{database}/v1/querybatch", json.dumps({"queries": questions}).encode())
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            results = json.load(answer)["results"]
+    except OSError:
+        return None
+    pairs = zip(listed, results, strict=True)
+    return [
+        f"{part['name']} {part['version']}: {', '.join(one['id'] for one in found['vulns'])}" for part, found in pairs if found.get("vulns")
+    ]
 
 
 def release(output: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Builds the documentation site: the pages of docs/, the lessons, and the reference of command and Python from the code.
 
     ./docs-site site               the lessons executed, which takes some minutes
-    ./docs-site site --no-lessons  the lessons without their output
+    ./docs-site site --no-lessons  the lessons with the output that they ship with
 
 A warning of Sphinx, such as a link that leads nowhere, is an error. The site needs no network: open site/index.html.
 """
@@ -57,7 +57,7 @@ PAGES = (
         "agents",
         "python",
     ),
-    ("why", "limits", "scope", "glossary", "design"),
+    ("why", "limits", "scope", "security", "glossary", "design"),
 )
 GROUPS = ("What do you have?", "Size", "Measure and calibrate", "Simulate, serve and deploy", "About Tonnage")
 

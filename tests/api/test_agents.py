@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 
 import pytest
 
-from tonnage.api.running.agents import QUESTIONS
+from tonnage.api.question.inside import check_inside
+from tonnage.api.running.agents import QUESTIONS, _without_contents, serve_agents
+from tonnage.api.sizing import ask
+from tonnage.errors import InputError, TonnageError
+from tonnage.spec.scenario import leaves
 from tonnage.spec.scenario_file import json_schema
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +40,98 @@ def test_a_question_has_a_schema_and_answers_in_words_and_values() -> None:
     document, values = QUESTIONS["memory"].answer({"model": "llama-3.1-8b"}, nobody)
     assert document.sections
     assert values["kv_tokens"] > 100_000
+
+
+def test_an_error_quotes_of_files_only_the_columns_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    secret = "hunter2-the-canary"
+    texts = {
+        "notes.csv": f"{secret}\n1,2\n",
+        "rows.csv": f"timestamp,isl,osl\n0,{secret},5\n",
+        "words.txt": f"{secret} and {secret}\n",
+        "hours.csv": f"{secret}\n" * 24,
+        "points.csv": f"model,gpu,ttft_ms,concurrency\n{secret},{secret},{secret},{secret}\n",
+        "prices.yaml": f"on_prem: {{{secret}: 3}}\npue: {secret}\n",
+        "plain.yaml": f"password: {secret}\n",
+        "config.json": json.dumps({"architectures": [secret], "hidden_size": secret}),
+        "plain.json": json.dumps({"schema": secret, "model": secret}),
+        "lines.jsonl": json.dumps({"timestamp": secret, "isl": secret}) + "\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    errors: list[tuple[str, str, str]] = []
+    for name in texts:
+        for leaf in leaves():
+            question: dict[str, Any] = {"model": "llama-3.1-8b", "lengths": {"isl": 100, "osl": 10}, "demand": {"peak_rps": 1}}
+            branch = question
+            for part in leaf.path[:-1]:
+                branch = branch.setdefault(part, {})
+            if leaf.name in ("peak_percentile", "seed"):
+                continue
+            branch[leaf.name] = name
+            try:
+                ask(question)
+            except TonnageError as error:
+                errors.append((leaf.name, name, _without_contents(str(error), question)))
+    assert len(errors) > 500
+    assert not [error for error in errors if secret in error[2]]
+    named = {"demand": {"trace": "rows.csv"}}
+    shown = _without_contents(f"line 2, column 'isl': '{secret}' is no length, '3' is", named)
+    assert shown == "line 2, column 'isl': '…' is no length, '3' is"
+    assert _without_contents("unknown model 'llama-99'", {"model": "llama-99", **named}) == "unknown model 'llama-99'"
+
+
+def test_a_question_of_an_agent_names_files_of_the_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "secret.csv").write_text("x")
+    for name in ("/etc/passwd", "../secret.csv", "~/.ssh/id_rsa"):
+        with pytest.raises(InputError, match=r"^demand: names a file outside of the folder that is served"):
+            check_inside({"demand": {"trace": name}}, tmp_path / "inside")
+    pytest.importorskip("mcp")
+    with pytest.raises(InputError, match=r"^root: .* is no folder"):
+        serve_agents(tmp_path / "nowhere")
+
+
+REFUSED_LINES = (
+    b'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "catalog", "arguments": {"text": "\\ud800"}}}',
+    b'{"jsonrpc": "2.0", "id": "a", "method": "\\udfff"}',
+    b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": ' + b"[" * 9_999 + b"]" * 9_999 + b"}",
+    b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "memory", "arguments": {"tp": ' + b"9" * 6_000 + b"}}}",
+    b"garbage",
+    b"\xff\xfe",
+)
+CALLS: dict[int, dict[str, Any]] = {
+    10: {"name": "size", "arguments": {"model": "llama-3.1-8b", "demand": {"trace": "/etc/passwd"}}},
+    11: {"name": "size", "arguments": {"model": "a\x1b[2J"}},
+    12: {"name": "memory", "arguments": {"model": "llama-3.1-8b", "x": json.loads("[" * 150 + "]" * 150)}},
+    13: {"name": "nothing", "arguments": {}},
+    14: {"name": "memory", "arguments": {"model": "llama-3.1-8b"}},
+}
+
+
+@pytest.mark.notebooks
+@pytest.mark.filterwarnings("default")
+def test_every_request_is_answered(tmp_path: Path) -> None:
+    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    lines = [json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}).encode()]
+    lines += [b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', b"", *REFUSED_LINES]
+    called = {"jsonrpc": "2.0", "method": "tools/call"}
+    lines += [json.dumps({**called, "id": number, "params": call}).encode() for number, call in CALLS.items()]
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", "tonnage", "mcp", "--root", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as server:
+        assert server.stdin
+        assert server.stdout
+        server.stdin.write(b"\n".join(lines) + b"\n")
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in range(1 + len(REFUSED_LINES) + len(CALLS))]
+        server.stdin.close()
+        assert server.wait(30) == 0
+    refused = [answer["id"] for answer in answers if answer.get("error", {}).get("code") == -32700]
+    assert sorted(refused, key=str) == [2, 4, 5, None, None, "a"]
+    by_id = {answer["id"]: answer.get("result") for answer in answers}
+    assert [by_id[number]["isError"] for number in CALLS] == [True, True, True, True, False]
+    assert "outside of the folder" in by_id[10]["content"][0]["text"]
 
 
 async def asked(*calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any], list[tuple[float, float | None]]]:

@@ -213,7 +213,8 @@ def test_vllm_s_own_summary_comes_out_of_its_lists(tmp_path: Path) -> None:
         assert found.summary["ttft_from_send_ms"][key] == pytest.approx(said[f"{statistic}_ttft_ms"], rel=CLOSE), statistic
         tpot = found.theirs["inter_token_latency_ms"][key]
         assert tpot == pytest.approx(said[f"{statistic}_tpot_ms"], rel=1e-3), statistic  # its latency ends a little after the last token
-    # Two of its gaps a request are those of the chunk with the role and of the one that finishes, which carry no token.
+    # Two of its gaps a request are those of the chunk with the role and of the one that finishes, which carry no token and are left out.
+    assert found.summary["itl_ms"]["mean"] == pytest.approx(10.0, rel=0.01)
     every = [gap for gaps in said["itls"] for gap in gaps]
     assert len(every) - 2 * len(said["itls"]) == said["total_output_tokens"] - said["completed"]
     assert 1e3 * sum(every) / len(every) == pytest.approx(said["mean_itl_ms"]) == pytest.approx(8.77, abs=0.01)
@@ -241,6 +242,54 @@ def test_guidellm_s_own_summary_comes_out_of_its_requests(tmp_path: Path) -> Non
     assert found.summary["tpot_ms"]["mean"] == pytest.approx(sum(r["inter_token_latency_ms"] for r in done) / len(done), rel=CLOSE)
     assert gap["mean"] == pytest.approx(found.summary["tpot_ms"]["mean"], rel=0.05)  # it weighs requests by their tokens
     assert found.requests.osl.mean() == pytest.approx(said["metrics"]["output_token_count"]["successful"]["mean"])
+
+
+@pytest.mark.parametrize("by_server", [False, True])
+def test_inference_perf_s_own_summary_comes_out_of_its_requests(tmp_path: Path, by_server: bool) -> None:
+    folder = FILES / "inference-perf"
+    found = Imported(folder, tmp_path / "run")
+    said = json.loads((folder / "stage_0_lifecycle_metrics.json").read_text())
+    done, latency = said["successes"], said["successes"]["latency"]
+    assert len(found.requests) == done["count"] == 7
+    # Its tokenizer of bytes counts four tokens for one of the server, and its latencies per token are by those.
+    assert (done["output_len"]["mean"], done["output_tokens"]["mean"]) == (32, 8)
+    own_tpot_ms = 1e3 * latency["time_per_output_token"]["mean"] * 31 / 7
+    assert found.summary["ttft_ms"]["mean"] == pytest.approx(1e3 * latency["time_to_first_token"]["mean"], rel=CLOSE)
+    assert found.summary["tpot_ms"]["mean"] == pytest.approx(own_tpot_ms, rel=CLOSE)
+    assert found.summary["itl_ms"]["mean"] == pytest.approx(own_tpot_ms, rel=CLOSE)
+    assert found.summary["e2e_ms"]["mean"] == pytest.approx(1e3 * latency["request_latency"]["mean"], rel=0.01)  # which ends with [DONE]
+    assert found.requests.osl.tolist() == [8] * 7
+    if by_server:  # as its option use_server_output_tokens writes the same run
+        latency["time_per_output_token"]["mean"] *= 31 / 7
+        latency["inter_token_latency"]["mean"] *= 31 / 7
+        done["throughput"]["output_tokens_per_sec"] /= 4
+    (tmp_path / "stage_0_lifecycle_metrics.json").write_text(json.dumps(said))
+    (row,) = read_measured(tmp_path / "stage_0_lifecycle_metrics.json", {"model": "m", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1})
+    assert (row["concurrency"], row["isl"], row["osl"]) == (2, 5, 8)
+    assert (row["tpot_ms"], row["output_tok_s"]) == (pytest.approx(own_tpot_ms), pytest.approx(8 * row["requests_s"]))
+
+
+def test_inference_perf_before_0_6_stamps_lines_and_not_tokens(tmp_path: Path) -> None:
+    info = {"input_tokens": 100, "output_tokens": 5, "output_token_times": [1.1, 1.1001, 1.15, 1.1501, 1.2, 1.2001, 1.3, 1.3001]}
+    entries = [{"start_time": 1.0, "end_time": 1.31, "request": "x", "response": "y", "info": info, "error": None}]
+    entries.append({**entries[0], "info": {**info, "output_token_times": []}})  # not streamed
+    entries.append({**entries[0], "info": None, "error": {"error_type": "TimeoutError", "error_msg": "slow"}})
+    (tmp_path / "per_request_lifecycle_metrics.json").write_text(json.dumps(entries))
+    found = Imported(tmp_path, tmp_path / "run")
+    assert (found.summary["ttft_ms"]["mean"], found.summary["tpot_ms"]["mean"]) == (pytest.approx(100), pytest.approx(200.1 / 4))
+    assert found.summary["itl_ms"]["p50"] is None
+    assert found.summary["errors_by_kind"] == {"TimeoutError": 1}
+    assert found.summary["requests"]["completed"] == 2
+
+
+def test_sglang_s_own_summary_comes_out_of_its_lists(tmp_path: Path) -> None:
+    found = Imported(FILES / "sglang.jsonl", tmp_path / "run")
+    said = json.loads((FILES / "sglang.jsonl").read_text())
+    assert len(found.requests) == said["completed"] == 10
+    for ours, theirs in (("ttft_from_send_ms", "ttft"), ("tpot_ms", "tpot"), ("itl_ms", "itl"), ("e2e_ms", "e2e_latency")):
+        assert found.summary[ours]["mean"] == pytest.approx(said[f"mean_{theirs}_ms"], rel=0.01), theirs
+    assert found.requests.osl.sum() == said["total_output_tokens"]
+    assert found.summary["requests_per_second"] == pytest.approx(said["request_throughput"], rel=0.05)  # its clock starts a little earlier
 
 
 def test_genai_perf_s_own_statistics_come_out_of_its_raw_export(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def started(folder: Path, logs: Path) -> Iterator[tuple[str, str]]:
         model = words[words.index("--served-model-name") + 1]
         argv = (sys.executable, "-m", "tonnage", *words, "--speed", str(SPEED))
         engines.append(Program(name=name, argv=argv, address=f"{host}:{port}"))
-    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(folder / "gateway.yaml"))
+    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(folder / "gateway.yaml"), "--proxy", "embedded")
     front = Program(name="gateway", argv=argv, address="127.0.0.1:8080", path="/v1/health/live")
     with Supervisor(engines, logs, restarts=False) as fleet:
         fleet.wait_until_ready(timeout_s=600.0, seen=lambda serving, of: None)

@@ -14,7 +14,6 @@ import pytest
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.engines.vllm_server import engines_python
 from tests.plan.start_lines import drawn_plan, faults
-from tests.questions import plans_with
 from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import service_of
 from tonnage.plan.launch import command, with_drafter
@@ -25,8 +24,6 @@ from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
 
 pytestmark = pytest.mark.engines
-
-LEAVES_OUT = plans_with()  # 200 choices in some minutes
 
 
 def parsed(*argvs: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -32,11 +32,11 @@ def served_page(folder: Path) -> Iterator[str]:
 
 def base_of(address: str) -> str:
     """Scheme, host and port."""
-    return address.partition("/?")[0]
+    return address.partition("/#")[0]
 
 
 def token_of(address: str) -> str:
-    return parse_qs(urlsplit(address).query)["token"][0]
+    return parse_qs(urlsplit(address).fragment)["token"][0]
 
 
 def until(browser: Chromium, script: str, seconds: float = SOON_S) -> Any:

@@ -171,7 +171,8 @@ def test_nothing_changes_without_the_token(address: str) -> None:
     ):
         assert request(address, path.replace("<", "%3C"), method, b"x", "wrong") == 401
     for path in ("/measure/live?url=http://127.0.0.1:1&model=x", "/measure/watch?url=x"):
-        assert request(address, path, "GET") == 401
+        assert request(address, path, "POST", token="wrong") == 401
+        assert request(address, path, "GET", token=token_of(address)) == 405
 
 
 def test_a_file_comes_and_goes(address: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from tonnage.errors import InputError
 from tonnage.page.desk import Desk
 from tonnage.page.server import application
 
@@ -37,17 +39,36 @@ def test_a_page_of_another_site_may_link_here_and_nothing_else(client: TestClien
     for site in ("cross-site", "same-site"):
         assert client.get("/size", headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}).status_code == 403
     for path in ("/measure/live", "/measure/watch"):
-        for site in ("cross-site", "same-site", "none"):
-            assert client.get(path, headers={"sec-fetch-site": site, "sec-fetch-mode": "navigate"}).status_code == 403
-        assert client.get(path, headers={"sec-fetch-site": "same-origin"}).status_code == 401, "the token is still asked for"
+        for site in ("cross-site", "same-site"):
+            assert client.post(path, headers={"sec-fetch-site": site, "x-tonnage-token": TOKEN}).status_code == 403
+        assert client.post(path, headers={"sec-fetch-site": "same-origin"}).status_code == 401
+        assert client.get(path, headers={"x-tonnage-token": TOKEN}).status_code == 405, "a link sends no requests"
 
 
-def test_the_token_comes_with_the_printed_address_and_stays_in_a_cookie(client: TestClient) -> None:
-    assert "set-cookie" not in client.get("/?token=wrong", follow_redirects=False).headers
-    kept = client.get(f"/?token={TOKEN}", follow_redirects=False)
-    assert kept.headers["location"] == "/size"
-    assert "HttpOnly" in kept.headers["set-cookie"]
-    assert "SameSite=strict" in kept.headers["set-cookie"]
+def test_the_token_is_in_no_cookie_which_other_ports_would_get(client: TestClient) -> None:
+    for path in ("/", f"/?token={TOKEN}", "/size", "/measure", "/files"):
+        answer = client.get(path, follow_redirects=False)
+        assert "set-cookie" not in answer.headers
+        assert TOKEN not in answer.text
+    for name in ("token", "tonnage-token", "x-tonnage-token"):
+        assert client.post("/token", headers={"cookie": f"{name}={TOKEN}"}).status_code == 401
+    assert client.post(f"/token?token={TOKEN}").status_code == 401
+    assert client.post("/token", headers={"x-tonnage-token": TOKEN}).status_code == 204
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (Path("/proc/tonnage"), Path("/proc"), tmp_path / "file" / "folder"):
+        with pytest.raises(InputError, match=r"cannot be written \(.*\); name a folder that can, tonnage ui FOLDER"):
+            Desk(folder)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tonnage.page.files_view.tempfile.mkstemp", full)
+    answer = client.put("/files/a.csv", content=b"x", headers={"x-tonnage-token": TOKEN})
+    assert answer.status_code == 422
+    assert "a file of the run folder cannot be read or written (No space left on device)" in answer.text
 
 
 def test_what_a_page_may_do_is_said_on_every_response(client: TestClient) -> None:

@@ -91,9 +91,13 @@ def test_what_cannot_be_used_is_said_in_lines(client: httpx2.Client, verb: str, 
 
 
 def test_a_body_that_is_no_object_or_too_large_is_refused(client: httpx2.Client) -> None:
-    nested = "[" * 100_000
-    for body in ("", "[]", "5", "{", nested, '{"a":' * 60 + "1" + "}" * 60, "x" * (LARGEST_BODY + 1)):
-        assert client.post("/api/v1/size", content=body).status_code == 422
+    inner = ('{"a":' * 900 + "1" + "}" * 900, "[" * 900 + "]" * 900, '"\\ud800"', '"\\u001b[2J"', "9" * 6_000)
+    named = [f'{{"{name}": {text}}}' for text in inner for name in ("model", "demand", "first", "scenario")]
+    for path in ("size", "simulate", "compare"):
+        for body in ("", "[]", "5", "{", "[" * 100_000, "x" * (LARGEST_BODY + 1), *inner, *named):
+            answer = client.post(f"/api/v1/{path}", content=body)
+            assert answer.status_code == 422, (path, body[:80])
+            assert len(answer.content) < 10_000
 
 
 def test_the_scenario_of_its_openapi_is_the_schema_of_the_command() -> None:

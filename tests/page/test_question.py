@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.api.question.inside import check_inside
 from tonnage.errors import InputError
-from tonnage.page.fields import LONGEST_QUERY, check_inside, command_of, query_of, question_of
+from tonnage.page.fields import LONGEST_QUERY, command_of, query_of, question_of
 
 
 def test_a_form_and_its_link_are_the_same_question() -> None:
@@ -61,7 +62,7 @@ OUTSIDE = [
 @pytest.mark.parametrize("value", OUTSIDE)
 def test_no_value_leads_out_of_the_run_folder(value: str, tmp_path: Path) -> None:
     for asked in ({"trace": value}, {"lengths": {"isl": [value]}}):
-        with pytest.raises(InputError, match="outside of the run folder"):
+        with pytest.raises(InputError, match="outside of the folder"):
             check_inside(asked, tmp_path)
 
 
@@ -71,6 +72,15 @@ def test_a_link_of_the_file_system_leads_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "inside" / "link.csv").symlink_to(tmp_path / "secret.csv")
     with pytest.raises(InputError, match="outside"):
         check_inside({"trace": "link.csv"}, tmp_path / "inside")
+
+
+def test_hidden_files_are_nobodys(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name in (".env", ".git/config"):
+        (tmp_path / name).write_text("x")
+        with pytest.raises(InputError, match="outside"):
+            check_inside({"trace": name}, tmp_path)
+    check_inside({"share": ".5", "trace": "./trace.csv"}, tmp_path)
 
 
 INSIDE = [

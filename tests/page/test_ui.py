@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
 import shlex
+import socket
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 
@@ -13,6 +17,7 @@ import pytest
 
 from tests.page.served import base_of
 from tonnage.cli.main import run
+from tonnage.serve.bounded_headers import HEADER_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "ui.md"
 
@@ -44,3 +49,17 @@ def test_a_client_that_leaves_ends_its_job(base: str) -> None:
 def test_a_port_that_is_taken_is_one_line(base: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["ui", str(tmp_path), "--port", base.rsplit(":", 1)[-1]]) == 2
     assert "--port: cannot listen on 127.0.0.1:" in capsys.readouterr().err
+
+
+@pytest.mark.live
+def test_a_header_that_drips_is_given_up(base: str) -> None:
+    with socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2])), timeout=60) as slow:
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            for sign in itertools.chain(b"GET / HTTP/1.1\r\nX: ", itertools.repeat(ord("x"))):
+                slow.sendall(bytes([sign]))
+                slow.settimeout(0.5)
+                with contextlib.suppress(TimeoutError):
+                    if not slow.recv(1_000):
+                        break
+        assert HEADER_S - 1 < time.monotonic() - began < HEADER_S + 10

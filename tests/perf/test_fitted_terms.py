@@ -114,7 +114,7 @@ def speaks_for(deployment: Deployment, group: str, owner: str) -> bool:
 def test_a_fitted_term_moves_the_coefficients_that_name_it() -> None:
     found: dict[str, set[str]] = {term.name: set() for term in FITTED_TERMS}
     asked = [dict(zip(("model", "gpu", "precision", "tp", "engine", "dp", "ep"), row, strict=True)) for row in DEPLOYMENTS]
-    deployments = [deployment_of(**row) for row in asked]
+    deployments = [deployment_of(**row, host_speed=0.5) for row in asked]
     windowed = next(d for d in deployments if d.model.windowed_layers and d.engine == "nim-2024")
     apart = replace(windowed, model=replace(windowed.model, kv_heads=windowed.model.heads))  # no model of the catalog has both
     for d in (*deployments, apart):

@@ -1,13 +1,16 @@
 """Links over PCIe: how long sums take over them, what states them, and how much less sure they are."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tonnage
 from tonnage.api import deployment_of
+from tonnage.api.running.plans import planned
 from tonnage.errors import InputError, option
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.step import step_seconds
@@ -68,13 +71,29 @@ def test_a_topology_says_which_link_the_first_gpus_have(tmp_path: Path, near: st
     [
         ("h100-sxm-80gb", "pcie5-x16", "h100-sxm-80gb is joined by nvlink"),
         ("l40s", "bridge", "l40s takes no NVLink bridge; write pcie4-x16"),
-        ("l40s", "pcie7-x16", "'pcie7-x16' is not a link; write pcie4-x16"),
+        ("l40s", "pcie7-x16", "'pcie7-x16' is not a link; write pcie, pcie4-x16"),
         ("l40s", "pcie4-x16,", "'' is not a link"),
     ],
 )
 def test_a_link_that_cannot_be_is_refused_with_what_to_write(gpu: str, link: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         decode_s(gpu, 2, link)
+
+
+@pytest.mark.parametrize(("path", "words"), [("PIX", "pcie"), ("SYS", "p2p-off"), ("NV12", "bridge")])
+def test_a_plan_keeps_what_a_topology_says_and_is_read_without_the_file(tmp_path: Path, path: str, words: str) -> None:
+    file = tmp_path / "topo.txt"
+    file.write_text(TOPOLOGY.format(near=path, far=path))
+    asked: Any = {"model": "qwen2.5-32b", "gpu": "a100-pcie-80gb", "tp": 2, "isl": 500, "osl": 100, "peak_rps": 1.0, "tpot": "p95<=80ms"}
+    plan = tonnage.size(**asked, precision="bf16", engine="vllm", link=str(file))
+    file.unlink()
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
+    assert plan.asked is not None
+    assert plan.asked.search.link == words
+    gpu = deployment_of(model="qwen2.5-32b", gpu="a100-pcie-80gb", precision="bf16", tp=2, engine="vllm", link=words).gpu
+    assert planned(tmp_path / "plan.json").deployment.gpu == gpu
+    assert plan.choice is not None
+    assert plan.choice.systems_exact == tonnage.size(**asked, precision="bf16", engine="vllm", link=words).choice.systems_exact
 
 
 def test_a_file_without_a_topology_is_refused(tmp_path: Path) -> None:

@@ -72,6 +72,14 @@ def test_a_cuda_graph_spares_a_step_with_prompts_what_launching_costs() -> None:
     assert step_seconds(c, 0, 0, 65, 0, 0) == pytest.approx(1e-3)
 
 
+def test_a_slow_host_hides_behind_a_step_until_it_takes_longer() -> None:
+    c = coefficient_array(linear_bytes=3e-3, host_step=1e-3, host_sequence=1e-5, host_least=5e-3, host_least_sequence=1e-4, norm=1.0)
+    assert batch_seconds(c, 1, 1) == pytest.approx(5.1e-3)
+    assert batch_seconds(c, 32, 32) == pytest.approx(8.2e-3)
+    c[at.LINEAR_BYTES] = 9e-3
+    assert batch_seconds(c, 1, 1) == pytest.approx(10.01e-3)
+
+
 def test_a_starved_all_reduce_costs_more_between_its_bounds_only() -> None:
     c = coefficient_array(comm_large=2e-3, starved=5e-3, starved_from=70.0, starved_to=269.0, norm=1.0)
     assert [batch_seconds(c, t, 1) for t in (70, 71, 269, 270)] == pytest.approx([2e-3, 7e-3, 7e-3, 2e-3])
@@ -139,6 +147,7 @@ ALWAYS = {at.NORM: 1.0, at.EXPERT_BYTES: 1e-30, at.EXPERT_MISS: 0.9, at.EXPERT_R
 """Coefficients without which others would have no effect on the step."""
 
 SWITCHES: dict[int, dict[int, float]] = {
+    at.HOST_LEAST_SEQUENCE: {at.HOST_LEAST: 1e-15},
     at.COMM_STEP: {at.ONE_SHOT_TO: 1e6},
     at.COMM_SMALL: {at.ONE_SHOT_TO: 1e6},
     at.STARVED: {at.STARVED_TO: 1e6},

@@ -17,7 +17,7 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import run_noise
 from tonnage.perf.ranges import marks
-from tonnage.perf.step import batch_seconds, context_seconds, step_seconds
+from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.step_terms import HOST_STEP
 from tonnage.perf.terms import client_turnaround_s, coefficients, encoder_seconds, resolve, step_model
 from tonnage.perf.terms_file import shipped
@@ -136,6 +136,49 @@ def test_scheduling_that_does_not_overlap_is_part_of_every_step() -> None:
         scheduling = shipped()["engines"][find_engine(engine).coefficients]["schedule_s"]
         assert plain[at.HOST_STEP] - overlapping[at.HOST_STEP] == pytest.approx(scheduling)
         assert d.knobs.overlap_schedule == (engine in ("vllm-0.19", "vllm"))  # asynchronous from 0.14 on
+
+
+def test_a_slow_host_shows_in_small_models_and_in_what_the_gpu_waits_for() -> None:
+    """One speed for one host: AccelMark's RTX 5090 takes 8.1 ms a step of 32 for 0.5B and 10.2 ms a token for 8B."""
+
+    def steps(model: str, engine: str, speed: float) -> tuple[float, float, StepModel]:
+        d = deployment_of(model=model, gpu="rtx-5090", precision="bf16", tp=1, engine=engine, host_speed=speed)
+        made = step_model(d)
+        return made.seconds(0, 0, 1, 0, 400), made.seconds(0, 0, 32, 0, 32 * 200), made
+
+    (one, many, quick), (slow_one, slow_many, slow) = (steps("qwen2.5-0.5b", "vllm-0.19", speed) for speed in (1.0, 0.25))
+    assert one < 2.1e-3
+    assert 4.5e-3 < slow_one < 6e-3
+    assert many < 3e-3
+    assert 7e-3 < slow_many < 9e-3
+    assert slow.frontend_s == pytest.approx(4 * quick.frontend_s)
+    assert slow.stream_s == pytest.approx(4 * quick.stream_s)
+    large, slow_large = (steps("llama-3-8b", "vllm-0.19", speed)[0] for speed in (1.0, 0.25))
+    assert slow_large == large
+    serial, slow_serial = (steps("llama-3-8b", "vllm-0.12", speed)[0] for speed in (1.0, 0.25))
+    assert slow_serial - serial == pytest.approx(3 * shipped()["engines"]["vllm-0.12"]["schedule_s"])
+    assert steps("llama-3-8b", "vllm-0.19", 2.0)[0] == large
+    d = deployment_of(model="llama-3-8b", gpu="h100", precision="bf16", tp=1, engine="vllm", host_speed=0.25)
+    assert "cores of the host at 0.25 of the measured hosts' speed, as stated" in marks(d)
+
+
+def test_graphs_that_end_before_attention_leave_a_least_time_per_layer() -> None:
+    """vLLM until 0.11: what a small mixture of experts takes at one client is 48 launches, whatever the GPU."""
+    for engine, piecewise in (("vllm-0.8", True), ("vllm-0.10", True), ("vllm-0.12", False), ("vllm", False)):
+        for gpu in ("h100-sxm-80gb", "b200-sxm-180gb"):
+            d = deployment(model="qwen3-30b-a3b", gpu=gpu, precision="bf16", engine=engine)
+            assert d.knobs.piecewise_graphs == piecewise
+            alone = step_model(d).seconds(0, 0, 1, 0, 0)
+            assert alone == pytest.approx(48 * 190e-6) if piecewise else alone < 7e-3
+    large = deployment(model="qwen2.5-32b", gpu="h100-sxm-80gb", precision="bf16", engine="vllm-0.10")
+    whole = replace(large, knobs=replace(large.knobs, piecewise_graphs=False))
+    assert step_model(large).seconds(0, 0, 1, 0, 0) == step_model(whole).seconds(0, 0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("speed", [0.0, 0.09, 3.1, -1.0])
+def test_a_speed_that_no_core_has_is_refused(speed: float) -> None:
+    with pytest.raises(InputError, match=r"is not a speed of cores; write 0\.1 to 3"):
+        deployment_of(model="llama-3-8b", gpu="h100", tp=1, engine="vllm", host_speed=speed)
 
 
 def test_no_card_reaches_more_of_its_datasheet_than_the_best_measured_one() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tonnage import api
 from tonnage.api.question.deployment import deployment_of
+from tonnage.api.sizing import ask
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.plan.plan import Plan
+from tonnage.sizing.planner import size
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.interfaces import find_interface
 
@@ -24,7 +25,7 @@ ENGINES = ("vllm", "vllm-0.19", "sglang", "tensorrt-llm")
 
 
 def drawn_plan(place: int, engines: tuple[str, ...] = ENGINES) -> Plan | None:
-    """The plan of the question at a place; None where the model has no such format, or nothing meets the limits."""
+    """The choice of the question at a place; None where the model has no such format, or nothing meets the limits."""
     random = np.random.default_rng([58, place])
     isl = int(random.choice([100, 500, 2_000, 8_000, 30_000]))
     asked: dict[str, Any] = {
@@ -41,7 +42,8 @@ def drawn_plan(place: int, engines: tuple[str, ...] = ENGINES) -> Plan | None:
         "max_model_len": None if random.random() < 0.8 else 2 * isl + 2_000,
     }
     try:
-        (plan,) = api.size_models(**{name: value for name, value in asked.items() if value is not None})
+        (drawn,) = ask(**{name: value for name, value in asked.items() if value is not None}).questions
+        plan = size(replace(drawn, deepen=False), rows=False)
     except InputError:
         return None
     return plan if plan.choice is not None and plan.choice.pool.launch else None

@@ -66,6 +66,43 @@ def test_every_value_that_says_so_is_shown_and_a_script_stays_a_name(plan: tonna
     assert "<svg onload" not in html
 
 
+def test_the_first_section_and_the_first_figure_are_open(plan: tonnage.Plan, run: api.SimulatedRun) -> None:
+    for value, opened in ((plan, "Answer"), (run, "Time to first token")):
+        html = value._repr_html_()
+        sections = [html[at.start() : html.index("</section>", at.start())] for at in re.finditer("<section", html)]
+        unfolded = [section for section in sections if not re.match(r"<section [^>]*><details", section)]
+        assert f'aria-label="{opened}"' in unfolded[-1]
+        assert "<svg" in unfolded[-1]
+        assert len(unfolded) <= 2 < len(sections)
+
+
+def test_no_rule_of_a_foreign_page_weighs_more_than_ours_and_widths_are_the_cells() -> None:
+    html = api.lesson(batcher="static")._repr_html_()
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert style.startswith(
+        "<style>.tonnage.tonnage.tonnage.tonnage {\ncontainer-type: inline-size;\n:where(:not(svg, svg *)) { all: revert; }"
+    )
+    assert "@media screen" not in style
+    assert "@container (max-width: 34rem)" in style
+    assert not re.search(r"(?m)^ *(:root|html) \{", style)
+
+
+def test_lessons_are_drawn_over_the_same_ticks_one_above_the_other() -> None:
+    static, in_flight = api.lesson(batcher="static"), api.lesson(batcher="in-flight")
+    both = api.lesson_slots({"static": static, "in-flight": in_flight})
+    assert [lane.name for lane in both.lanes] == [*(f"static {i}" for i in (1, 2, 3, 4)), "", *(f"in-flight {i}" for i in (1, 2, 3, 4))]
+    for result, lanes in ((static, both.lanes[:4]), (in_flight, both.lanes[5:])):
+        spans = [span for lane in lanes for span in lane.spans]
+        assert {span.end for lane in lanes for span in lane.spans[-1:]} == {100}
+        assert sum(span.end - span.start for span in spans) == pytest.approx(400)
+        tokens = sum(span.name == "decode, a token" for span in spans)
+        assert tokens == sum(step.slots.count("=") for step in result.steps)
+    share = sum(span.end - span.start for lane in both.lanes[:4] for span in lane.spans if span.name == "empty") / 400
+    assert share == pytest.approx(1 - static.busy_slots)
+    assert not any(span.name == "empty" for lane in both.lanes[5:] for span in lane.spans)
+    assert any(span.faint and span.tone == 0 for lane in both.lanes[5:] for span in lane.spans)
+
+
 def test_two_runs_and_their_ratios(run: api.SimulatedRun, tmp_path: Path) -> None:
     api.write_runs(tmp_path / "a", [run], {})
     found = compare_runs(tmp_path / "a", tmp_path / "a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import shlex
 import socket
@@ -250,3 +251,63 @@ def test_a_stream_in_the_shape_of_tritons_files_has_a_ttft(capsys: pytest.Captur
         status, reply = asking.post(f"/v2/models/{asked['--model']}/generate", {"text_input": "a b c", "max_tokens": 3, "min_length": 3})
         assert (status, reply["model_name"], bool(reply["text_output"])) == (200, asked["--model"], True)
         assert asking.post(f"/v2/models/{asked['--model']}/generate", {"prompt": "a"})[0] == 400
+
+
+@pytest.mark.parametrize(
+    "text", ['"a\\ud800"', '{"a": ' * 900 + "1" + "}" * 900, "[" * 100_000, "9" * 6_000], ids=["surrogate", "900", "100,000", "digits"]
+)
+def test_what_cannot_be_written_or_is_too_deep_is_a_bad_request(text: str) -> None:
+    tool = f'{{"type": "function", "function": {{"name": "f", "parameters": {{"a": {text}}}}}}}'
+    chat, begun = '"messages": [{"role": "user", "content": "a"}], "max_tokens": 2', '"model": "toy", "prompt": "a", "max_tokens": 2'
+    bodies = {
+        "/v1/chat/completions": (
+            f'{{"model": "toy", {chat}, "tools": [{tool}], "tool_choice": "required"}}',
+            f'{{"model": {text}, {chat}}}',
+        ),
+        "/v1/completions": (
+            f'{{{begun}, "structured_outputs": {{"json": {text}}}}}',
+            f'{{{begun}, "user": {text}}}',
+            f'{{{begun}, "stop": [{text}]}}',
+        ),
+        "/invocations": (f'{{{begun}, "structured_outputs": {{"regex": {text}}}}}', text),
+        "/v1/load_lora_adapter": (f'{{"lora_name": {text}, "lora_path": "/x"}}',),
+        "/tokenize": (f'{{"model": "toy", "prompt": {text}}}',),
+    }
+    with in_thread(served()) as running:
+        server = Asking(running.port)
+        for path, several in bodies.items():
+            for body in several:
+                assert server.post(path, body.encode())[0] == 400, (path, body[:200])
+        assert (
+            server.post("/v1/completions", {"prompt": "a" * 30, "max_tokens": 1, "stop": ["\U0001f680"]})[0] == 200
+        )  # a pair is no lone one
+
+
+def test_a_header_that_drips_or_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.serve.bounded_headers.HEADER_S", 0.6)
+    monkeypatch.setattr("tonnage.serve.bounded_headers.MOST_BYTES", 10_000)
+    whole = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+    with in_thread(served()) as running:
+        for begun in (b"", whole):
+            with socket.create_connection(("127.0.0.1", running.port), timeout=10) as slow:
+                if begun:
+                    slow.sendall(begun)
+                    assert slow.recv(1_000).startswith(b"HTTP/1.1 200")
+                began = time.monotonic()
+                with suppress(ConnectionError):
+                    for sign in itertools.cycle(b"GET / HTTP/1.1\r\nX: " + b"x" * 10_000):
+                        slow.sendall(bytes([sign]))
+                        slow.settimeout(0.05)
+                        with suppress(TimeoutError):
+                            if not slow.recv(1_000):
+                                break
+                assert 0.4 < time.monotonic() - began < 5
+        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as endless, suppress(ConnectionError):
+            for _ in range(1_000):
+                endless.sendall(b"X" * 1_000)
+            raise AssertionError("a header of a megabyte was taken")
+        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as kept:
+            for _ in range(3):  # no header is awaited while an answer is made, and a prompt client has all the time between
+                kept.sendall(whole)
+                assert kept.recv(1_000).startswith(b"HTTP/1.1 200")
+                time.sleep(0.4)

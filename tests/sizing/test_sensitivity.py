@@ -26,7 +26,7 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import memory_parts
 from tonnage.sizing.search.contender import Contender, Sized
 from tonnage.sizing.search.search import Search
-from tonnage.sizing.sensitivity import CHANGE, again, changed_question, sensitivity
+from tonnage.sizing.sensitivity import CHANGE, again, changed_question, narrow_cache, narrowable, sensitivity
 
 few_parts = plans_with("sensitivity")
 
@@ -216,3 +216,28 @@ def test_the_steps_at_the_start_explain_nothing(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Contender, "recorded", begun_slowly)
     assert explained(found) == plain
+
+
+def test_a_kv_cache_in_fp8_saves_what_the_same_question_with_it_needs() -> None:
+    """And nothing is proposed where its format was said, where it is latent, where the GPU has no FP8, or where it is all but empty."""
+    asked = {"model": "qwen3-32b", "tp": "2", "engine": "vllm", "isl": 8_000, "osl": 1_000, "peak_rps": 20, "ttft": "p95<=3s"}
+    first, *others = (
+        question(**asked | changed)
+        for changed in (
+            {"precision": "fp8"},
+            {"precision": "fp8+kv-fp16"},
+            {"precision": "fp8", "model": "deepseek-v3", "gpu": "h200", "tp": "8"},
+            {"precision": "fp16", "gpu": "a100"},
+            {"precision": "fp8", "isl": 500, "osl": 10},
+        )
+    )
+    chosen = best(first)
+    narrow = narrow_cache(Search(question=first, runs=Runs(first.slo), rows=False), chosen)
+    direct = best(question(**asked | {"precision": "fp8+kv-fp8"}))
+    assert narrow is not None
+    assert narrowable(chosen)
+    assert (narrow.gpus, narrow.systems_exact) == (direct.gpus, direct.gpus_exact / 8)
+    assert narrow.systems_exact < 0.95 * chosen.gpus_exact / 8
+    assert narrow.times == pytest.approx(2.0, rel=0.01)
+    assert [loss.benchmark for loss in narrow.losses] == ["reasoning", "long contexts"]
+    assert [asked.precisions[0].name for asked in others if narrowable(best(asked))] == []

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from tonnage.version import VERSION
-from tools.release import ROOT
+from tools.release import ROOT, audited
 
 
 def built(output: Path, umask: int) -> dict[str, bytes]:
@@ -32,3 +34,27 @@ def test_twice_the_same_bytes_and_every_dependency_listed(tmp_path: Path) -> Non
     pins = re.findall(r"^([\w.\-]+)==([\w.]+)", (ROOT / "requirements" / "core.txt").read_text(), re.MULTILINE)
     assert {(one["name"].lower(), one["version"]) for one in listed["components"]} >= {(name.lower(), version) for name, version in pins}
     assert (listed["metadata"]["component"]["name"], listed["bomFormat"]) == ("tonnage", "CycloneDX")
+
+
+class Database(http.server.BaseHTTPRequestHandler):
+    """OSV's batches: of two packages, one has a vulnerability."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))["queries"]
+        found = [{"vulns": [{"id": "PYSEC-1"}, {"id": "CVE-2"}]} if one["package"]["name"] == "old" else {} for one in asked]
+        assert {one["package"]["ecosystem"] for one in asked} == {"PyPI"}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"results": found}).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_dependencies_are_audited_where_the_database_can_be_reached(tmp_path: Path) -> None:
+    sbom = tmp_path / "x.cdx.json"
+    sbom.write_text(json.dumps({"components": [{"name": "good", "version": "1.0"}, {"name": "old", "version": "0.1"}]}))
+    with http.server.HTTPServer(("127.0.0.1", 0), Database) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        assert audited(sbom, f"http://127.0.0.1:{server.server_port}") == ["old 0.1: PYSEC-1, CVE-2"]
+    assert audited(sbom, "http://127.0.0.1:9") is None

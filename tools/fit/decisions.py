@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,13 +33,26 @@ Load = tuple[Hashable, float, float, float]
 """The curve that a measured row is of, its clients, and its time per token in ms as measured and as predicted."""
 
 
-def decisions(rows: Iterable[Load]) -> list[float]:
-    """For each curve and each limit that it crosses, the predicted load over the measured one; 0 where no load is predicted to meet it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a prediction says of a curve and a limit that it crosses.
+
+    A measured curve answers between two of its loads: the largest that met the limit and the next one, which did not. What is between them
+    is interpolated, and two loads may be further apart than a decision is to be near.
+    """
+
+    ratio: float  # the predicted load over the measured one; 0 where no load is predicted to meet the limit
+    same: bool  # whether the predicted load is between the same two measured ones
+    broken: bool  # whether it is at or above one that was measured to exceed the limit
+
+
+def decisions(rows: Iterable[Load]) -> list[Decision]:
+    """The decision of each curve and each limit that it crosses."""
     curves: dict[Hashable, list[tuple[float, float, float]]] = defaultdict(list)
     for key, *row in rows:
         if all(math.isfinite(value) and value > 0 for value in row):
             curves[key].append((row[0], row[1], row[2]))
-    found: list[float] = []
+    made: list[Decision] = []
     for points in curves.values():
         clients = sorted({of for of, _, _ in points})
         if len(clients) < FEWEST_POINTS:
@@ -45,8 +60,11 @@ def decisions(rows: Iterable[Load]) -> list[float]:
         measured, predicted = (_rising([float(np.median([p[place] for p in points if p[0] == of])) for of in clients]) for place in (1, 2))
         for limit in LIMITS_MS:
             if measured[0] <= limit < measured[-1]:
-                found.append(_most(clients, predicted, limit) / _most(clients, measured, limit))
-    return found
+                above = bisect_right(measured, limit)
+                promised = _most(clients, predicted, limit)
+                same, broken = clients[above - 1] <= promised < clients[above], promised >= clients[above]
+                made.append(Decision(ratio=promised / _most(clients, measured, limit), same=same, broken=broken))
+    return made
 
 
 def _rising(values: Sequence[float]) -> list[float]:
@@ -72,15 +90,19 @@ def _most(clients: Sequence[float], times: Sequence[float], limit: float) -> flo
 def decided(loads: Sequence[Load], longer: Sequence[float], kinds: Sequence[Hashable] = ()) -> dict[str, float]:
     """How many decisions there are, their median, and the shares that are near and that promise too much, in percent.
 
+    "same" are those that are near or between the same two measured loads; "broken" those of too much that promise a load which was
+    measured to exceed the limit.
+
     Args:
         loads: measured rows.
         longer: factors on their predicted times, with which these are what a plan counts on at its usual confidence.
         kinds: what each row is of, to tell which decisions are near once one factor for each kind has set its median right.
     """
-    values = np.array(decisions(loads))
-    if not values.size:
+    made = decisions(loads)
+    if not made:
         return {"decisions": 0}
-    sure = np.array(decisions([(*row[:3], row[3] * factor) for row, factor in zip(loads, longer, strict=True)]))
+    surer = decisions([(*row[:3], row[3] * factor) for row, factor in zip(loads, longer, strict=True)])
+    values, sure = _ratios(made), _ratios(surer)
     found = {
         "decisions": values.size,
         "median": round(float(np.median(values)), 2),
@@ -88,8 +110,15 @@ def decided(loads: Sequence[Load], longer: Sequence[float], kinds: Sequence[Hash
         "too much": _too_much(values),
         "sure median": round(float(np.median(sure)), 2),
         "sure too much": _too_much(sure),
+        "same": round(100 * float(np.mean([decision.same or abs(decision.ratio - 1.0) <= WITHIN for decision in made])), 0),
+        "broken": _broken(made),
+        "sure broken": _broken(surer),
     }
-    return found | ({"near at level": _near(np.array(decisions(_at_level(loads, kinds))))} if kinds else {})
+    return found | ({"near at level": _near(_ratios(decisions(_at_level(loads, kinds))))} if kinds else {})
+
+
+def _ratios(made: Sequence[Decision]) -> NDArray[np.float64]:
+    return np.array([decision.ratio for decision in made])
 
 
 def _at_level(loads: Sequence[Load], kinds: Sequence[Hashable]) -> list[Load]:
@@ -98,6 +127,10 @@ def _at_level(loads: Sequence[Load], kinds: Sequence[Hashable]) -> list[Load]:
     for (_, _, measured, predicted), kind in zip(loads, kinds, strict=True):
         ratios[kind].append(measured / predicted)
     return [(*row[:3], row[3] * float(np.nanmedian(ratios[kind]))) for row, kind in zip(loads, kinds, strict=True)]
+
+
+def _broken(made: Sequence[Decision]) -> float:
+    return round(100 * float(np.mean([decision.broken and decision.ratio > 1.0 + TOO_MUCH for decision in made])), 0)
 
 
 def _near(values: NDArray[np.float64]) -> float:

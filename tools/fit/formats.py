@@ -21,7 +21,12 @@ NEWER = ("Hopper", "Blackwell", "Blackwell Ultra")
 
 MEMORY_4 = 0.70
 """Between what 4-bit kernels reach in TensorRT-LLM (0.57 on A100, aiconfigurator-core 0.12; 0.48 to 0.9 by the speed-ups below)
-and the 0.9 of Marlin, 3.87 of 4 times at batch 16 (Frantar et al., arXiv 2408.11743; recalled)."""
+and the 0.9 of Marlin, 3.87 of 4 times at batch 16 (Frantar et al., arXiv 2408.11743; recalled). On H100 with one token Marlin takes 1/2.17
+of 16 bits' time, Machete 1/3.06 (inclusionAI/humming pull/2, vllm-project/vllm pull/23198): 0.58 and 0.81 of what 4.25 bits allow."""
+
+MARLIN = 0.85
+"""Before Hopper, whose memory is not faster than the units that unpack: close to the greatest speed-up up to 16 to 32 tokens (arXiv
+2408.11743, looked up 2026-11-28). Llama 2 7B by TurboMind on an RTX 4090, 206 tokens/s (mit-han-lab/llm-awq issue 78), leaves as much."""
 
 A100_KERNELS = "matrix products of TensorRT-LLM 1.0 on A100 (aiconfigurator-core 0.12)"
 SPEEDUPS = "speed-ups that NVIDIA publishes for H200 and H100 (Model Optimizer 0.15 and 0.21, examples/benchmark.md)"
@@ -30,7 +35,8 @@ B200_STUDY = "our study of FP4 rows on B200; matrix products of vLLM and SGLang 
 _PRIORS: tuple[tuple[tuple[str, ...], tuple[str, ...], float, float, str], ...] = (
     (("int8-sq",), (), 0.90, 0.87, A100_KERNELS),
     (("int8-wo",), (), 0.96, 0.83, A100_KERNELS),
-    (("int4-wo", "awq", "gptq", "int4-g32"), (), 0.88, MEMORY_4, f"compute by {A100_KERNELS}, memory between these and Marlin's"),
+    (("int4-wo",), (), 0.88, MEMORY_4, f"compute by {A100_KERNELS}, memory between these and Marlin's"),
+    (("awq", "gptq", "int4-g32"), (), 0.88, MARLIN, f"compute by {A100_KERNELS}, memory of Marlin"),
     (("int8-wo",), NEWER, 0.80, 0.83, "compute as AWQ on H100, memory as on A100"),
     (("int4-wo", "awq", "gptq", "int4-g32"), NEWER, 0.80, MEMORY_4, f"between two engine versions, from {SPEEDUPS}"),
     (("w4a8",), (), 0.72, MEMORY_4, f"compute over FP8 from {SPEEDUPS}, memory as AWQ"),

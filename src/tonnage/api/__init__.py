@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from tonnage.api.sizing import Asked, answer, ask, size, size_measured, size_models, size_use_cases
     from tonnage.report.notebook import figures, plot
+    from tonnage.report.simulated import lesson_slots
     from tonnage.simulator.simulated_run import SimulatedRun, SimulatedSweep, write_runs
     from tonnage.simulator.timeline import lesson_timeline
     from tonnage.spec.model import Model
@@ -75,6 +76,7 @@ _PLACES = {
     "api.sizing": ("Asked", "answer", "ask", "size", "size_measured", "size_models", "size_use_cases"),
     "api.grids": ("read_grid", "sweep"),
     "report.notebook": ("figures", "plot"),
+    "report.simulated": ("lesson_slots",),
     "simulator.simulated_run": ("SimulatedRun", "SimulatedSweep", "write_runs"),
     "simulator.timeline": ("lesson_timeline",),
 }

@@ -15,6 +15,7 @@ from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.plan.plan import Measured, Plan
+from tonnage.spec.hardware import link_words
 from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     except InputErrors as errors:
         raise InputErrors((*faults, *errors.lines)) from None
     InputErrors.raise_if(faults)
+    if found.search.link is not None:  # what a file says goes into the plan, which is read where that file is not
+        words = link_words(found.search.link, max(questions[0].tps))
+        found = replace(found, search=replace(found.search, link=words))
     return Asked(scenario=found, questions=questions, source=source)
 
 

@@ -5,7 +5,8 @@ chunks of the stream. Rates are over the whole duration, ramp and drain included
 precision or parallelism, and its lengths are means. Source: vLLM 0.33, ``vllm/benchmarks/serve.py``.
 
 With ``--save-detailed`` it has lists with one entry a request, times in seconds: its TTFT, TPOT and E2E count from the moment of sending,
-its ITL pools the gaps between events. Requests that did not complete are in the lists with empty values.
+its ITL pools the gaps between events, of a chat also those of events without a token. Requests that did not complete are in the lists with
+empty values.
 """
 
 from __future__ import annotations
@@ -149,7 +150,15 @@ def _request(document: dict[str, Any], place: int, error: str, where: str) -> Im
     if not isinstance(gaps, list):
         raise InputError(f"{where}, itls: is no list; give the file as the tool wrote it")
     seconds = [finite_number(gap, f"{where}, itls") for gap in gaps]
-    return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=moments(sent, first, seconds, NS_PER_S), isl=round(isl), osl=round(osl))
+    events = _with_tokens(moments(sent, first, seconds, NS_PER_S), round(osl))
+    return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=events, isl=round(isl), osl=round(osl))
+
+
+def _with_tokens(events: tuple[int, ...], osl: int) -> tuple[int, ...]:
+    """The events with a token; those beyond ``osl``, a chat's role or an empty finish, follow at once and are left out."""
+    places = sorted(range(1, len(events)), key=lambda place: events[place] - events[place - 1])
+    empty = places[: len(events) - osl] if 0 < osl < len(events) else []
+    return tuple(event for place, event in enumerate(events) if place not in empty)
 
 
 def write_vllm(run: FinishedRun, folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ import itertools
 import json
 import secrets
 import sys
+import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.api import Asked, ask
+from tonnage.api.question.inside import check_inside
 from tonnage.errors import InputError
-from tonnage.page.fields import check_inside, command_of, query_of, question_of
+from tonnage.page.fields import command_of, query_of, question_of
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.plan_document import plans_of, read_plans
 from tonnage.sizing.estimate import Estimate, estimates
@@ -134,9 +136,13 @@ class Desk:
     """One page server."""
 
     def __init__(self, folder: Path, token: str = "") -> None:
-        """Work in a folder, which is made if it is not there."""
+        """Work in a folder, which is made if it is not there. Raises InputError: it cannot be made or written."""
         self.folder = folder.resolve()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.folder).close()
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror}); name a folder that can, tonnage ui FOLDER") from None
         self.token = token or secrets.token_urlsafe(24)
         self.worker = Worker(self.folder, nice=NICE)
         self.bench = Worker(self.folder, nice=0)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -99,33 +98,6 @@ def tokens_of(asked: Mapping[str, Any]) -> list[str]:
         for part in value if isinstance(value, list) else [value]:
             words += [f"--{'' if part else 'no-'}{flag}"] if isinstance(part, bool) else [f"--{flag}", str(part)]
     return words
-
-
-_TOKENS = re.compile(r"[\s,=:@x×]+")
-
-
-def check_inside(value: Any, folder: Path, where: str = "") -> None:
-    """Refuse a value, nested ones too, that leads out of the run folder. Raises InputError: naming the leaf."""
-    if isinstance(value, Mapping):
-        for name, part in value.items():
-            check_inside(part, folder, where or str(name))
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for part in value:
-            check_inside(part, folder, where)
-    elif isinstance(value, str) and any(_leads_out(token, folder) for token in (value, *_TOKENS.split(value))):
-        raise InputError(f"{option(where[:40])}: names a file outside of the run folder; put it there under Files, and name it alone")
-
-
-def _leads_out(token: str, folder: Path) -> bool:
-    if token.startswith(("/", "~")) or ".." in token or "\\" in token or "\0" in token:
-        return True
-    if len(token) > 255:
-        return False
-    try:
-        found = folder / token
-        return found.exists() and not found.resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError):
-        return False
 
 
 # Ends of the logarithmic sliders; limits in milliseconds

@@ -16,10 +16,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tonnage import api
+from tonnage.api.question.inside import check_inside
 from tonnage.errors import InputError, option
 from tonnage.page.desk import Desk, kind_of
-from tonnage.page.fields import check_inside, query_of
-from tonnage.page.shell import asked_of, button, deploy_links, desk_of, faults, has_token, page
+from tonnage.page.fields import query_of
+from tonnage.page.shell import NEEDS_TOKEN, asked_of, button, deploy_links, desk_of, faults, page
 from tonnage.report.plans.answer import title
 from tonnage.report.plans.plan_document import first_page, read_plans, report
 from tonnage.report.writers.html import fragment, html
@@ -35,7 +36,6 @@ MOST_FILES = 500
 NAME = re.compile(r"\w[\w .+()-]{0,99}")
 ENDINGS = (".csv", ".json", ".jsonl", ".yaml", ".yml", ".parquet", ".gz", ".txt")
 EXAMPLES = "model=llama-3.1-8b"  # what a question begins with where a file names no model
-TOKEN = "Changing files needs the token: open the address that tonnage ui printed."
 
 
 def routes() -> list[Route]:
@@ -71,10 +71,9 @@ def _known(desk: Desk, name: str) -> Path:
 async def view(request: Request) -> Response:
     """The place to drop files, and what there is."""
     desk = desk_of(request)
-    told = "" if has_token(request.headers, desk.token) else f'<p class="faults">{TOKEN}</p>'
     inside = (
         '<h1>Files</h1><p class="lead">A trace, the file of a benchmark, prices, a <code>config.json</code>, a scenario or a plan: dropped '
-        f"here it goes to the folder <code>{escape(desk.folder.name)}</code>, and nowhere else.</p>\n{told}"
+        f"here it goes to the folder <code>{escape(desk.folder.name)}</code>, and nowhere else.</p>\n{NEEDS_TOKEN}"
         '<div id="drop" class="drop"><label class="button strong">Choose files<input type="file" id="chosen" multiple class="sr"></label>'
         '<span>or drop them here</span><p id="sent" class="hint" aria-live="polite"></p></div>\n'
         '<div class="two files"><div id="list" hx-get="/files/list" hx-trigger="load, changed"></div>'

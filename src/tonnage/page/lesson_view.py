@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from tonnage.api.question.inside import check_inside
 from tonnage.errors import InputError, option
-from tonnage.page.fields import check_inside
 from tonnage.page.shell import desk_of, faults, page
 from tonnage.simulator.lesson import LessonConfig, LessonResult, watch_lesson
 from tonnage.spec.written_numbers import number_of

@@ -11,12 +11,13 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from tonnage.api.question.inside import check_inside
 from tonnage.errors import InputError, option
 from tonnage.page.fields import query_of
-from tonnage.page.shell import button, desk_of, event, faults, has_token, page, streamed
+from tonnage.page.shell import NEEDS_TOKEN, button, desk_of, event, faults, page, streamed
 from tonnage.report.plans.plan_document import read_plans
 from tonnage.report.runs.run_document import run_report
 from tonnage.report.runs.shown_run import read_shown_runs
@@ -45,15 +46,14 @@ FIELDS = {
 SERVE = "./tonnage serve --engine simulated --model llama-3.1-8b --gpu h100-sxm-80gb"
 NAME = re.compile(r"[\w][\w.+-]{0,79}")
 EVERY = "5s"
-TOKEN = "This needs the token: open the address that tonnage ui printed."
 
 
 def routes() -> list[Route]:
     """The addresses of the view."""
     return [
         Route("/measure", view),
-        Route("/measure/live", live),
-        Route("/measure/watch", watch),
+        Route("/measure/live", live, methods=["POST"]),
+        Route("/measure/watch", watch, methods=["POST"]),
         Route("/measure/predicted", predicted),
         Route("/measure/calibrate", calibrate, methods=["POST"]),
         Route("/runs/{name:str}", run_page),
@@ -70,9 +70,6 @@ def named(text: str, known: tuple[str, ...], what: str) -> str:
 async def view(request: Request) -> Response:
     """What to measure, and the runs that there are."""
     desk = desk_of(request)
-    if not has_token(request.headers, desk.token):
-        lead = f'<p class="faults">{TOKEN}</p>'
-        return HTMLResponse(page("measure", "Measure", f"<h1>Measure</h1>{lead}"))
     plans = await run_in_threadpool(desk.plan_files)
     options = "".join(f"<option>{escape(name)}</option>" for name in plans)
     fields = "".join(
@@ -82,7 +79,7 @@ async def view(request: Request) -> Response:
     )
     inside = (
         '<h1>Measure</h1><p class="lead">A load is sent to a server with the OpenAI API, and everything is recorded. Without a server, '
-        f"<code>{escape(SERVE)}</code> simulates one on this machine.</p>\n"
+        f"<code>{escape(SERVE)}</code> simulates one on this machine.</p>\n{NEEDS_TOKEN}"
         f'<form id="bench" class="seconds-form" autocomplete="off">{fields}'
         '<div class="field"><label for="m-plan">Plan to compare with</label><select id="m-plan" name="plan"><option value="">none</option>'
         f"{options}</select></div>"
@@ -115,10 +112,9 @@ def _address(run: str, plan: str) -> str:
 async def live(request: Request) -> Response:
     """A measurement as server-sent events: readings as it goes, then the run."""
     desk = desk_of(request)
-    if not has_token(request.headers, desk.token):
-        return PlainTextResponse(TOKEN, status_code=401)
     given = {name: value.strip() for name, value in request.query_params.items() if name in FIELDS and value.strip()}
     asked: dict[str, Any] = {name: [value] if name == "slo" else value for name, value in given.items()}
+    check_inside({name: value for name, value in asked.items() if name not in ("url", "model")}, desk.folder)
     now = datetime.now(tz=UTC)
     output = f"run-{now:%Y%m%d-%H%M%S}"
     provenance = {"tonnage": VERSION, "command": "tonnage ui", "date": now.date().isoformat()}
@@ -162,7 +158,7 @@ def _calibrate_button(run: str, plan: str) -> str:
 
 
 async def predicted(request: Request) -> Response:
-    """What was measured next to what was predicted."""
+    """The measured run next to its prediction."""
     desk, given = desk_of(request), request.query_params
     run = named(given.get("run", ""), desk.run_folders(), "run")
     plan = named(given.get("plan", ""), desk.plan_files(), "plan")
@@ -194,8 +190,6 @@ async def calibrate(request: Request) -> Response:
 async def watch(request: Request) -> Response:
     """A running deployment next to its plan, look after look, as server-sent events."""
     desk = desk_of(request)
-    if not has_token(request.headers, desk.token):
-        return PlainTextResponse(TOKEN, status_code=401)
     urls = [part for part in re.split(r"[\s,]+", request.query_params.get("url", "")) if part][:64]
     plan = request.query_params.get("plan", "")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -20,7 +19,7 @@ from starlette.routing import Route
 from tonnage.errors import InputError, TonnageError, in_python, option
 from tonnage.page import files_view, http_api, lesson_view, measure_view, size_view
 from tonnage.page.desk import Desk
-from tonnage.page.shell import COOKIE, Guard, desk_of, faults, page
+from tonnage.page.shell import Guard, faults, page
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -44,11 +43,12 @@ def application(desk: Desk, port: int) -> Starlette:
         warming.cancel()
         await desk.close()
 
+    routes = [Route("/", first), Route("/token", token_checked, methods=["POST"]), Route("/static/{name:str}", asset)]
     hosts = frozenset(f"{name}:{port}" for name in (HOST, "localhost", "[::1]"))
     app = Starlette(
-        routes=[Route("/", first), Route("/static/{name:str}", asset), *(route for one in VIEWS for route in one.routes())],
+        routes=[*routes, *(route for view in VIEWS for route in view.routes())],
         middleware=[Middleware(Guard, token=desk.token, hosts=hosts)],
-        exception_handlers={InputError: wrong, TonnageError: wrong},
+        exception_handlers={InputError: wrong, TonnageError: wrong, OSError: not_written},
         lifespan=life,
     )
     app.state.desk = desk
@@ -56,12 +56,13 @@ def application(desk: Desk, port: int) -> Starlette:
 
 
 async def first(request: Request) -> Response:
-    """The first view; with the token of the printed address, a cookie that keeps it."""
-    response = RedirectResponse("/size")
-    told, desk = request.query_params.get("token", ""), desk_of(request)
-    if told and hmac.compare_digest(told.encode(), desk.token.encode()):
-        response.set_cookie(COOKIE, desk.token, httponly=True, samesite="strict")
-    return response
+    """The first view. The browser keeps the part of the printed address behind the "#", the token, for its script."""
+    return RedirectResponse("/size")
+
+
+async def token_checked(request: Request) -> Response:
+    """Nothing; the guard has checked the token."""
+    return Response(status_code=204)
 
 
 async def asset(request: Request) -> Response:
@@ -82,18 +83,27 @@ async def wrong(request: Request, error: Exception) -> Response:
     return HTMLResponse(page("size", "Not possible", faults(lines)), status_code=422)
 
 
+async def not_written(request: Request, error: Exception) -> Response:
+    """The fault of a file that cannot be read or written."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    return await wrong(request, InputError(f"a file of the run folder cannot be read or written ({why}); see that it has room and rights"))
+
+
 def serve(folder: Path, *, port: int, ready: Callable[[str], None]) -> None:
     """Serve a run folder until SIGINT or SIGTERM; port 0 takes a free one, and ``ready`` hears the address. Raises InputError."""
     import uvicorn
 
+    from tonnage.serve.bounded_headers import BoundedHeaders
+
+    desk = Desk(folder)
     try:
         listening = socket.create_server((HOST, port))
     except OSError as error:
         raise InputError(f"{option('port')}: cannot listen on {HOST}:{port} ({error.strerror}); choose another") from None
     number = listening.getsockname()[1]
-    desk = Desk(folder)
     os.chdir(desk.folder)
-    config = uvicorn.Config(application(desk, number), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    more: dict[str, Any] = {"log_level": "warning", "access_log": False, "timeout_graceful_shutdown": 1, "http": BoundedHeaders}
+    config = uvicorn.Config(application(desk, number), **more)
     with listening:
-        ready(f"http://{HOST}:{number}/?token={desk.token}")
+        ready(f"http://{HOST}:{number}/#token={desk.token}")
         uvicorn.Server(config).run(sockets=[listening])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from html import escape
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -71,6 +70,10 @@ def faults(lines: list[str] | tuple[str, ...]) -> str:
     return f'<div class="faults" role="alert"><p>This cannot be answered yet:</p><ul>{listed}</ul></div>'
 
 
+# What the page's script shows where the browser has no token, or one of another server
+NEEDS_TOKEN = '<p class="faults" data-needs-token hidden>This needs the token: open the address that tonnage ui printed.</p>\n'
+
+
 def button(label: str, *, href: str, kind: str = "quiet") -> str:
     """A link that looks like a button."""
     return f'<a class="button {kind}" href="{escape(href)}">{escape(label)}</a>'
@@ -82,14 +85,13 @@ def deploy_links(query: str) -> str:
     return f'<details class="menu"><summary class="button">Deploy</summary><div>{links}</div></details>'
 
 
-COOKIE, HEADER = "tonnage-token", "x-tonnage-token"
+HEADER = "x-tonnage-token"  # no cookie, which every port of 127.0.0.1 would get
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
 EVENTS = "text/event-stream"
 SAFE = ("GET", "HEAD", "OPTIONS")
-STREAMS_THAT_ACT = ("/measure/live", "/measure/watch")  # GET, as a browser's EventSource can do nothing else, and yet they send requests
 COMPUTES = "/api/"  # paths whose POST changes nothing
 
 
@@ -97,7 +99,7 @@ class Guard:
     """Checks requests before the application gets them."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
-        """Guard an application: ``hosts`` may ask for it, and what changes anything needs the ``token`` in a cookie or a header."""
+        """Guard an application: ``hosts`` may ask for it, and what changes anything needs the ``token`` in a header."""
         self.app, self.token, self.hosts = app, token, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,24 +134,12 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in {f"http://{host}" for host in self.hosts}:
             return 403, "asked from a page of another origin"
-        site, acts = headers.get("sec-fetch-site", "same-origin"), method not in SAFE or path in STREAMS_THAT_ACT
-        if site in ("cross-site", "same-site") and (acts or headers.get("sec-fetch-mode") != "navigate"):
+        from_elsewhere = headers.get("sec-fetch-site", "same-origin") in ("cross-site", "same-site")
+        if from_elsewhere and (method not in SAFE or headers.get("sec-fetch-mode") != "navigate"):
             return 403, "asked from a page of another site"
-        if site == "none" and path in STREAMS_THAT_ACT:
-            return 403, "this address is for the page's own script; press Measure or Watch there"
-        if method not in SAFE and not path.startswith(COMPUTES) and not has_token(headers, self.token):
-            return 401, "needs the token: open the address that tonnage ui printed"
-        return None
-
-
-def has_token(headers: Headers, token: str) -> bool:
-    """Whether a request has the token, in its cookie or its header."""
-    try:
-        kept = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        kept = None
-    told = headers.get(HEADER) or (kept.value if kept is not None else "")
-    return hmac.compare_digest(told.encode(), token.encode())
+        if method in SAFE or path.startswith(COMPUTES) or hmac.compare_digest(headers.get(HEADER, "").encode(), self.token.encode()):
+            return None
+        return 401, "needs the token: open the address that tonnage ui printed"
 
 
 def desk_of(request: Request) -> Desk:

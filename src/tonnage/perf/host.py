@@ -48,20 +48,34 @@ class HostTerms:
     launch_s: float  # to launch the kernels of a step with prefill one by one
     eager_s: float  # what such a step takes longer per layer, and for what latent attention and layers with a state launch
     frontend_s: float  # see ``StepModel``
+    # least_s, least_sequence_s: least duration of a step, and per sequence, for a slower host than the measured ones, else 0
+    least_s: float = 0.0
+    least_sequence_s: float = 0.0
+    pieces_s: float = 0.0  # least duration of a step whose graphs end before attention
 
 
 def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) -> HostTerms:
-    """The host's terms for a model, in a precision as the GPU executes it."""
+    """The host's terms for a model, in a precision as the GPU executes it.
+
+    What a host does while nothing runs on the GPU takes as much longer as its cores are slower. What it does for the next step meanwhile
+    is hidden until that alone takes longer than the step.
+    """
     engine, kernels, launch = groups.engine, groups.kernels, groups.generation.get("launch", 1.0)
+    slower = 1.0 / groups.gpu.host_speed
+    layers_s = _layer_s(groups, model, precision) * _launched_layers(groups, model) * groups.generation.get("layer", 1.0)
+    sequence_s = engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0) * groups.generation.get("sequence", 1.0)
     return HostTerms(
-        layers_s=_layer_s(groups, model, precision) * _launched_layers(groups, model) * groups.generation.get("layer", 1.0),
+        layers_s=layers_s,
         step_s=engine["step_s"],
-        schedule_s=engine.get("schedule_s", 0.0),
-        sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0) * groups.generation.get("sequence", 1.0),
-        prefill_s=engine["prefill_s"] + (engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0),
-        launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * launch * model.layers,
-        eager_s=_eager_s(groups, model) * launch + engine.get("prefill_layer_s", 0.0) * model.layers,
-        frontend_s=engine["frontend_s"],
+        schedule_s=engine.get("schedule_s", 0.0) * slower,
+        sequence_s=sequence_s,
+        prefill_s=(engine["prefill_s"] + (engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0)) * slower,
+        launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * launch * model.layers * slower,
+        eager_s=(_eager_s(groups, model) * launch + engine.get("prefill_layer_s", 0.0) * model.layers) * slower,
+        frontend_s=engine["frontend_s"] * slower,
+        least_s=(engine["step_s"] + layers_s) * slower if slower > 1.0 else 0.0,
+        least_sequence_s=sequence_s * slower if slower > 1.0 else 0.0,
+        pieces_s=engine.get("piece_layer_s", 0.0) * model.layers * slower,
     )
 
 
@@ -108,9 +122,11 @@ def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs 
     c[at.HOST_PREFILL] = terms.prefill_s
     c[at.LAUNCHES] = terms.launch_s
     c[at.EAGER] = terms.eager_s
+    c[at.HOST_LEAST_SEQUENCE] = terms.least_sequence_s
     if knobs is not None:
         c[at.HOST_STEP] += 0.0 if knobs.overlap_schedule else terms.schedule_s
         c[at.GRAPHED_TO] = float(knobs.graph_tokens)
+        c[at.HOST_LEAST] = max(terms.least_s, terms.pieces_s) if knobs.piecewise_graphs else terms.least_s
 
 
 def responding_s(engine: Group, sequence_s: float) -> float:
@@ -130,4 +146,5 @@ def streaming_s(engine: Group, deployment: Deployment) -> float:
     They serve all ranks together, ``stream_interval`` tokens at once. Several share the sequences evenly, so that those of a rank pass
     them as they would pass one that is so many times as fast.
     """
-    return engine.get("stream_s", 0.0) * deployment.parallelism.dp / (deployment.knobs.stream_interval * deployment.knobs.front_ends)
+    stream_s = engine.get("stream_s", 0.0) / deployment.gpu.host_speed
+    return stream_s * deployment.parallelism.dp / (deployment.knobs.stream_interval * deployment.knobs.front_ends)

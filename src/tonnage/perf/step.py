@@ -39,6 +39,8 @@ from tonnage.perf.step_terms import (
     HEAD_BYTES,
     HEAD_FLOPS,
     HEADS,
+    HOST_LEAST,
+    HOST_LEAST_SEQUENCE,
     HOST_PREFILL,
     HOST_SEQUENCE,
     HOST_STEP,
@@ -134,7 +136,7 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int, share: fl
         seconds += c[ADAPTERS] * (1.0 - c[ADAPTER_MISS] ** sequences)
     if len(c) > COEFFICIENTS:
         seconds += tabulated_seconds(c, tokens)
-    return seconds
+    return max(seconds, c[HOST_LEAST] + c[HOST_LEAST_SEQUENCE] * sequences) if c[HOST_LEAST] > 0.0 else seconds
 
 
 def tabulated_seconds(c: NDArray[np.float64], tokens: int) -> float:

@@ -208,6 +208,16 @@ BOUNDED = _term(
     "kv",
     fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic", "walk_s", "gathered", "state_bandwidth"),
 )
+HOST_LEAST = _term(
+    "s",
+    "least duration of a step of a host slower than measured, or of layers launched one by one",
+    "host",
+    stages="times",
+    fed_by=(*LAYER, "step_s", "piece_layer_s"),
+)
+HOST_LEAST_SEQUENCE = _term(
+    "s/sequence", "the same per sequence of the step", "host", fed_by=("sequence_s", "sequence_generation", "generation_sequence")
+)
 ADAPTERS = _term("s", "the pass over LoRA adapters, as if the step used every one of them", "compute", stages="times")
 ADAPTER_MISS = _term("1", "factor by which one more sequence shrinks the share of adapters that no sequence uses", stages="root")
 ENCODER = _term("s/token", "the image encoder, spread over the new tokens of prompts", "compute")

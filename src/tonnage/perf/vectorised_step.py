@@ -95,6 +95,8 @@ def parts(k: Floats, steps: Steps, drafting: Drafting | None = None) -> dict[str
     add(at.HEAD_BYTES, head_seconds(k, sequences))
     add(at.COMM_LARGE, communication_seconds(k, tokens))
     add(at.HOST_STEP, k[at.HOST_STEP] + k[at.HOST_SEQUENCE] * (starts + decodes))
+    if (k[at.HOST_LEAST] > 0.0).any():
+        add(at.HOST_LEAST, np.maximum(host_least(k, sequences) - _batch_work(k, tokens, sequences, steps.share), 0.0))
     add(at.HOST_PREFILL, prefill_seconds(k, prefill))
     if len(k) > COEFFICIENTS:
         found["table"] = tabulated_seconds(k, tokens)
@@ -110,6 +112,16 @@ _EXPERTS = at.EXPERT_FLOPS, at.EXPERT_BYTES
 
 def batch_seconds(k: Floats, tokens: Floats, sequences: Floats, share: Floats | float = 1.0) -> Floats:
     """Seconds that depend only on a step's number of tokens and sequences, as ``step.batch_seconds``."""
+    return np.asarray(np.maximum(_batch_work(k, tokens, sequences, share), host_least(k, sequences)))
+
+
+def host_least(k: Floats, sequences: Floats) -> Floats:
+    """The least seconds of a step with so many sequences on a slow host; 0 on others."""
+    return np.asarray(k[at.HOST_LEAST] + k[at.HOST_LEAST_SEQUENCE] * sequences)
+
+
+def _batch_work(k: Floats, tokens: Floats, sequences: Floats, share: Floats | float) -> Floats:
+    """What ``batch_seconds`` is where no slow host holds the step up."""
     p = k[at.NORM]
     linear = _joined(*linear_seconds(k, tokens), p)
     if (k[at.EXPERT_BYTES] > 0.0).any():

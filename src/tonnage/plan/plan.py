@@ -18,7 +18,17 @@ from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.note import ModelRead, Note, Warning
 from tonnage.plan.reason import Reachable, Rejected
-from tonnage.plan.sensitivity import Beyond, Measurement, ParetoPoint, PercentileAnswer, PrefixCache, Provenance, Sensitivity, Unreached
+from tonnage.plan.sensitivity import (
+    Beyond,
+    Measurement,
+    NarrowCache,
+    ParetoPoint,
+    PercentileAnswer,
+    PrefixCache,
+    Provenance,
+    Sensitivity,
+    Unreached,
+)
 from tonnage.results.metrics import TtftParts
 from tonnage.spec.catalog import keep
 from tonnage.spec.scenario import Mode, Scenario
@@ -143,7 +153,7 @@ class Plan(Saved, InNotebooks):
 
     SCHEMA: ClassVar[str] = SCHEMA
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead", "sessions")
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead", "sessions", "narrow_cache")
 
     scenario: Understood  # the question as it was understood
     asked: Scenario | None = None  # the question as it was written; None where it was not written as a scenario
@@ -182,6 +192,8 @@ class Plan(Saved, InNotebooks):
     # the best deployment whose instances do both, where the choice has two pools; None, and not in the JSON, elsewhere and where none meets
     # the limits at the asked confidence
     together_instead: OtherServing | None = None
+    # the same question with the KV cache in FP8, where that saves systems; None, and not in the JSON, elsewhere
+    narrow_cache: NarrowCache | None = None
     # how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist ``existing``
     # says it
     growth: Growth | None = None

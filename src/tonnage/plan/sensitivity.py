@@ -75,6 +75,31 @@ class Sensitivity:
 
 
 @strict
+class CacheLoss:
+    """Loss of score with a KV cache in FP8, relative to 16 bits, in per cent."""
+
+    benchmark: str
+    # least, most: of the models that publish it
+    least: float
+    most: float
+
+
+@strict
+class NarrowCache:
+    """The answer to the same question with the KV cache of the chosen format in FP8, where that saves systems."""
+
+    deployment: Identity
+    system: str
+    times: float  # tokens of an instance's cache in FP8 over its tokens in 16 bits, of the choice
+    # systems, gpus: whole systems with spare ones
+    systems: int
+    systems_exact: float  # without rounding and spare
+    gpus: int
+    losses: tuple[CacheLoss, ...]
+    source: str  # of the losses
+
+
+@strict
 class PercentileAnswer:
     """A percentile of the arrivals in one second over the throughput of a benchmark, and what the simulation says instead."""
 

@@ -127,7 +127,7 @@ DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "Comparison": ("measured", "two_runs_page", "the first run", "the second run"),
     "RunBesidePlan": ("measured", "run_and_plan", "the run"),
     "Description": ("workload", "described"),
-    "LessonResult": ("simulated", "lesson"),
+    "LessonResult": ("simulated", "lesson_page"),
     "ScoreReport": ("scored", "scored"),
     "CalibrationReport": ("scored", "calibrated"),
 }

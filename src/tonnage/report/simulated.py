@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.report.document import Document, Drawing, Lines, Table, Text, document, drawing, facts_known, items, section
+from tonnage.report.document import Document, Drawing, Facts, Lines, Table, Text, document, drawing, facts_known, items, section
 from tonnage.report.numbers import ABSENT, STATISTICS, between, counted, number, percent, sentence_of, statistics
 from tonnage.report.plans.question import attained_text, short_length
 from tonnage.report.writers.terminal import plot_text
@@ -18,7 +18,7 @@ from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals,
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
-    from tonnage.report.drawing.figure import Axis, Figure, Gantt, Plot
+    from tonnage.report.drawing.figure import Axis, Figure, Gantt, Plot, Span
     from tonnage.simulator.lesson import LessonResult
     from tonnage.simulator.simulated_run import FleetFacts, SimulatedSweep
     from tonnage.simulator.simulated_run import SimulatedRun as Run
@@ -96,7 +96,7 @@ def _classes(runs: SimulatedSweep) -> Table | None:
 
 
 def title_of(runs: SimulatedSweep) -> str:
-    """What was simulated; where points differ, all values of a part, such as "FP16/FP8 on 1/2 × h100-sxm-80gb".
+    """The simulated deployment; where points differ, all values of a part, such as "FP16/FP8 on 1/2 × h100-sxm-80gb".
 
     A part that begins with a comma is there only where it is that of all points.
     """
@@ -367,6 +367,7 @@ NAMES = {
     "useful_work": "useful work",
 }
 SHARES = ("busy_slots", "useful_work")
+TICKS = dict.fromkeys(("e2e", "ttft", "itl"), ", mean ticks")
 
 
 def lesson(result: LessonResult) -> Document:
@@ -374,6 +375,52 @@ def lesson(result: LessonResult) -> Document:
     rows = tuple((NAMES[name], _figure(name, value)) for name, value in result.to_json().items())
     table = Table(header=("in ticks", "value"), rows=rows)
     return document(section("figures", "", table), section("slots", "", Lines(result.slots_text())))
+
+
+MOST_TICKS = 100  # of a lesson that are drawn: more are too narrow to see
+READ_SLOTS = "A lane for each slot: a step lasts as long as the prefills in it, and a decode next to them waits for its end."
+
+
+def lesson_page(result: LessonResult) -> Document:
+    """The same for a page that has room: the figures in tiles, the slots drawn."""
+    rows = tuple((f"{NAMES[name]}{TICKS.get(name, '')}", _figure(name, value)) for name, value in result.to_json().items())
+    return document(
+        section("figures", "", Facts(rows, big=True)),
+        section("slots", "Slots over ticks", Drawing(lesson_slots({"": result}), READ_SLOTS, None)),
+        section("letters", "The same in letters", Lines(result.slots_text())),
+    )
+
+
+def lesson_slots(results: Mapping[str, LessonResult]) -> Gantt:
+    """The slots of lessons over the same ticks, the lessons one above the other, each under its name."""
+    from tonnage.report.drawing.figure import Axis, Gantt, Lane
+
+    lanes: list[Lane] = []
+    for name, result in results.items():
+        lanes += [Lane("", (), "")] if lanes else []
+        for slot in range(min(len(result.steps[0].slots), MOST_LANES)):
+            title = f"{name or 'slot'} {slot + 1}"
+            lanes.append(Lane(title, tuple(_stays(result, slot)), f"{title}\n{percent(result.busy_slots)} of all slots busy"))
+    return Gantt("slots", "Which slot did what", Axis("ticks"), start=0.0, lanes=tuple(lanes))
+
+
+def _stays(result: LessonResult, slot: int) -> Iterator[Span]:
+    """What a slot did in each step; of a long one that decodes the first tick, and then the wait for its end."""
+    from tonnage.report.drawing.figure import Span
+
+    for step in result.steps:
+        end = min(step.start + step.duration, MOST_TICKS)
+        decoded = min(step.start + 1, end)
+        if step.start >= MOST_TICKS:
+            return
+        if step.slots[slot] == "P":
+            yield Span("prefill", step.start, end, 1)
+        elif step.slots[slot] == ".":
+            yield Span("empty", step.start, end, 5, faint=True)
+        else:
+            yield Span("decode, a token", step.start, decoded, 0)
+            if end > decoded:
+                yield Span("decode, held up by a longer step", decoded, end, 0, faint=True)
 
 
 def _figure(name: str, value: float | int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,6 +24,7 @@ from tonnage.serve.request import Asked, Kind, Limits, asked_of
 from tonnage.serve.rules import broken_json
 from tonnage.serve.tokens import Reader, Tokens
 from tonnage.serve.transfer import Transfers
+from tonnage.spec.typed_values import DEEPEST
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -224,24 +226,58 @@ def check_type(request: Request) -> None:
 
 
 async def json_body(request: Request) -> Any:
-    """The JSON body. Raises Refused: it is too large, or no JSON."""
+    """The JSON body. Raises Refused: it is too large, or no JSON; HTTPException: as ``parsed``."""
     check_type(request)
+    body = await body_of(request)
+    try:
+        document = parsed(body)
+    except json.JSONDecodeError as error:
+        raise broken_json(body, error) from None
+    if document is None:
+        raise broken_json(b"", None)
+    return document
+
+
+async def body_of(request: Request) -> bytes:
+    """The bytes of a body. Raises Refused: they are too many."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > LARGEST_BODY:
             raise Refused(f"the body is larger than {LARGEST_BODY:,} bytes", status=413)
         parts.append(part)
-    body = b"".join(parts)
+    return b"".join(parts)
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def parsed(body: bytes) -> Any:
+    """The JSON value of a body.
+
+    Raises json.JSONDecodeError: it is no JSON; HTTPException: it is nested too deeply, or holds a number of thousands of digits or a text
+    without UTF-8 (a lone surrogate), over which what reads and answers it would stumble.
+    """
     try:
-        found = json.loads(body)
-    except json.JSONDecodeError as error:
-        raise broken_json(body, error) from None
+        document = json.loads(body)
+        if _SURROGATE.search(body):
+            json.dumps(document, ensure_ascii=False).encode()
+        if body.count(b"[") + body.count(b"{") <= DEEPEST or _depth(document) <= DEEPEST:
+            return document
+    except json.JSONDecodeError:
+        raise
     except (ValueError, RecursionError):
-        raise HTTPException(400, "There was an error parsing the body") from None
-    if found is None:
-        raise broken_json(b"", None)
-    return found
+        pass
+    raise HTTPException(400, "There was an error parsing the body")
+
+
+def _depth(document: Any) -> int:
+    depth, level = 0, [document]
+    while level:
+        depth += 1
+        inner = (part for value in level for part in (value.values() if isinstance(value, dict) else value))
+        level = [part for part in inner if isinstance(part, dict | list)]
+    return depth
 
 
 def begun(service: Service, asked: Asked) -> list[Answer]:

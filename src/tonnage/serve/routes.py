@@ -27,7 +27,22 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.errors import InputError
-from tonnage.serve.app import Handler, Service, admitted, begun, check_type, completed, counted, json_body, reply_of, saying, seen, whole
+from tonnage.serve.app import (
+    Handler,
+    Service,
+    admitted,
+    begun,
+    body_of,
+    check_type,
+    completed,
+    counted,
+    json_body,
+    parsed,
+    reply_of,
+    saying,
+    seen,
+    whole,
+)
 from tonnage.serve.dialect import Refused
 from tonnage.serve.faults import OF_REQUESTS, Faults, parse_fault
 from tonnage.serve.messages import message_routes
@@ -345,7 +360,7 @@ def application(service: Service) -> Starlette:
         """SageMaker's path, which takes the bodies of both."""
         check_type(request)
         try:
-            body = json.loads(await request.body())
+            body = parsed(await body_of(request))
         except json.JSONDecodeError as error:
             raise Refused(f"JSON decode error: {error}", kind="Bad Request") from None
         return await completed(service, "chat" if isinstance(body, dict) and "messages" in body else "completions", request, body)

@@ -177,8 +177,10 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
     """
     import uvicorn
 
+    from tonnage.serve.bounded_headers import BoundedHeaders
+
     ends = served.endpoints if isinstance(served, Served) else [served]
-    more: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off", "backlog": 4096}
+    more: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off", "backlog": 4096, "http": BoundedHeaders}
 
     async def run() -> bool:
         services = [one.build(asyncio.get_running_loop()) for one in ends]
@@ -228,12 +230,14 @@ def in_thread(served: Servable) -> Iterator[Running]:
     """Serve from a thread until the block ends. Raises TonnageError: the server failed while it started."""
     import uvicorn
 
+    from tonnage.serve.bounded_headers import BoundedHeaders
+
     found: list[tuple[Service, uvicorn.Server]] = []
     begun = threading.Event()
 
     async def run(listening: socket.socket) -> None:
         service = served.build(asyncio.get_running_loop())
-        config = uvicorn.Config(application(service), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(application(service), log_level="error", lifespan="off", timeout_graceful_shutdown=1, http=BoundedHeaders)
         found.append((service, uvicorn.Server(config)))
         begun.set()
         await found[0][1].serve(sockets=[listening])

@@ -19,7 +19,7 @@ from tonnage.sizing.progress import Progress, Steps, no_progress, parallel
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate, reachable
 from tonnage.sizing.search.search import Search
-from tonnage.sizing.sensitivity import sensitivity, unreached
+from tonnage.sizing.sensitivity import narrow_cache, narrowable, sensitivity, unreached
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -104,7 +104,8 @@ def _parts(search: Search, best: Sized) -> Parts:
     question = search.question
     if question.sharing is not None and question.sharing.recorded is not None:
         return {"explain": lambda: explained(best), "curve": lambda: load_curve(best), "sessions": lambda: held_sessions(best)}
-    parts: Parts = {"sensitivity": lambda: sensitivity(search, best), "prefix_cache": lambda: prefix_cache(best)}
+    parts: Parts = {"narrow_cache": lambda: narrow_cache(search, best)} if narrowable(best) else {}
+    parts |= {"sensitivity": lambda: sensitivity(search, best), "prefix_cache": lambda: prefix_cache(best)}
     if not question.offline:
         parts |= {"explain": lambda: explained(best), "routers": lambda: behind_routers(best), "tail": lambda: unreached(search, best)}
     if question.load == "open" and not question.offline:
@@ -127,6 +128,7 @@ def _made(parts: Parts, steps: Steps, workers: int | None) -> dict[str, Any]:
 
 NAMES = {
     "sensitivity": "what would change the answer",
+    "narrow_cache": "a KV cache in FP8",
     "prefix_cache": "prefix caches",
     "explain": "where time goes",
     "routers": "other routers",

@@ -11,17 +11,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
+from tonnage.perf.memory import memory_plan
 from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import LengthsVary
 from tonnage.plan.reason import NothingMeetsLimits, NotSure
-from tonnage.plan.sensitivity import Changed, Input, OtherSpread, OtherSystems, Relaxed, RelaxedLimit, Sensitivity, Swing, Unreached
+from tonnage.plan.sensitivity import (
+    CacheLoss,
+    Changed,
+    Input,
+    NarrowCache,
+    OtherSpread,
+    OtherSystems,
+    Relaxed,
+    RelaxedLimit,
+    Sensitivity,
+    Swing,
+    Unreached,
+)
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
 from tonnage.sizing.search.contender import DOUBT
 from tonnage.sizing.search.learned import Learned
 from tonnage.sizing.search.search_space import traffic
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.accuracy import cache_losses
 from tonnage.spec.catalog.entries import recorded_lengths
 from tonnage.spec.lengths import Spread, with_spread
 
@@ -219,6 +234,58 @@ def rounded_up(seconds: float) -> float:
     digits = 2 if seconds / 10**exponent < 3 else 1
     unit = 10.0 ** (exponent - digits)
     return float(f"{math.ceil(seconds / unit - 1e-9) * unit:.12g}")
+
+
+# The KV cache in FP8 as a knob, where the choice has it in 16 bits because nobody said its format.
+
+
+LEAST_FILLED = 0.25
+"""Share of the cache that the requests at the highest load fill at least, for a smaller one to be tried."""
+
+LEAST_SAVED = 0.05
+"""Share of the systems, without rounding, that it has to save."""
+
+
+def narrowable(best: Sized) -> bool:
+    """Whether the choice fills its KV cache of 16 bits, and its GPU and engine can keep it in FP8.
+
+    Latent caches are left out: other kernels read them, and no loss is published of those (``trade_offs.yaml``).
+    """
+    question, d = best.contender.question, best.ready.trial.deployment
+    launch = find_engine(d.engine).launch
+    flag = launch is not None and (launch.switch("kv_8bit") is not None or "kv_format" in dict(launch.file_keys))
+    if not flag or d.precision.kv != "fp16" or d.gpu.fp8_tflops is None or d.model.has_latent_cache or question.pools is not None:
+        return False
+    if question.step_source is not None or any(precision.names_kv for precision in question.precisions):
+        return False
+    most = best.ready.instance.memory.concurrent_requests(math.ceil(question.isl.mean), math.ceil(question.osl.mean)) * d.parallelism.dp
+    return best.capacity.concurrency >= LEAST_FILLED * most
+
+
+def narrow_cache(search: Search, best: Sized) -> NarrowCache | None:
+    """The answer with the KV cache in FP8, where that saves systems at the same confidence; None where it does not."""
+    question, ready = search.question, best.ready
+    narrow = ready.trial.deployment.precision.with_kv("fp8")
+    answer = again(search, replace(question, precisions=(narrow,)), best, care=_care(best)).best
+    if answer is None or (answer.level or 0.0) < (best.level or 0.0):
+        return None
+    trial, systems = answer.ready.trial, answer.systems + question.spare
+    if answer.gpus_exact > (1 - LEAST_SAVED) * best.gpus_exact and answer.gpus >= best.gpus:
+        return None
+    wide, same = ready.instance.memory, memory_plan(replace(ready.trial.deployment, precision=narrow))
+    losses = cache_losses()
+    return NarrowCache(
+        deployment=trial.identity,
+        system=trial.system.name,
+        times=same.tokens / wide.tokens,
+        systems=systems,
+        systems_exact=answer.gpus_exact / trial.system.gpus,
+        gpus=answer.gpus,
+        losses=tuple(
+            CacheLoss(benchmark=loss.benchmark, least=min(loss.percent.values()), most=max(loss.percent.values())) for loss in losses
+        ),
+        source=losses[0].source,
+    )
 
 
 # What it would take to be surer than asked, where no number of the chosen systems that anybody would buy does.

@@ -52,6 +52,7 @@ class Gpu:
     mesh_gpus: int = 0  # how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them
     power_cap_w: float | None = None  # power limit below the board power, in watts; None for none
     clock: float = 1.0  # share of the clock that the multiprocessors are locked to
+    host_speed: float = 1.0  # of a core of its host, over those of the hosts that were measured
     # tf32_tflops, fp32_tflops: rates of 32-bit products, in the matrix units and in the FP32 cores; None where the catalog has none
     tf32_tflops: float | None = None
     fp32_tflops: float | None = None
@@ -133,8 +134,17 @@ def clocked(gpu: Gpu, share: float) -> Gpu:
     return replace(gpu, clock=share)
 
 
+def hosted(gpu: Gpu, speed: float) -> Gpu:
+    """The GPU in a host whose cores have that speed, over the measured ones. Raises InputError: no such speed."""
+    if not SLOWEST_HOST <= speed <= FASTEST_HOST:
+        raise InputError(f"{option('host_speed')}: {speed:g} is not a speed of cores; write {SLOWEST_HOST:g} to {FASTEST_HOST:g}")
+    return replace(gpu, host_speed=speed)
+
+
+SLOWEST_HOST, FASTEST_HOST = 0.1, 3.0
+
 FABRICS = ("nvlink", "other")  # Links that are not PCIe
-BRIDGE, P2P_OFF = "bridge", "p2p-off"
+SLOT, BRIDGE, P2P_OFF = "pcie", "bridge", "p2p-off"
 _PCIE = re.compile(r"^pcie([3-6])-x(4|8|16)$")
 _LANE_GB_S = {3: 2.0, 4: 4.0, 5: 8.0, 6: 16.0}  # of one lane, both directions together (PCI-SIG), by generation
 _NEAR = ("PIX", "PXB", "PHB")
@@ -145,7 +155,8 @@ def linked(gpu: Gpu, text: str, tp: int = 2) -> Gpu:
     """The GPU with the link between the GPUs of a system that ``text`` states, or a file with the output of ``nvidia-smi topo -m``.
 
     Args:
-        text: ``pcie4-x16`` (generations 3 to 6, 4, 8 or 16 lanes), ``bridge`` or ``p2p-off``; several with commas.
+        text: ``pcie4-x16`` (generations 3 to 6, 4, 8 or 16 lanes), ``pcie`` for the card's own, ``bridge`` or ``p2p-off``; several with
+            commas.
         tp: how many GPUs of a file count.
 
     Raises InputError: another word, a file without such a table, or a link for GPUs that NVLink or another fabric joins.
@@ -155,7 +166,7 @@ def linked(gpu: Gpu, text: str, tp: int = 2) -> Gpu:
             f"{option('link')}: {gpu.name} is joined by {gpu.link if gpu.link == 'nvlink' else 'its own fabric'}, not by PCIe; leave it out"
         )
     found = gpu if gpu.link == "pcie" else replace(gpu, link="pcie")
-    for word in _topology(Path(text), tp) if Path(text).is_file() else text.lower().split(","):
+    for word in link_words(text, tp).lower().split(","):
         lanes = _PCIE.match(word.strip())
         if lanes is not None:
             found = replace(found, pcie_gb_s=min(gpu.pcie_gb_s, _LANE_GB_S[int(lanes[1])] * int(lanes[2])))
@@ -165,16 +176,22 @@ def linked(gpu: Gpu, text: str, tp: int = 2) -> Gpu:
             found = replace(found, link=gpu.link, bridged=True)
         elif word.strip() == P2P_OFF:
             found = replace(found, p2p=False)
-        else:
+        elif word.strip() != SLOT:
             raise InputError(
-                f"{option('link')}: '{word.strip():.40}' is not a link; write pcie4-x16, pcie5-x16, bridge or p2p-off, "
+                f"{option('link')}: '{word.strip():.40}' is not a link; write pcie, pcie4-x16, pcie5-x16, bridge or p2p-off, "
                 f"or a file with the output of nvidia-smi topo -m"
             )
     return found
 
 
-def _topology(path: Path, tp: int) -> tuple[str, ...]:
-    """The words of ``linked`` for the longest path between the first ``tp`` GPUs of a file with the output of ``nvidia-smi topo -m``."""
+def link_words(text: str, tp: int) -> str:
+    """The words of ``linked``; of a file with the output of ``nvidia-smi topo -m``, for the longest path between its first ``tp`` GPUs.
+
+    Raises InputError: the file has no such table.
+    """
+    path = Path(text)
+    if not path.is_file():
+        return text
     rows = [line.split() for line in read_text(path).splitlines() if re.match(r"^\s*GPU\d+\s", line)]
     table = [row[1:] for row in rows if "X" in row]
     if len(table) < 2 or any(len(row) < len(table) for row in table):
@@ -182,8 +199,8 @@ def _topology(path: Path, tp: int) -> tuple[str, ...]:
     used = min(max(tp, 2), len(table))
     paths = {table[one][two] for one in range(used) for two in range(one)}
     if all(path.startswith("NV") for path in paths):
-        return (BRIDGE,)
-    return () if all(path in _NEAR or path.startswith("NV") for path in paths) else (P2P_OFF,)
+        return BRIDGE
+    return SLOT if all(path in _NEAR or path.startswith("NV") for path in paths) else P2P_OFF
 
 
 _MIG = {"h100": 7, "h200": 7, "h20": 7, "gh200": 7, "a100": 7, "b200": 7, "gb200": 7, "a30": 4}

@@ -269,10 +269,9 @@ class SearchAsked:
     power_cap: Text = leaf(
         "Power limit of each GPU, such as 500W or 70% of its board power: arithmetic takes longer, and no GPU draws more (docs/energy.md)."
     )
-    gpu_clock: Number = leaf(
-        "Share of its clock that each GPU is locked to, such as 80%: arithmetic takes longer, and every step draws less.", unit="share"
-    )
+    gpu_clock: Number = leaf("Clock that each GPU is locked to, such as 80%: arithmetic takes longer, steps draw less.", unit="share")
     link: Text = leaf("Link over PCIe: pcie4-x16 and the like, bridge, p2p-off, or a file of nvidia-smi topo -m (docs/systems.md).")
+    host_speed: Number = leaf("Speed of a host's core over the measured hosts', such as 0.7 (docs/systems.md).")
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 

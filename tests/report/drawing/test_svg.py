@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.report.example_plan import full
 from tests.report.plans.test_figures import FIGURES
 from tonnage.plan.cost import WayCost, YearlyCost
-from tonnage.report.drawing.draw import BOLD, NARROW, WIDE, draw, draw_plot
+from tonnage.report.drawing.draw import BOLD, NARROW, WIDE, draw, draw_gantt, draw_plot
 from tonnage.report.drawing.figure import (
     Axis,
     Bars,
@@ -96,6 +96,7 @@ KINDS: dict[str, Figure] = {
         cells=(Cell(column=0, row=0, count=1, tip="one"), Cell(column=11, row=1, count=5_000, tip="many")),
     ),
     "gantt": Gantt(key="g", title="Requests", axis=Axis(title="seconds"), start=0.0, lanes=LANES),
+    "few lanes": Gantt(key="g", title="Slots", axis=Axis(title="ticks"), start=0.0, lanes=(*LANES[:3], Lane("", (), ""), *LANES[3:6])),
     "scatter": Scatter(
         key="s",
         title="TTFT against prompts",
@@ -119,6 +120,24 @@ def test_figures_of_runs_are_well_formed_for_both_widths_and_stay_on_the_page(na
         drawn = [box for box in boxes if box[0] >= 0]  # swatches of a legend are drawn around 0
         assert all(x + wide <= width + 0.1 and y + tall <= height for x, y, wide, tall in drawn)
         assert all(g.get("aria-label") for g in svg.iter("g") if g.get("class") == "mark")
+
+
+def test_few_lanes_are_tall_and_named_and_what_is_faint_is_named_apart() -> None:
+    spans = (Span("decode", 0, 1, 0), Span("held up", 1, 3, 0, faint=True), Span("decode", 3, 4, 0))
+    _, drawn = draw_gantt(Gantt("g", "Slots", Axis("ticks"), 0.0, (Lane("a", spans, "a"), Lane("", (), ""), Lane("b", spans, "b"))), WIDE)
+    picture = ET.fromstring(f"<g>{drawn}</g>")
+    paths = {str(path.get("class")): str(path.get("d")) for path in picture.iter("path")}
+    assert set(paths) == {"span bar fill0", "span bar fill0 faint"}
+    assert [path.count("M") for path in paths.values()] == [2, 1]
+    begins = [float(place) for place in re.findall(r"M([\d.]+)", paths["span bar fill0"])]
+    widths = [float(width) for width in re.findall(r"h([\d.]+)v", paths["span bar fill0"])]
+    assert begins[1] - begins[0] == pytest.approx(3 * widths[0], abs=0.2)
+    assert [text.text for text in picture.iter("text") if text.get("class") == "tick" and text.get("text-anchor") == "end"][-3:] == [
+        "a",
+        None,
+        "b",
+    ]
+    assert [text.text for text in picture.iter("text") if text.get("class") == "label"] == ["decode", "held up"]
 
 
 def test_bar_that_dwarfs_the_others_is_broken_off_and_its_number_stays() -> None:

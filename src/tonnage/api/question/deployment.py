@@ -16,7 +16,7 @@ from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_k
 from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.deployment import Deployment, EngineKnobs, KvRule, Parallelism, Scheduler, parse_adapters, parse_speculation
 from tonnage.spec.engine import EnginePreset, default_knobs
-from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, linked
+from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, hosted, linked
 from tonnage.spec.precision import find_precision
 from tonnage.units import parse_bytes
 
@@ -50,6 +50,7 @@ def deployment_of(
     power_cap: str | None = None,
     gpu_clock: float | None = None,
     link: str | None = None,
+    host_speed: float | None = None,
     max_model_len: int | None = None,
     shares: Mapping[str, float | None] | None = None,
 ) -> Deployment:
@@ -83,6 +84,7 @@ def deployment_of(
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
     (found_gpu,) = limited((found_gpu if link is None else linked(found_gpu, link, tp),), power_cap, gpu_clock, source)
+    (found_gpu,) = in_hosts((found_gpu,), host_speed, source)
     deployment = Deployment(
         model=found_model,
         gpu=found_gpu,
@@ -168,8 +170,17 @@ def joined(gpus: Sequence[Gpu], link: str | None, tp: int) -> tuple[Gpu, ...]:
 
 
 def stated(gpus: Sequence[Gpu], search: SearchAsked, tp: int, source: StepSource | None) -> tuple[Gpu, ...]:
-    """The GPUs with the link, the power limit and the clocks that a question states. Raises InputError."""
-    return limited(joined(gpus, search.link, tp), search.power_cap, search.gpu_clock, source)
+    """The GPUs with the link, the power limit, the clocks and the host that a question states. Raises InputError."""
+    return in_hosts(limited(joined(gpus, search.link, tp), search.power_cap, search.gpu_clock, source), search.host_speed, source)
+
+
+def in_hosts(gpus: Sequence[Gpu], speed: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
+    """The GPUs in hosts of the speed that is requested. Raises InputError: no such speed, or step times that have their host in them."""
+    if speed is None:
+        return tuple(gpus)
+    if source is not None:
+        raise InputError(f"{option('host_speed')}: step times of {source.name} have their host in them; leave one of the two out")
+    return tuple(hosted(gpu, speed) for gpu in gpus)
 
 
 def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:

@@ -55,7 +55,7 @@ KNOBS = (
 
 
 # Leaves of a search that ``deployment_of`` reads by itself
-OF_DEPLOYMENT = ("coefficients", "step_model", "speculation", "lora", "power_cap", "gpu_clock", "link", "max_model_len")
+OF_DEPLOYMENT = ("coefficients", "step_model", "speculation", "lora", "power_cap", "gpu_clock", "link", "host_speed", "max_model_len")
 
 
 MOST_INSTANCES = 1_000

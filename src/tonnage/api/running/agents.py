@@ -5,16 +5,22 @@ A tool answers in Markdown, in the words of the report, and in JSON. An error sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from tonnage.api.facts import catalog, memory
+from tonnage.api.question.inside import check_inside, files_named
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.api.simulation import simulate_sweep
 from tonnage.api.sizing import answer, ask
-from tonnage.errors import TonnageError
+from tonnage.csv_file import COLUMN
+from tonnage.errors import InputError, TonnageError, option
 from tonnage.report.document import Document, document
 from tonnage.report.facts import catalogued
 from tonnage.report.facts import memory as memory_document
@@ -25,6 +31,7 @@ from tonnage.report.writers.terminal import markdown
 from tonnage.sizing.planner import Progress
 from tonnage.spec.scenario import simulated_leaves
 from tonnage.spec.scenario_file import json_schema
+from tonnage.spec.typed_values import bounded
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -83,24 +90,106 @@ async def _called(context: ServerRequestContext[Any], params: CallToolRequestPar
         words, values, failed = f"there is no tool '{params.name[:40]}'; the tools are {', '.join(QUESTIONS)}", None, True
     else:
         try:
-            document, values = await anyio.to_thread.run_sync(partial(question.answer, dict(params.arguments or {}), progress))
+            asked = dict(params.arguments or {})
+            check_inside(bounded(asked, "arguments"), Path())
+            document, values = await anyio.to_thread.run_sync(partial(question.answer, asked, progress))
             words, failed = markdown(document), False
         except TonnageError as error:
-            words, values, failed = str(error), None, True
+            words, values, failed = _without_contents(str(error), params.arguments or {}), None, True
     return types.CallToolResult(content=[types.TextContent(text=words)], structured_content=values, is_error=failed)
 
 
-def serve_agents() -> None:
-    """Answer over standard input and output until the client closes them. Raises TonnageError: the SDK is not installed."""
+MOST_QUOTED = 10**7  # characters of a file that are compared with an error
+_QUOTED = re.compile(r"""(['"])(.+?)\1""")
+
+
+def _without_contents(message: str, asked: Mapping[str, Any]) -> str:
+    """An error without what it quotes of a file that the question names, but for columns of a table."""
+    texts = [path.read_text(encoding="utf-8", errors="replace")[:MOST_QUOTED] for path in files_named(asked, Path())]
+    arguments = json.dumps(asked, ensure_ascii=False)
+
+    def shown(quoted: re.Match[str]) -> str:
+        words = quoted[2].removesuffix("…")
+        secret = words not in arguments and any(words in text and not _is_column(words, text) for text in texts)
+        return "'…'" if secret else quoted[0]
+
+    return _QUOTED.sub(shown, message)
+
+
+def _is_column(words: str, text: str) -> bool:
+    cells = [cell.strip() for cell in text.partition("\n")[0].lower().split(",")]
+    return len(cells) > 1 and COLUMN.fullmatch(words.lower()) is not None and words.lower() in cells
+
+
+def serve_agents(root: Path) -> None:
+    """Answer over standard input and output until the client closes them; questions may name files below ``root`` alone.
+
+    Raises TonnageError: the SDK is not installed; InputError: there is no such folder.
+    """
     server = agents_server()
+    if not root.is_dir():
+        raise InputError(f"{option('root')}: {root} is no folder; name the one whose files a question may name")
+    os.chdir(root)
     import anyio
     from mcp.server.stdio import stdio_server
 
     async def run() -> None:
-        async with stdio_server() as (read, write):
+        lines = Lines()
+        async with stdio_server(stdin=cast("Any", lines)) as (read, write):
+            lines.begin(write)
             await server.run(read, write, server.create_initialization_options())
 
     anyio.run(run)
+
+
+LONGEST_MESSAGE = 2**24  # characters
+_ID = re.compile(r'"id"\s*:\s*(-?\d{1,15}|"[\w-]{1,100}")')
+
+
+class Lines:
+    """The lines of standard input that hold a message. The SDK answers no other line: such a one is answered here, by an error."""
+
+    def __init__(self) -> None:
+        """Take standard input away from whatever else this process starts."""
+        import anyio
+
+        self._file = os.fdopen(os.dup(0), encoding="utf-8", errors="replace")
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        self._write: Any = None
+        self._begun = anyio.Event()
+
+    def begin(self, write: Any) -> None:
+        """Answer to the stream of messages ``write`` from now on."""
+        self._write = write
+        self._begun.set()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """The lines, to their end."""
+        import anyio
+        from mcp_types import jsonrpc_message_adapter
+
+        await self._begun.wait()
+        while line := await anyio.to_thread.run_sync(self._file.readline, LONGEST_MESSAGE, abandon_on_cancel=True):
+            if not line.strip():
+                continue
+            try:
+                jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                await self._refuse(line)
+                while not line.endswith("\n") and (line := await anyio.to_thread.run_sync(self._file.readline, LONGEST_MESSAGE)):
+                    pass  # the rest of a line that is too long
+            else:
+                yield line
+
+    async def _refuse(self, line: str) -> None:
+        import mcp_types as types
+        from mcp.shared.message import SessionMessage
+
+        said = _ID.search(line)
+        number = None if said is None else json.loads(said[1])
+        what = f"the message is no JSON-RPC in UTF-8 of at most {LONGEST_MESSAGE:,} characters; send one JSON object a line"
+        error = types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=types.PARSE_ERROR, message=what))
+        await self._write.send(SessionMessage(error))
 
 
 def _size(asked: dict[str, Any], progress: Progress) -> Answer:

@@ -207,7 +207,7 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
     plan = Plan.from_json(json.loads((place / PLAN).read_text(encoding="utf-8")))
     engines, served = _engines(place, plan)
     rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
-    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"))
+    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"), "--proxy", "embedded")
     settings = gateway_from(place / "gateway.yaml", {})
     front = Program(name="gateway", argv=argv, address=f"{settings.host}:{settings.port}", path="/v1/health/live")
     for one in (*engines, front):

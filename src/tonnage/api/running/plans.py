@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tonnage.api.question.deployment import deployment_of, joined
+from tonnage.api.question.deployment import deployment_of, in_hosts, joined
 from tonnage.api.question.sessions import asked_tiers, tiers_below
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, Pool
@@ -101,7 +101,9 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
     )
     calibration = plan.provenance.calibration if coefficients is None else found.calibration
     if plan.asked is not None:
-        found = replace(found, gpu=joined((found.gpu,), None if found.gpu.link in FABRICS else plan.asked.search.link, split.tp)[0])
+        search = plan.asked.search
+        gpus = joined((found.gpu,), None if found.gpu.link in FABRICS else search.link, split.tp)
+        found = replace(found, gpu=in_hosts(gpus, search.host_speed, None)[0])
     if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
         found = replace(found, gpu=replace(found.gpu, power_cap_w=limit.cap_watts, clock=1.0 if limit.cap_watts else limit.clock))
     return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)

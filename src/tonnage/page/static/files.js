@@ -5,7 +5,7 @@
   async function send(files) {
     for (const file of files) {
       sent.textContent = `Sending ${file.name} …`;
-      const answer = await fetch("/files/" + encodeURIComponent(file.name), { method: "PUT", body: file });
+      const answer = await fetch("/files/" + encodeURIComponent(file.name), { method: "PUT", body: file, headers: withToken() });
       sent.textContent = answer.ok ? `${file.name} is in the folder.` : new DOMParser().parseFromString(await answer.text(), "text/html").body.textContent.trim().slice(0, 300);
       if (!answer.ok) return;
       htmx.trigger(list, "changed");
@@ -19,7 +19,7 @@
   list.addEventListener("click", async (event) => {
     const name = event.target.dataset.delete;
     if (!name || !confirm(`Delete ${name}?`)) return;
-    const answer = await fetch("/files/" + encodeURIComponent(name), { method: "DELETE" });
+    const answer = await fetch("/files/" + encodeURIComponent(name), { method: "DELETE", headers: withToken() });
     sent.textContent = answer.ok ? `${name} is deleted.` : await answer.text();
     htmx.trigger(list, "changed");
   });

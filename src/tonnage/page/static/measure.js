@@ -20,24 +20,39 @@
     return { plot, series, holder };
   }
   function stop(words) {
-    if (source) source.close();
+    if (source) source.abort();
     source = null;
     halt.disabled = true;
     if (words !== undefined) state.textContent = words;
   }
-  function follow(path, words) {
+  function answered(html) {
+    stop("");
+    found.innerHTML = html;
+    htmx.process(found);
+    htmx.ajax("GET", "/measure", { target: "#runs", select: "#runs", swap: "outerHTML" });
+  }
+  // Server-sent events that answer a POST, which an EventSource cannot send: each is a line with its kind, then lines of data.
+  async function follow(path, words, heard) {
     stop(words);
     halt.disabled = false;
     found.replaceChildren();
-    source = new EventSource(path + "?" + new URLSearchParams(new FormData(form)));
-    source.addEventListener("answer", (event) => {
-      stop("");
-      found.innerHTML = event.data;
-      htmx.process(found);
-      htmx.ajax("GET", "/measure", { target: "#runs", select: "#runs", swap: "outerHTML" });
-    });
-    source.addEventListener("look", (event) => { found.innerHTML = event.data; });
-    source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) stop("The page lost its server."); };
+    const mine = source = new AbortController(), query = new URLSearchParams(new FormData(form));
+    try {
+      const answer = await fetch(path + "?" + query, { method: "POST", headers: withToken(), signal: mine.signal });
+      if (!answer.ok) throw new Error(await answer.text());
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = "", part = await reader.read(); !part.done; part = await reader.read()) {
+        const events = (text + part.value).split("\n\n");
+        text = events.pop();
+        for (const event of events) {
+          const [kind, ...data] = event.split("\n");
+          ({ answer: answered, ...heard })[kind.slice("event: ".length)](data.map((line) => line.slice("data: ".length)).join("\n"));
+        }
+      }
+      if (source === mine) stop("");
+    } catch (error) {
+      if (source === mine) stop(error instanceof TypeError ? "The page lost its server." : error.message);
+    }
   }
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -48,9 +63,8 @@
         curve("TPOT p50", "--tone2", (r) => r.tpot_s && 1e3 * r.tpot_s[0])]),
       chart(find("rate"), [curve("requests per second", "--tone0", (r) => r.requests_per_second)]),
     ];
-    follow("/measure/live", "Preparing …");
-    source.addEventListener("live", (live) => {
-      const now = JSON.parse(live.data);
+    follow("/measure/live", "Preparing …", { live: (data) => {
+      const now = JSON.parse(data);
       if (!("sent" in now)) return;
       const last = readings[readings.length - 1];  // a sweep begins its clock again with each load
       now.begun = !last ? 0 : now.elapsed_s < last.elapsed_s ? last.at : last.begun;
@@ -65,12 +79,14 @@
         return box;
       }));
       for (const one of charts) one.plot.setData([readings.map((r) => r.at), ...one.series.map((s) => readings.map((r) => s.read(r) ?? null))]);
-    });
+    } });
   });
   find("watch").addEventListener("click", () => {
     find("curves").hidden = find("figures").hidden = true;
-    follow("/measure/watch", "Watching: the first look takes some seconds …");
-    source.addEventListener("look", () => { state.textContent = "Watching; a look every five seconds."; });
+    follow("/measure/watch", "Watching: the first look takes some seconds …", { look: (html) => {
+      found.innerHTML = html;
+      state.textContent = "Watching; a look every five seconds.";
+    } });
   });
   halt.addEventListener("click", () => stop("Stopped."));
   addEventListener("resize", () => { for (const one of charts) one.plot.setSize({ width: one.holder.clientWidth, height: 190 }); });

@@ -3,6 +3,18 @@
 const RESTS_MS = 500;
 const find = (id) => document.getElementById(id);
 
+// The token is behind the "#" of the printed address, and then in the storage of this origin: a cookie would go to every port of this machine.
+const came = new URLSearchParams(location.hash.slice(1)).get("token");
+if (came) {
+  localStorage.setItem("token", came);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+const withToken = () => ({ "x-tonnage-token": localStorage.getItem("token") || "" });
+document.addEventListener("htmx:configRequest", (event) => Object.assign(event.detail.headers, withToken()));
+for (const note of document.querySelectorAll("[data-needs-token]")) {
+  fetch("/token", { method: "POST", headers: withToken() }).then((answer) => { note.hidden = answer.ok; });
+}
+
 // Sliders: a logarithmic range next to the field that it moves.
 const toPlace = (value, low, high) => Math.round(1000 * Math.log(Math.min(Math.max(value, low), high) / low) / Math.log(high / low));
 function fromPlace(place, low, high) {

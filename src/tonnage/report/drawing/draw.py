@@ -31,6 +31,7 @@ from tonnage.report.drawing.figure import (
     Scale,
     Scatter,
     Series,
+    Span,
     Tornado,
     coordinate,
     element,
@@ -175,35 +176,43 @@ def _box(box: Box, x: Scale, top: float, left: float, stacked: bool) -> str:
 
 LANE = 7.0  # height of one request, in pixels
 NAMED = 10  # every tenth request is named
+FEW = 16  # lanes that are tall, and have a name each
+TALL = 20.0  # height of one of them, in pixels
 
 
 def draw_gantt(gantt: Gantt, page: Page) -> tuple[float, str]:
     """The height and the markup of a Gantt chart."""
-    tones = dict.fromkeys((span.name, span.tone) for lane in gantt.lanes for span in lane.spans)
-    used, names = legend([(_swatch(tone), name) for name, tone in tones], page, 4, 0)
-    longest = max((len(lane.name) for lane in gantt.lanes[::NAMED]), default=0) * CHARACTER
+    tall, named = (TALL, 1) if len(gantt.lanes) <= FEW else (LANE, NAMED)
+    kinds = dict.fromkeys((span.name, _tone(span)) for lane in gantt.lanes for span in lane.spans)
+    used, names = legend([(_swatch(0).replace("fill0", tone), name) for name, tone in kinds], page, 4, 0)
+    longest = max((len(lane.name) for lane in gantt.lanes[::named]), default=0) * CHARACTER
     left, top = longest + 14, used + 6
-    bottom = top + LANE * len(gantt.lanes)
+    bottom = top + tall * len(gantt.lanes)
     end = max((span.end for lane in gantt.lanes for span in lane.spans), default=gantt.start)
     ticks = nice_ticks(gantt.start, max(end, gantt.start + 1e-6), 4 if page.narrow else 8)
     x = Scale(ticks=ticks, start=left, end=page.width - 20)
     parts = [names, *(line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 17, short(t), "middle", "tick") for t in ticks)]
     for place, lane in enumerate(gantt.lanes):
-        y = top + place * LANE
-        parts.append(_lane(lane, x, y))
-        if place % NAMED == 0:
-            parts.append(text(left - 8, y + LANE + 1, lane.name, "end", "tick"))
+        y = top + place * tall
+        parts.append(_lane(lane, x, y, tall, " bar" if tall == TALL and not page.narrow else "") if lane.spans else "")
+        if place % named == 0:
+            parts.append(text(left - 8, y + tall / 2 + 4.5, lane.name, "end", "tick"))
     parts.append(text((x.start + x.end) / 2, bottom + 37, fitted(gantt.axis.title, page.width - 8), "middle", "axis"))
     return bottom + 46, "".join(parts)
 
 
-def _lane(lane: Lane, x: Scale, y: float) -> str:
-    parts = []
+def _tone(span: Span) -> str:
+    return f"fill{span.tone % TONES}{' faint' if span.faint else ''}"
+
+
+def _lane(lane: Lane, x: Scale, y: float, tall: float, apart: str) -> str:
+    """The spans of a tone as one path, since a slot has hundreds; ``apart`` is the class that keeps steps apart where there is room."""
+    paths: dict[str, list[str]] = {}
+    height = coordinate(tall - (1.5 if tall == LANE else 4))
     for span in lane.spans:
-        begin, end = x(span.start), x(span.end)
-        width = max(end - begin, 0.6)
-        parts.append(element("rect", x=begin, y=y + 0.5, width=width, height=LANE - 1.5, class_=f"span fill{span.tone % TONES}"))
-    return mark("".join(parts), lane.tip)
+        begin, width = x(span.start), coordinate(max(x(span.end) - x(span.start), 0.6))
+        paths.setdefault(_tone(span), []).append(f"M{coordinate(begin)} {coordinate(y + 0.5)}h{width}v{height}h-{width}z")
+    return mark("".join(element("path", d="".join(d), class_=f"span{apart} {tone}") for tone, d in paths.items()), lane.tip)
 
 
 FAINTEST = 0.14  # opacity of a cell that holds next to nothing

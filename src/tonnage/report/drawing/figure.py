@@ -192,11 +192,12 @@ class Span:
     start: float
     end: float
     tone: int
+    faint: bool = False  # whether it is drawn paler than the tone
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What happened to one request, from left to right."""
+    """What happened to one request or in one slot, from left to right; a lane without a name keeps others apart."""
 
     name: str
     spans: tuple[Span, ...]
@@ -205,7 +206,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Gantt(Displayed):
-    """Requests under one another over a common axis of time, which begins at ``start``."""
+    """Requests or slots under one another over a common axis of time, which begins at ``start``."""
 
     key: str
     title: str

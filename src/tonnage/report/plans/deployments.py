@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tonnage.errors import option
 from tonnage.plan.candidate import Candidate, Identity, MemoryPart, Pool
 from tonnage.plan.limit import Load
 from tonnage.plan.plan import Plan
@@ -86,6 +87,19 @@ def other_way_text(plan: Plan) -> str:
     gpus = f"{abs(found.saved):,} {'fewer' if found.saved > 0 else 'more'} GPUs" if found.saved else "as many GPUs"
     bought_then = f"{found.systems:,} × {found.system} ({exact_number(found.systems_exact)} exactly)"
     return f"{gpus} with {serving}: {bought_then}, {name_of(found.deployment)}"
+
+
+def narrow_cache_text(plan: Plan) -> str:
+    """Systems that a KV cache in FP8 saves, and published losses of score; "" where it saves nothing, or was not tried."""
+    narrow, best = plan.narrow_cache, plan.choice
+    if narrow is None or best is None:
+        return ""
+    fewer = f"{narrow.systems:,} × {narrow.system}" if narrow.gpus < best.gpus else "as many systems"
+    losses = ", ".join(f"{loss.least:g} to {loss.most:g}% of the score in {loss.benchmark}" for loss in narrow.losses)
+    return (
+        f"{option('precision')} {narrow.deployment.precision} keeps {narrow.times:.1f} times the tokens: {fewer} "
+        f"({exact_number(narrow.systems_exact)} exactly); published losses {losses}"
+    )
 
 
 def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:

@@ -23,7 +23,7 @@ from tonnage.report.plans.candidates import MARKED_TOO, larger_text, nearest_tab
 from tonnage.report.plans.comparison import compared_table, measured_text
 from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
 from tonnage.report.plans.cost import cost_text, power_text
-from tonnage.report.plans.deployments import other_way_text
+from tonnage.report.plans.deployments import narrow_cache_text, other_way_text
 from tonnage.report.plans.explained import explained_section, risk_text, spread_text
 from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text, sessions_text
 from tonnage.report.plans.notes import data_texts, warning_text
@@ -35,7 +35,7 @@ BRIEF = 10  # lines of --brief at most
 WARNED = 3  # warnings that a first screen and a first page show
 # Lines that go where there are too many, the first to go first
 SPARED = (
-    *("Smaller", "Capacity", "Measured", "Measuring", "Router", "Power", "Prefix hits", "Runner-up", "Start"),
+    *("Smaller", "Capacity", "Measured", "Measuring", "Router", "Power", "KV in FP8", "Prefix hits", "Runner-up", "Start"),
     *("A day", "Autoscaling", "Standby", "Growth", "Spread", "Risk"),
 )
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
@@ -66,6 +66,7 @@ def answer_rows(plan: Plan) -> Rows:
             ("Power", power_text(plan)),
             ("Runner-up", runner_up_text(plan)),
             ("Risk", risk_text(plan, best)),
+            ("KV in FP8", narrow_cache_text(plan)),
             ("Measuring", measurement_text(plan.measurement)),
             ("Router", router_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
             ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),

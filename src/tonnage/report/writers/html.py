@@ -24,6 +24,8 @@ from tonnage.report.drawing.draw import draw, picture
 MOST_BESIDE = 2  # columns that have room side by side on a telephone; a wider table is there as one block for each row
 
 
+# What a foreign page says of its tables and lists is taken back; the attributes of a drawing are not
+ALONE = "container-type: inline-size;\n:where(:not(svg, svg *)) { all: revert; }\n"
 # Where several answers follow each other, each takes less room than on a page
 CLOSER = "h1 { font-size: 1.3rem; }\nsection { margin-top: .5rem; padding-top: .5rem; }\n"
 
@@ -82,11 +84,13 @@ def html(made: Document) -> str:
 
 
 def piece(made: Document) -> str:
-    """A document as a part of a foreign page, such as a notebook: the first section open, the others folded."""
+    """A document as a part of a foreign page, such as a notebook: the first section and the first figure open, the others folded."""
     heading = f"<header><h1>{_words(made.title)}</h1></header>\n" if made.title else ""
-    first, *rest = (one for one in made.sections if one.blocks)
-    folded = "".join(_section(replace(one, folded=bool(one.title)), anchor=False) for one in rest)
-    return _styled(f'{heading}<div class="first">{_section(first, anchor=False)}</div>\n{folded}')
+    sections = [section for section in made.sections if section.blocks]
+    drawings = [section for section in sections if any(isinstance(block, Drawing) for block in section.blocks)]
+    opened = (sections[0], *drawings[:1])
+    first, *rest = (_section(replace(section, folded=bool(section.title) and section not in opened), anchor=False) for section in sections)
+    return _styled(f'{heading}<div class="first">{first}</div>\n{"".join(rest)}')
 
 
 def drawn(block: Drawing) -> str:
@@ -95,9 +99,13 @@ def drawn(block: Drawing) -> str:
 
 
 def _styled(inside: str) -> str:
-    """Markup with the style of our pages, which holds inside of it alone."""
-    style = re.sub(r"(?m)^( *)(:root|html) \{", r"\1:scope {", _asset("page.css"))
-    return in_python(f'<div class="tonnage"><style>@scope (.tonnage) {{\n{style}{CLOSER}}}</style>\n{inside}</div>\n')
+    """Markup with the style of our pages, which holds inside of it alone, and in which no rule of the foreign page holds.
+
+    The rules are nested under a selector that outweighs those of notebooks, and depend on the width of the markup, not of the window.
+    """
+    style = re.sub(r"(?m)^( *)(:root|html) \{", r"\1& {", _asset("page.css")).replace("@media screen and (", "@container (")
+    outer = ".tonnage" * 4
+    return in_python(f'<div class="tonnage"><style>{outer} {{\n{ALONE}{style}{CLOSER}}}</style>\n{inside}</div>\n')
 
 
 @cache
@@ -158,7 +166,7 @@ def _table(block: Table) -> str:
     names = block.header if stacked else ()
     rows = "".join(_row(row, numeric, block.mark if i == block.chosen else "", names) for i, row in enumerate(block.rows))
     kind = ' class="stacked"' if stacked else ""
-    shown = "" if block.folded else f"<caption>{caption}</caption>"
+    shown = "" if block.folded or not caption else f"<caption>{caption}</caption>"
     note = f'<p class="cell-note">{escape(block.note)}</p>' if block.note else ""
     table = (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table{kind}>{shown}'

@@ -130,7 +130,7 @@ class Loss:
 class TradeOff:
     """What has been published about one number format."""
 
-    name: str  # the format, or "2:4"
+    name: str  # the format, "2:4", or "kv-fp8" of a KV cache
     # gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none", "medium" or "high"; "" where unsaid
     gain_small: str
     gain_large: str
@@ -155,6 +155,11 @@ def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
     """
     names = (precision.weight_format, *((SPARSE,) if precision.sparse else ()))
     return tuple(_trade_offs()[name] for name in names if name in _trade_offs())
+
+
+def cache_losses() -> tuple[Loss, ...]:
+    """Published losses with a KV cache in FP8 in place of 16 bits. Raises DataErrors: ``trade_offs.yaml`` is damaged."""
+    return _trade_offs()["kv-fp8"].losses
 
 
 def published_loss(precision: Precision, parameters: float, benchmark: str = BENCHMARK) -> tuple[str, float] | None:

@@ -1,0 +1,57 @@
+"""Connections whose requests must begin in time: uvicorn alone waits for a header without end, in seconds and in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADER_S = 20.0  # seconds from a connection, or the first byte of a further request, to the end of its header
+MOST_BYTES = 2**18  # of a header
+
+
+class BoundedHeaders(HttpToolsProtocol):
+    """Closes a connection whose header takes longer than ``HEADER_S`` or has more than ``MOST_BYTES``."""
+
+    awaited: asyncio.TimerHandle | None = None  # while a header is not complete
+    received = 0  # bytes of it
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a header."""
+        super().connection_made(transport)
+        self._await_header()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request; those between two requests belong to the next header."""
+        if self.awaited is None and (self.cycle is None or self.cycle.response_complete):
+            self._await_header()
+        super().data_received(data)
+        if self.awaited is not None:
+            self.received += len(data)
+            if self.received > MOST_BYTES:
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """Begin to wait for the header of a request that follows another before its answer has ended."""
+        if self.awaited is None:
+            self._await_header()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Wait no longer."""
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_header(self) -> None:
+        self.received = 0
+        self.awaited = self.loop.call_later(HEADER_S, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self.awaited is not None:
+            self.awaited.cancel()
+            self.awaited = None
