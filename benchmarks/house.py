@@ -14,33 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-UNSPOKEN = frozenset(
-    [
-        "one",
-        "found",
-        "asked",
-        "own",
-        "said",
-        "told",
-        "made",
-        "each",
-        "most",
-        "known",
-        "kept",
-        "given",
-        "other",
-        "others",
-        "taken",
-        "held",
-        "seen",
-        "wanted",
-        "meant",
-        "left",
-        "some",
-        "every",
-    ]
-)
-"""Pronouns and participles: as names they do not say what a variable holds."""
+PRONOUNS = ("one", "each", "most", "own", "other", "others", "some", "every")
+PARTICIPLES = ("found", "asked", "said", "told", "made", "known", "kept", "given", "taken", "held", "seen", "wanted", "meant", "left")
+UNSPOKEN = frozenset((*PRONOUNS, *PARTICIPLES))
+"""As names they do not say what a variable holds."""
 
 
 def trees(root: Path = ROOT) -> Iterator[tuple[Path, ast.Module]]:
@@ -51,11 +28,11 @@ def trees(root: Path = ROOT) -> Iterator[tuple[Path, ast.Module]]:
 
 def statements(tree: ast.Module) -> int:
     """Statements, docstrings not counted."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    strings = [
-        node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
-    return len(nodes) - len(strings)
+
+    def is_string(node: ast.stmt) -> bool:
+        return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+    return sum(isinstance(node, ast.stmt) and not is_string(node) for node in ast.walk(tree))
 
 
 def stored(tree: ast.Module) -> Iterator[str]:
@@ -94,12 +71,10 @@ def main() -> None:
     print(f"ternaries per 1,000 statements: {1000 * ternaries / count:.1f}")
     print(f"modules with a test file of their name: {tested} of {modules}, {tested / modules:.0%}")
     print(f"pages: {len(pages)}, {words:,} words")
-    if arguments.names:
-        for file, counter in sorted(silent.items(), key=lambda item: -sum(item[1].values())):
-            if counter:
-                print(
-                    f"{sum(counter.values()):>5} {file.relative_to(ROOT)}: {', '.join(f'{name} {n}' for name, n in counter.most_common(6))}"
-                )
+    for file, counter in sorted(silent.items(), key=lambda item: -sum(item[1].values())) if arguments.names else ():
+        if counter:
+            common = ", ".join(f"{name} {times}" for name, times in counter.most_common(6))
+            print(f"{sum(counter.values()):>5} {file.relative_to(ROOT)}: {common}")
 
 
 if __name__ == "__main__":
