@@ -2,6 +2,9 @@
 
     ./benchmark field [--file ../shared/field/measured_by_users.csv] [--rows] [--widths]
 
+The first tables are of each source left out: predicted without the terms that were read off it alone (``TAUGHT``), with intervals whose
+factors are read off the others. The next are as shipped, by kind and by source.
+
 Of TPOT, TTFT and tokens/s the table has the mean and the median of the sizes of the errors, their bias, and the share of the measured
 values inside the 80 % interval of their prediction, all in percent. Decisions are those of docs/accuracy.md: the most clients, or requests
 per second, inside a limit on the TPOT, along the rows of one deployment with equal lengths; "too much" promises over 10 % more than was
@@ -18,13 +21,18 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, cast
+from unittest.mock import patch
 
 from tonnage.evidence.predict import measured_table
 from tonnage.evidence.score import report_of
+from tonnage.perf import links
 from tonnage.perf.residuals import ELSEWHERE, like, metric_elsewhere, shipped_residuals
+from tonnage.perf.terms_file import shipped
 from tools.fit.decisions import decided, surely
 
 if TYPE_CHECKING:
@@ -41,6 +49,15 @@ TARGET = {"ttft_ms": 0.85, "itl_ms": 0.8, "requests_s": 0.8}
 LEAST = {"pcie": 2.0, "four bits": 3.0}
 """The least factor of a kind whose terms were read off the same rows (hosts differ by 40 % to a factor of two over PCIe), and of one of
 which these rows hold experts alone: of 17 other rows of dense models in AWQ and GPTQ none was inside its interval."""
+
+TAUGHT: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "github Subrahmanyam2305/LLM-serve": lambda: patch.dict(shipped()["gpus"]["a10g-24gb"], memory=0.92),
+    "github sariekr/gpu_conc": lambda: patch.dict(shipped()["engines"]["vllm-0.10"], expert_layer_4bit_s=130e-6),
+    "github IOG-Foundation/llm-inference-benchmarks": lambda: patch.object(links, "staged", lambda _gpu, _tp: False),
+}
+"""What a source alone taught, undone: A10G's bandwidth (0.92 is that of A100 PCIe), layers of experts in four bits before their kernels
+were fused, of which another source asks for 130 µs, and sums of GeForce through the host's memory. The latency of sums over PCIe is what
+either of two sources asks for."""
 
 ROUNDS = 8  # In which the factors of ``ELSEWHERE`` settle
 
@@ -90,6 +107,24 @@ def read_rows(path: Path) -> tuple[list[Row], int]:
         written = list(csv.DictReader(file))
     report, scored = report_of(measured_table(path))
     return [(written[row.line - 2], row) for row in scored], len(report.skipped)
+
+
+def left_out(path: Path, rows: Sequence[Row]) -> list[Row]:
+    """The rows with the predictions and the intervals that they have without their source."""
+    measured, without = deviations(rows), list[Row]()
+    with path.open(encoding="utf-8", newline="") as file, TemporaryDirectory() as folder:
+        header, *lines = file
+        sources = [written["source"] for written in csv.DictReader([header, *lines])]
+        for source in dict.fromkeys(written["source"] for written, _ in rows):
+            own = Path(folder) / "rows.csv"
+            own.write_text("".join([header, *(line for line, of in zip(lines, sources, strict=True) if of == source)]), encoding="utf-8")
+            with ExitStack() as undone:
+                others = factors([row for row in measured if row[0] != source])
+                undone.enter_context(patch.dict(cast("dict[str, Mapping[str, float]]", ELSEWHERE), others))
+                if source in TAUGHT:
+                    undone.enter_context(TAUGHT[source]())
+                without += read_rows(own)[0]
+    return without
 
 
 def errors(rows: Sequence[Row], metric: str) -> str:
@@ -209,10 +244,12 @@ def in_short() -> Iterator[str]:
     yield "## What users measured"
     yield ""
     sources = len({written["source"] for written, _ in rows})
-    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts. Read off them: all-reduces over PCIe,"
-    yield "experts in four bits of vLLM 0.10, and the widths of [intervals](intervals.md). `./benchmark field --widths` prints"
-    yield "how many are inside with their source left out. Decisions are those of the first table of this page, along a deployment's rows."
-    yield from tables(by_kind(rows), "kind")
+    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts, each source left out: without the terms that were read"
+    yield "off it alone (all-reduces of GeForce, experts in four bits of vLLM 0.10, A10G's bandwidth), and with [intervals](intervals.md)"
+    yield "by the others. Decisions are those of the first table of this page, along a deployment's rows. A measured curve answers between"
+    yield "two of its loads, up to four times apart: the next columns count as right what is between the same two, and as too much only a"
+    yield "load that was measured to break the limit."
+    yield from tables(by_kind(left_out(FILE, rows)), "kind, source left out")
     yield ""
 
 
@@ -228,11 +265,14 @@ def main() -> None:
     if arguments.widths:
         print_factors(rows)
         return
-    print("\n".join(tables(by_kind(rows), "kind")))
+    print("\n".join(tables(by_kind(left_out(arguments.file, rows)), "kind, source left out")))
+    print("\n".join(tables(by_kind(rows), "kind, as shipped")))
     sources: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         sources[row[0]["source"]].append(row)
-    print("\n".join(tables(sources, "source")))
+        if dense_tp1(row):
+            sources[f"dense, TP 1, of {row[0]['source']}"].append(row)
+    print("\n".join(tables(sources, "source, as shipped")))
     for written, scored in rows if arguments.rows else ():
         values = (
             f"{METRICS[m]} {scored.measured[m]:g} → {scored.predicted[m]:.4g} {scored.intervals.get(m)}"

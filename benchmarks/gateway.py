@@ -35,7 +35,7 @@ TOKENS = 64
 def before(urls: list[str]) -> Iterator[tuple[str, int]]:
     """The URL of a gateway in a process of its own, and that process's number."""
     flags = [word for url in urls for word in ("--backend", url)]
-    command = [sys.executable, "-m", "tonnage", "gateway", *flags, "--port", "0", "--max-in-flight", "10000"]
+    command = [sys.executable, "-m", "tonnage", "gateway", "--proxy", "embedded", *flags, "--port", "0", "--max-in-flight", "10000"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         found = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline() if process.stderr else "")

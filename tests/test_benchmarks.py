@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import utilisation
+from benchmarks import field, utilisation
 from benchmarks.claims import SENSITIVITY, Claim, claims, drawn_at, of_the_sensitivity, planned
+from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError
 from tonnage.perf.residuals import shipped_residuals
+from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY
 from tonnage.sizing.loads.runs import Runs
@@ -170,3 +172,19 @@ def test_the_sensitivity_is_what_the_question_would_be_answered(place: int) -> N
     found = list(of_the_sensitivity(*planned(SENSITIVITY[place])))
     assert len(found) >= 8
     assert false(found) == []
+
+
+def test_what_a_source_taught_is_undone_while_it_is_left_out() -> None:
+    taught = {
+        "github Subrahmanyam2305/LLM-serve": ("llama-3.2-3b", "a10g-24gb", "fp16", 1, "vllm", True),
+        "github sariekr/gpu_conc": ("gpt-oss-20b", "h200-sxm-141gb", "mxfp4", 1, "vllm-0.10", False),
+        "github IOG-Foundation/llm-inference-benchmarks": ("llama-3.1-8b", "rtx-4090", "fp16", 2, "vllm-0.8", True),
+    }
+    assert set(taught) == set(field.TAUGHT)
+    for source, (model, gpu, precision, tp, engine, faster) in taught.items():
+        d = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine)
+        shipped = step_model(d).seconds(0, 0, 8, 0, 800)
+        with field.TAUGHT[source]():
+            without = step_model(d).seconds(0, 0, 8, 0, 800)
+        assert (without < shipped) == faster
+        assert step_model(d).seconds(0, 0, 8, 0, 800) == shipped

@@ -27,7 +27,7 @@ def read_text(path: str | Path, where: str = "", *, give: str = "the path of a t
         most: size above which a file is refused, in bytes.
 
     Raises:
-        InputError: no such file, a folder, too large, or not UTF-8 text.
+        InputError: no such file, a folder, too large, not UTF-8 text, or a proxy's log in text.
     """
     place = f"{where}: {path}" if where else str(path)
     file = Path(path)
@@ -44,6 +44,7 @@ def read_text(path: str | Path, where: str = "", *, give: str = "the path of a t
         raise InputError(f"{place}: not UTF-8 text at byte {error.start}; save it in UTF-8") from None
     if "\0" in text:
         raise InputError(f"{place}: holds binary data at character {text.index(chr(0))}; give a text file in UTF-8")
+    refuse_text_log(text, place)
     return text
 
 
@@ -72,6 +73,20 @@ def csv_rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
             return
         if any(cell.strip() for cell in row):
             yield reader.line_num, row
+
+
+TEXT_LOG = re.compile(r"\[\d{1,2}/[A-Z][a-z]{2}/\d{4}(:\d{2}){3}")
+"""The moment of a request in the text logs of HAProxy, Apache and nginx."""
+
+
+def refuse_text_log(text: str, place: str) -> None:
+    """Refuse a proxy's log in text, which no reader of requests can use. Raises InputError."""
+    first = text.lstrip().partition("\n")[0]
+    if first[:1] not in "{[" and TEXT_LOG.search(first):
+        raise InputError(
+            f"{place} is an access log in text, which has no counts of tokens; let the proxy write a JSON object a request, with such "
+            "as startTime, duration_ms, prompt_tokens and completion_tokens"
+        )
 
 
 COLUMN = re.compile(r"[a-z_][\w .()%/-]{0,60}")

@@ -79,7 +79,7 @@ BAD = {
     "a scheme that is none": ("--url ftp://x --concurrency 1 --request-count 1", "ftp"),
     "a password in the address": ("--url http://a:b@x --concurrency 1 --request-count 1", "--api-key-env"),
     "no load": ("--url http://x --request-count 1", "--concurrency"),
-    "two loads": (f"{ONE} --request-rate 1", "--request-rate"),
+    "two loads": (f"{ONE} --request-rate 1 --trace x.csv", "--trace: give one of them"),
     "no end": ("--url http://x --concurrency 1", "--request-count"),
     "an endpoint that is none": (f"{ONE} --endpoint-type chart", "chat"),
     "streamed embeddings": (f"{ONE} --endpoint-type embeddings", "--streaming"),

@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.bench.corpus import DONE, HEAD, PLAIN, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
-from tonnage.api.bench import bench
+from tonnage.api.bench import bench, run_find_max
+from tonnage.api.question.bench import prepare_bench
 from tonnage.bench import measure
 from tonnage.bench.arguments import Fault
 from tonnage.bench.endpoints import find_endpoint
@@ -26,7 +28,13 @@ from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.receiver import HELD_UP_NS
 from tonnage.bench.reply import Reply
 from tonnage.bench.selftest import self_test, server_log
+from tonnage.bench.steady import find_steady
+from tonnage.bench.validity import judge
+from tonnage.errors import InputError
+from tonnage.formats.invalid_runs import InvalidRuns
+from tonnage.formats.measured_files import read_measured
 from tonnage.results.metrics import summarize
+from tonnage.results.requests import Requests
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 FAST = Schedule(ttft_s=0.01, itl_s=0.002)
@@ -140,6 +148,69 @@ def test_several_tokens_in_an_event_share_its_moment_and_its_gap_is_divided(tmp_
     assert int(found.requests.gaps.sum()) == 12 * (18 - 4)
     assert 5 < summarize(found.requests).itl_ms.p50 < 15
     assert found.observed.tally.shared == 12
+
+
+def in_flight(requests: Requests) -> int:
+    """The most requests that were in flight at once; one that ends makes room for one that begins at the same moment."""
+    times = np.concatenate([requests.sent_ns, requests.last_token_ns])
+    steps = np.concatenate([np.ones(len(requests), dtype=np.int64), np.full(len(requests), -1)])
+    return int(steps[np.lexsort((steps, times))].cumsum().max())
+
+
+def test_a_rate_with_a_cap_holds_requests_at_the_client_and_counts_from_sending(tmp_path: Path) -> None:
+    """As vLLM's bench and AIPerf do: 4 of 50 ms each are 80 a second, of 200 that are due."""
+    with exact_server(Schedule(ttft_s=0.03, itl_s=0.005), seconds=60) as url:
+        found = run(url, tmp_path / "run", question(OpenLoop(rate=200, process="constant", in_flight=4), requests=60))
+        free = run(url, tmp_path / "free", question(OpenLoop(rate=200, process="constant", in_flight=1_000), requests=60))
+    ours, scheduled = found.requests, free.requests
+    assert (found.outcomes, in_flight(ours), found.observed.held) == ({"": 60}, 4, 56)
+    assert found.observed.load.words == "200 requests/s, constant, at most 4 in flight"
+    waited = (ours.sent_ns - ours.due_ns) / 1e6
+    assert np.percentile(waited, 90) < 20  # the client's queue is in no latency, and would be 450 ms at the end
+    assert (ours.due_ns[1:] - ours.due_ns[0] >= scheduled.due_ns[1:] - scheduled.due_ns[0]).all()
+    assert (np.diff(ours.due_ns) >= 0).all()  # first come, first served
+    span = (ours.sent_ns.max() - ours.sent_ns.min()) / 1e9
+    assert 59 / span == pytest.approx(80, rel=0.3)
+    validity = judge(found.observed, ours, summarize(ours), find_steady(ours))
+    assert "rate_percent" not in {check.name for check in validity.checks}  # a rate that the server sets, as in a closed loop
+    assert any("56 of 60 requests waited at the client for one of 4 in flight" in note for note in validity.notes)
+    assert (free.observed.held, in_flight(scheduled) > 4) == (0, True)
+    assert (np.diff(scheduled.due_ns) == 5_000_000).all()
+
+
+def test_a_cap_is_shared_by_client_processes_and_in_the_run_folder(tmp_path: Path) -> None:
+    with exact_server(Schedule(ttft_s=0.03, itl_s=0.005), seconds=60) as url:
+        load = {"request_rate": 400, "concurrency": 5, "arrival_pattern": "constant"}
+        (measured,) = bench(url=url, model="m", isl=20, osl=5, request_count=40, workers=2, selftest=False, output=tmp_path / "run", **load)
+    assert in_flight(measured.requests) == 5
+    assert (measured.run_json["load"]["in_flight"], measured.run_json["load"]["kind"]) == (5, "open")
+    assert measured.run_json["load"]["held"] == measured.observed.held == 35
+    where = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "engine": "vllm"}
+    (row,) = read_measured(tmp_path / "run", where, InvalidRuns(include=True))
+    assert (row["request_rate"], row["in_flight"], row["concurrency"]) == (400, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({"concurrency": "1,2"}, "it caps the requests in flight; give one number"),
+        ({"concurrency": 4, "conversation_num": 2, "conversation_turns": 2, "request_count": None}, "it caps single requests"),
+        ({"trace": "t.csv"}, "give one of them, such as a concurrency of 16, or a rate with the most requests in flight"),
+        ({"concurrency": 0}, "concurrency"),
+    ],
+)
+def test_loads_with_a_cap_that_cannot_be(load: dict[str, Any], words: str) -> None:
+    question: dict[str, Any] = {"model": "m", "isl": 20, "osl": 5, "request_count": 4, "request_rate": 5, **load}
+    with pytest.raises(InputError, match=words):
+        bench(url="http://127.0.0.1:9", selftest=False, **question)
+
+
+def test_no_highest_rate_is_searched_below_a_cap() -> None:
+    asked = prepare_bench(
+        url="127.0.0.1:9", model="m", isl=20, osl=5, request_count=4, request_rate=5, concurrency=4, slo=("ttft p95<=1s",)
+    )
+    with pytest.raises(InputError, match="caps the requests in flight, so that a higher rate breaks no limit; leave it out"):
+        run_find_max(asked, output=None, selftest=False, provenance={})
 
 
 @pytest.mark.live

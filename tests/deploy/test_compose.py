@@ -87,6 +87,18 @@ def _status(folder: Path, text: str, key: str) -> int:
             process.terminate()
 
 
+HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+
+
+@pytest.mark.skipif(not HAPROXY, reason="no HAProxy on this machine: apt-get install haproxy")
+def test_haproxy_reads_its_file_and_has_every_instance(tmp_path: Path) -> None:
+    written(tmp_path)
+    done = subprocess.run([HAPROXY, "-c", "-f", "haproxy.cfg"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    servers = re.findall(r"^    server (\S+) (\S+) weight 256$", (tmp_path / "haproxy.cfg").read_text(), re.MULTILINE)
+    assert servers == [(f"instance-{place}:8000",) * 2 for place in range(1, 9)]
+
+
 @pytest.mark.docker_compose
 @pytest.mark.parametrize(
     "engine", ["vllm-0.32", *(pytest.param(name, marks=pytest.mark.live) for name in ("sglang-0.5.9", "tensorrt-llm-1.2"))]
@@ -128,11 +140,12 @@ def test_of_several_machines_each_has_a_file_with_its_own_instances_and_the_rout
             if service.startswith("instance-"):
                 ports[service] = f"{name}:{one['ports'][0].partition(':')[0]}"
     assert list(ports) == [f"instance-{place + 1}" for place in range(20)]
-    assert set(yaml.safe_load(texts["router.yaml"])["services"]) == {"prometheus", "grafana"}
+    assert set(yaml.safe_load(texts["router.yaml"])["services"]) == {"gateway", "prometheus", "grafana"}
     (tmp_path / "gateway.yaml").write_text(texts["gateway.yaml"], encoding="utf-8")
     backends = [f"{target.host}:{target.port}" for target, _ in gateway_from(tmp_path / "gateway.yaml", {}).backends]
     assert backends == list(ports.values()) == [f"machine-{1 + place // 8}:{8001 + place % 8}" for place in range(20)]
     jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in yaml.safe_load(texts["prometheus.yaml"])["scrape_configs"]}
     assert jobs["engines"] == backends
+    assert jobs["gateway"] == ["gateway:8080"]
     assert jobs["gpus"] == ["machine-1:9400", "machine-2:9400", "machine-3:9400"]
     assert "docker compose --file machine-1.yaml up" in texts["README.md"]

@@ -343,3 +343,47 @@ def test_phases_of_aiperf(tmp_path: Path, phase: dict[str, Any], row: tuple[Any,
     loads = [(one["concurrency"], one["request_rate"], one["in_flight"], one["burstiness"]) for one in rows]
     assert loads == ([] if row is None else [row])
     assert [refused in sentence for sentence in said] == ([True] if refused else [])
+
+
+GUIDELLM = Path(__file__).parents[1] / "bench" / "fixtures" / "guidellm.json"
+
+
+def with_a_run_that_completed_nothing(folder: Path, tool: str) -> Path:
+    """A file of this tool with such a run, and another one that completed."""
+    if tool == "guidellm":
+        document = json.loads(GUIDELLM.read_text())
+        empty = json.loads(json.dumps(document["benchmarks"][0]))
+        empty["requests"]["errored"] = empty["requests"].pop("successful")
+        for values in empty["metrics"].values():
+            values["successful"] = None
+        return written(folder / "r.json", {**document, "benchmarks": [empty, *document["benchmarks"]]})
+    base, count = {"vllm": (VLLM, 2), "sglang": (SGLANG, 2)}[tool]
+    lists = {"input_lens": [9] * 2, "output_lens": [5] * 2, "ttfts": [0.1] * 2, "itls": [[0.01] * 4] * 2, "errors": [""] * 2}
+    good = {**base, **lists, "completed": count, **({"num_prompts": 2} if tool == "vllm" else {})}
+    none = {"completed": 0, "failed": 2, "errors": ["refused"] * 2, "output_lens": [0] * 2, "ttfts": [0.0] * 2, "itls": [[], []]}
+    none |= {name: 0.0 for name in good if name.startswith("mean_")} | {"total_output_tokens": 0, "total_input_tokens": 0}
+    return written(folder / "r.jsonl", "\n".join(map(json.dumps, ({**good, **none}, good))))
+
+
+@pytest.mark.parametrize("tool", ["guidellm", "vllm", "sglang"])
+def test_a_run_that_completed_nothing_is_left_out_and_the_others_count(tmp_path: Path, tool: str) -> None:
+    path = with_a_run_that_completed_nothing(tmp_path, tool)
+    (row,), said = rows_of(path)
+    assert row["requests"] or row["e2e_ms"]
+    assert [sentence.split(" is left out: ")[1] for sentence in said] == ["none of its requests was completed."]
+    ((folder, summary, facts),) = import_run(path, tmp_path / "run")
+    assert (folder.name, summary.counted > 0) == ("run-2", True)
+    (remark,) = [text for text in facts["remarks"] if "left out" in text]
+    assert remark.startswith("Run 1 of 2 is left out: none of its requests was completed")
+
+
+def test_a_file_in_which_nothing_completed_is_refused_by_its_reason(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.json", {**VLLM, "completed": 0, "failed": 40})
+    with pytest.raises(InputError, match=r"no valid measurement is left.*none of its requests was completed"):
+        read_measured(path, GIVEN)
+    report = {"error_request_count": {"unit": "requests", "avg": 7}, "input_config": {}, "error_summary": [{"count": 7}]}
+    rows, said = rows_of(written(tmp_path / "run" / "profile_export_aiperf.json", report))
+    assert (rows, "none of its requests was completed" in said[0]) == ([], True)
+    stage = {"load_summary": {"requested_rate": 2}, "successes": {"count": 0}, "failures": {"count": 9}}
+    rows, said = rows_of(written(tmp_path / "stage_0_lifecycle_metrics.json", stage))
+    assert (rows, "none of its requests was completed" in said[0]) == ([], True)

@@ -242,3 +242,68 @@ def test_lines_of_no_known_form_are_refused_by_their_keys(tmp_path: Path) -> Non
     path = written(tmp_path, [{"spam": 1, "eggs": 2}] * 3)
     with pytest.raises(InputError, match=r"no file with single requests \(its keys are spam, eggs\); give one of AIPerf"):
         imported(path, tmp_path)
+
+
+RELATIVE: dict[str, dict[str, Any]] = {
+    "seconds": {"timestamp": lambda t: t - BEGAN, "latency": 1.1, "ttft": 0.1, **USAGE},
+    "milliseconds": {"timestamp": lambda t: round(1e3 * (t - BEGAN)), "latency_ms": 1100, "ttft_ms": 100, **USAGE},
+    "named": {"start_ms": lambda t: 1e3 * (t - BEGAN), "duration_s": 1.1, "ttft_s": 0.1, **USAGE},
+    "a monotonic clock": {
+        "start": lambda t: t - BEGAN + 17_259.2,
+        "end": lambda t: t - BEGAN + 17_260.3,
+        "first_token": lambda t: t - BEGAN + 17_259.3,
+        "input_tokens": 1000,
+        "output_tokens": 101,
+    },
+    "ends": {
+        "start_time": lambda t: t - BEGAN,
+        "end_time": lambda t: t - BEGAN + 1.1,
+        "first_token_time": lambda t: t - BEGAN + 0.1,
+        **USAGE,
+    },
+    "ends in milliseconds": {"start": lambda t: round(1e3 * (t - BEGAN)), "end": lambda t: round(1e3 * (t - BEGAN)) + 1_100, **USAGE},
+}
+
+
+@pytest.mark.parametrize("kind", RELATIVE)
+def test_moments_that_count_from_the_beginning_of_the_log(tmp_path: Path, kind: str) -> None:
+    path = written(tmp_path, lines(**RELATIVE[kind]))
+    summary, facts = imported(path, tmp_path)
+    assert (summary.counted, summary.e2e_ms.mean) == (60, pytest.approx(1100))
+    if kind != "ends in milliseconds":
+        assert (summary.ttft_ms.mean, summary.tpot_ms.mean) == (pytest.approx(100), pytest.approx(10))
+    assert any("Moments read as" in remark for remark in facts["remarks"]) == (kind != "named")
+    recording = describe_workload(path).traffic.recording
+    assert (len(recording), recording.mean_rps) == (60, pytest.approx(2.0, rel=0.01))
+
+
+def test_moments_of_an_unknown_unit_are_asked_for(tmp_path: Path) -> None:
+    rows = [{"timestamp": place * 10, "latency": 1.1, **USAGE} for place in range(60)]  # 0.1 or 100 requests a second
+    with pytest.raises(InputError, match="its moments may be seconds or milliseconds; name the field timestamp_s or timestamp_ms"):
+        imported(written(tmp_path, rows), tmp_path)
+    named = [{"timestamp_s": row.pop("timestamp"), **row} for row in rows]
+    assert imported(written(tmp_path, named), tmp_path)[0].counted == 60
+
+
+def test_haproxy_s_moments_and_timers_are_read_from_json(tmp_path: Path) -> None:
+    rows = [{"accept_date": f"06/Feb/2026:12:14:{14 + place // 2}.{place % 2 * 500:03}", "Ta": 1100, **USAGE} for place in range(60)]
+    summary, _ = imported(written(tmp_path, rows), tmp_path)
+    assert (summary.counted, summary.e2e_ms.mean) == (60, pytest.approx(1100))
+    assert summary.requests_per_second == pytest.approx(60 / 30.6, rel=0.01)
+
+
+TEXTS = {
+    "haproxy": 'Feb  6 12:14:14 proxy haproxy[14]: 10.0.1.2:3 [06/Feb/2026:12:14:14.655] in a 10/0/30/69/1109 200 27 - - - "POST /"',
+    "apache": '10.0.1.2 - - [06/Feb/2026:12:14:14 +0000] "POST /v1/chat/completions HTTP/1.1" 200 2750 "-" "curl/8"',
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("name", ["access.log", "access.jsonl", "access.csv"])
+def test_a_log_in_text_is_refused_by_its_kind(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(f"{TEXTS[kind]}\n" * 3)
+    for read in (lambda: import_run(path, tmp_path / "run"), lambda: describe_workload(path)):
+        with pytest.raises(InputError, match="access log in text, which has no counts of tokens; let the proxy write a JSON object"):
+            read()
+    assert not (tmp_path / "run").exists()

@@ -77,8 +77,8 @@ class Load:
         body = json.dumps({"model": MODEL, "prompt": "a b c " * 100, "max_tokens": TOKENS, "stream": True}).encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-            writer.write(head % len(body) + body)
+            headers = b"Host: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            writer.write(b"POST /v1/completions HTTP/1.1\r\n" + headers + body)
             data = await reader.read(-1)
         except OSError:
             return "refused"
@@ -87,7 +87,7 @@ class Load:
         status = data[9:12].decode()
         if status != "200":
             return f"status {status}"
-        return "whole" if data.endswith(b"0\r\n\r\n") and data.count(b"data: ") >= TOKENS else "cut"
+        return "whole" if data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") else "cut"
 
 
 def samples(url: str) -> dict[tuple[str, ...], float]:

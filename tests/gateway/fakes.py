@@ -8,11 +8,14 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tonnage import api
 from tonnage.gateway.server import Running, gateway
 from tonnage.gateway.settings import Limits, Settings
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -152,7 +155,7 @@ async def before(
     fakes = [await Fake(answer, listing).begin() for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)]
     asked = [f"{fake.url}={weight}" for fake, weight in zip(fakes, weights or (1.0,) * len(fakes), strict=True)]
     settings = api.gateway_settings(backends=asked, policy=policy, port=0)
-    tight = {"health_s": 0.2, "health_timeout_s": 0.3, **limits}
+    tight = {"health_s": 0.2, **limits}
     try:
         async with gateway(Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight))) as running:
             yield running, fakes
@@ -177,13 +180,25 @@ class Talk:
         self.reader, self.writer = reader, writer
 
     async def head(self) -> bytes:
-        return await self.reader.readuntil(b"\r\n\r\n")
+        """Its first line, and the headers with their names in lower case."""
+        line, *headers = (await self.reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+        parts = [header.partition(b":") for header in headers]
+        return b"\r\n".join([line, *(name.lower() + colon + value for name, colon, value in parts)])
 
     async def one(self) -> tuple[int, bytes]:
         """The status and body of a response that says its length."""
         head = await self.head()
         lengths = [line.partition(b":")[2] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
         return int(head.split()[1]), await self.reader.readexactly(int(lengths[0]))
+
+    async def body(self) -> bytes:
+        """The body of a response in chunks, after its head."""
+        parts = []
+        while size := int((await self.reader.readuntil(b"\r\n")).split(b";")[0], 16):
+            parts.append(await self.reader.readexactly(size))
+            await self.reader.readexactly(2)
+        await self.reader.readexactly(2)
+        return b"".join(parts)
 
     async def ask(self, data: bytes) -> tuple[int, bytes]:
         self.writer.write(data)
@@ -225,8 +240,17 @@ async def until(true: Callable[[], bool], seconds: float = 3.0) -> None:
 def outcomes(running: Running) -> dict[str, int]:
     """Requests by how they ended, over all backends; those with none are left out."""
     total: dict[str, int] = {}
-    for backend in running.core.backends:
-        for name, count in backend.outcomes.items():
-            if count:
-                total[name] = total.get(name, 0) + count
+    for sample in samples_of(running, "tonnage_gateway_requests_total"):
+        if sample.value:
+            total[sample.labels["outcome"]] = total.get(sample.labels["outcome"], 0) + int(sample.value)
     return total
+
+
+def counted(running: Running, name: str) -> int:
+    """A counter's sum over its labels."""
+    return int(sum(sample.value for sample in samples_of(running, name)))
+
+
+def samples_of(running: Running, name: str) -> list[Sample]:
+    families = running.gateway.counts.registry.collect()
+    return [sample for family in families for sample in family.samples if sample.name == name]

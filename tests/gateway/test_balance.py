@@ -10,16 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fakes import Fake, Got, asked, before, fine, get, post, replies, silent, talk, until
 from tonnage import api
-from tonnage.gateway.core import BLOCK, Prefixes
-from tonnage.gateway.http import Request
+from tonnage.gateway.balancer import BLOCK, Asked, Prefixes
 from tonnage.gateway.server import gateway
 from tonnage.simulator.router import ROUTERS
 from tonnage.version import VERSION
-
-
-def request(body: bytes = b"", **headers: bytes) -> Request:
-    lines = [(name.encode().replace(b"_", b"-"), value) for name, value in headers.items()]
-    return Request(method=b"POST", target=b"/v1/x", headers=lines, body=body, version="1.1", keep=True)
 
 
 @pytest.mark.parametrize("policy", sorted(ROUTERS))
@@ -27,7 +21,7 @@ async def test_every_policy_serves_and_spreads(policy: str) -> None:
     async with before(fine, fine, fine, policy=policy) as (running, fakes):
         for i in range(60):
             assert await asked(running, post(b'{"user": "u%d", "prompt": "%s"}' % (i, b"%04d" % i * 100))) == (200, b"ok")
-        assert sum(len(fake.got) for fake in fakes) == 60
+        assert sum(got.line.startswith(b"POST") for fake in fakes for got in fake.got) == 60
         assert all(fake.got for fake in fakes)
 
 
@@ -56,7 +50,7 @@ async def test_a_slow_backend_gets_less(policy: str) -> None:
 async def test_a_session_stays_and_the_conversation_goes_back_to_its_prefix() -> None:
     async with before(fine, fine, fine, policy="session") as (running, fakes):
         for _ in range(10):
-            await asked(running, post(b"{}", "/v1/x", "X-Session-Id: one"))
+            await asked(running, post(b"{}", "/v1/completions", "X-Session-Id: one"))
         assert sorted(len(fake.got) for fake in fakes) == [0, 0, 10]
     async with before(fine, fine, fine, policy="prefix-aware") as (running, fakes):
         turns = b"".join(b"turn %04d " % i * 100 for i in range(6))
@@ -74,7 +68,7 @@ async def test_least_kv_reads_the_backends_metrics() -> None:
         return answer
 
     async with before(kv(0.9), kv(0.2), policy="least-kv") as (running, fakes):
-        await until(lambda: [one.kv_used for one in running.core.backends] == [0.9, 0.2])
+        await until(lambda: [one.kv_used for one in running.gateway.backends] == [0.9, 0.2])
         for _ in range(10):
             await asked(running, post())
         assert sum(b"POST" in got.line for got in fakes[1].got) == 10
@@ -82,13 +76,13 @@ async def test_least_kv_reads_the_backends_metrics() -> None:
 
 def test_tokens_and_sessions_are_read_off_a_request() -> None:
     body = b'{"messages": [{"role": "user", "content": "say \\"max_tokens\\": 7"}], "max_tokens": 40, "user": "me"}'
-    assert request(body).output_tokens == 40
-    assert request(body).prompt_tokens == len(body) // 4
-    assert request(b'{"prompt": "x"}').output_tokens == 256
-    assert request().output_tokens == 0
-    assert request(body).session == request(b'{"user":"me"}').session >= 0
-    assert request(body, X_Session_Id=b"s").session != request(body).session
-    assert request(b'{"role": "user"}').session == -1
+    assert Asked(body=body).output_tokens == 40
+    assert Asked(body=body).prompt_tokens == len(body) // 4
+    assert Asked(body=b'{"prompt": "x"}').output_tokens == 256
+    assert Asked(body=b"").output_tokens == 0
+    assert Asked(body=body).session == Asked(body=b'{"user":"me"}').session >= 0
+    assert Asked(body=body, session_id=b"s").session != Asked(body=body).session
+    assert Asked(body=b'{"role": "user"}').session == -1
 
 
 def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +94,7 @@ def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert matched == [BLOCK, BLOCK // 2]  # 4 bytes a token
     prefixes.match(prefixes.blocks(b"x" + body), matched)
     assert matched == [0, 0]
-    monkeypatch.setattr("tonnage.gateway.core.MOST_BLOCKS", 3)
+    monkeypatch.setattr("tonnage.gateway.balancer.MOST_BLOCKS", 3)
     prefixes.sent(prefixes.blocks(bytes(BLOCK * 5)), 0)
     prefixes.match(prefixes.blocks(body), matched)
     assert matched == [0, 0]

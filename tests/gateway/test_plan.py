@@ -58,7 +58,8 @@ def test_a_plan_of_several_systems_needs_a_host_for_each(tmp_path: Path) -> None
     [
         (["--backend", "a:1"], "--backend"),
         (["--plan-host", "a", "--plan-host", "b"], "--plan-host"),
-        (["--proxy", "haproxy"], "vllm-router"),
+        (["--proxy", "haproxi"], "haproxy"),
+        (["--proxy", "haproxy"], "is not installed"),
         (["--proxy", "vllm-router"], "is not installed"),
     ],
 )

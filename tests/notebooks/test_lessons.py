@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "tonnage" / "notebooks"
 LESSONS = sorted(FOLDER.glob("*.ipynb"))
 PUBLIC = {"tonnage", "tonnage.api", "tonnage.api.bench", "tonnage.api.compare"}
-MEASURED = ("00", "03", "06")  # lessons that measure a live server: what they print is another number each time
+MEASURED = ("00", "03", "06", "09")  # lessons that measure a live server: what they print is another number each time
 SAID = {  # what each lesson prints, as regular expressions
     "00": (
         "/v1/health/ready 200",
@@ -58,6 +58,34 @@ SAID = {  # what each lesson prints, as regular expressions
         "million requests a year",
     ),
     "05": (r"prefix-aware +cache hits", r"5 tool calls", r"conversations of 6 turns +\d+ GPUs"),
+    "07": (
+        r"64  fp8 +[\d,]+ +2,191 +1\.\d+ +1\.30$",
+        r"^ +896 +1\.2\d +1\.[56]\d +1\.30$",
+        r"llama-3\.1-405b: published 108 tokens/s, 1\.9 times",
+        r"paged, 8 bits +222 requests at once",
+        r"chunks of 512 +TTFT",
+        r"^TP 8: TTFT",
+        r"FP8 with 2:4, TP 2 +0\.\d+ → 1 ×",
+    ),
+    "08": (
+        r"^least-outstanding +TTFT",
+        r"^retry all +8 failures, worked 87\.\d%, again \d+, +lost +0,",
+        r"^99\.9 % of the time 5 × dgx-h100",
+        r"2 to 4 instances at [\d.]+ requests",
+        r"two pools 0\.\d+ systems \(5 prefill \+ 3 decode\)",
+    ),
+    "09": (
+        r"^nim: README\.md.*nim-service\.yaml|nim-service\.yaml",
+        r"^12 parts read, 0 faults$",
+        r"no pod of this folder has the labels",
+        r"^and as it was: 0$",
+        r"^4 of 4 instances serve$",
+        r"^\d+ of \d+ requests completed, \d+ lost$",
+        r"ttft_ms mean: measured",
+        r"^limits broken: none$",
+        r"^open http://127\.0\.0\.1:\d+$",
+        r"^502 ",
+    ),
     "06": (r"as predicted +0\.\d+ → 1 ×", r"calibrated +1\.\d+ → 2 ×"),
 }
 
@@ -127,7 +155,7 @@ def test_learn_copies_them_once_and_says_how_to_open_them(tmp_path: Path, capsys
     folder = tmp_path / "the lessons"
     assert run(["learn", str(folder)]) == 0
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        path.name for path in FOLDER.iterdir() if path.suffix in (".ipynb", ".csv")
+        path.name for path in FOLDER.iterdir() if path.is_file() and path.name != "ruff.toml"
     )
     install, trust, opened = (line.strip() for line in capsys.readouterr().out.splitlines()[-3:])
     assert install.endswith(" -m pip install --quiet jupyterlab")

@@ -13,6 +13,7 @@ import pytest
 
 import tonnage
 from tests.questions import plans_with, question
+from tonnage.cli.main import run
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import prefix_cache_text
@@ -194,6 +195,55 @@ def test_what_an_instance_carries_of_a_trace_does_not_depend_on_its_length(promp
 
     assert carried(60) == pytest.approx(carried(600), rel=0.05)
     assert carried(600) == pytest.approx(carried(3_000), rel=0.08)
+
+
+FIELD = Path(__file__).parents[3] / "shared" / "field" / "measuring"
+"""Cases from the field, as their ``command.txt`` says."""
+
+ON_H100 = ["--model", "llama-3.1-8b", "--gpu", "h100", "--precision", "fp8", "--engine", "vllm"]
+
+
+def field_trace(name: str) -> Path:
+    path = FIELD / name
+    return path if path.exists() else pytest.skip("the cases from the field are not here")
+
+
+def answer(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]:
+    assert run([*command, "--json"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_lengths_of_a_trace_from_the_field_have_one_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Case 100: the capacities of 60 and 3,000 lines of one traffic agree within the interval."""
+    lines = [json.loads(line) for line in field_trace("100/tr_len600.jsonl").read_text().splitlines()]
+    period, most = lines[-1]["timestamp"] + 500, max(max(line["hash_ids"]) for line in lines)
+    longer = tmp_path / "3000.jsonl"
+    again = (
+        {**line, "timestamp": line["timestamp"] + turn * period, "hash_ids": [value and value + turn * most for value in line["hash_ids"]]}
+        for turn in range(5)
+        for line in lines
+    )
+    longer.write_text("".join(json.dumps(line) + "\n" for line in again))
+    carried = []
+    for trace in (field_trace("100/tr_len60.jsonl"), field_trace("100/tr_len600.jsonl"), longer):
+        plan = answer(capsys, "size", *ON_H100, "--trace", str(trace), "--ttft", "p95<=500ms")
+        carried.append(plan["choice"]["requests_per_second_per_instance"])
+        assert plan["choice"]["pools"][0]["systems"] == 1
+    assert carried == pytest.approx([carried[-1]] * 3, rel=0.1)  # the interval of a capacity is wider
+
+
+def test_a_fleet_behind_the_prefix_router_is_one_system_and_simulate_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+    """Case 101."""
+    load = [*ON_H100, "--tp", "1", "--trace", str(field_trace("101/tr_len600.jsonl"))]
+    plan = answer(capsys, "size", *load, "--mean-rps", "150", "--ttft", "p95<=500ms")["choice"]
+    (pool,) = plan["pools"]
+    assert (pool["systems"], pool["system"], pool["instances"]) == (1, "dgx-h100", 8)
+    simulated = answer(capsys, "simulate", *load, "--request-rate", "150", "--instances", "8", "--router", "prefix-aware")
+    assert simulated["requests"] == {"completed": 600, "rejected": 0, "unfinished": 0, "failed": 0}
+    assert simulated["ttft_ms"]["p95"] < 500
+    assert simulated["prefix_hit_rate"] == pytest.approx(0.5, abs=0.02)
+    assert simulated["e2e_ms"]["mean"] == pytest.approx(plan["at_peak"]["e2e_ms"]["mean"], rel=0.1)
 
 
 @pytest.mark.accuracy

@@ -15,7 +15,7 @@ def configs() -> list[tuple[dict[str, Any], float]]:
 
 def layouts() -> list[dict[str, Any]]:
     """Further files, with billions of parameters of the text decoder and the bytes that a token keeps in layers with all of the context."""
-    return _listed("published_layouts.json")
+    return listed("published_layouts.json")
 
 
 def library() -> list[dict[str, Any]]:
@@ -24,10 +24,10 @@ def library() -> list[dict[str, Any]]:
     ``parameters`` are those of the library's own modules, made without memory (``torch.device("meta")``) on 2026-11-28; of a model that
     takes images or sound, those of the text decoder.
     """
-    return _listed("library_configs.json")
+    return listed("library_configs.json")
 
 
-def _listed(name: str) -> list[dict[str, Any]]:
+def listed(name: str) -> list[dict[str, Any]]:
     """The entries of a file, with lists written as runs of equal values in full."""
 
     def whole(part: dict[str, Any]) -> Any:

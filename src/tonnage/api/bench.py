@@ -25,7 +25,7 @@ from tonnage.bench.scrape import Scraper
 from tonnage.bench.selftest import SelfTest, self_test
 from tonnage.errors import InputError, option
 from tonnage.formats.tool_format import export
-from tonnage.spec.workload import ClosedLoop, TraceArrivals
+from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
 from tonnage.units import parse_duration
 
 __all__ = ["bench", "bench_selftest", "prepare_bench", "run_bench", "run_find_max", "serve_exactly"]
@@ -77,6 +77,8 @@ def run_find_max(
     if output is not None:
         check_free(output)
     _check_descriptors(asked)
+    if isinstance(load, OpenLoop) and load.in_flight:
+        raise InputError(f"{option('concurrency')}: caps the requests in flight, so that a higher rate breaks no limit; leave it out")
     facts = _facts(asked, selftest)
     closed = isinstance(load, ClosedLoop)
     with tempfile.TemporaryDirectory() as scratch:

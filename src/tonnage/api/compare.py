@@ -16,6 +16,7 @@ from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.prometheus import curves, selected
+from tonnage.formats.table import NONE_COMPLETED, NoneCompleted
 from tonnage.results.metrics import Summary
 from tonnage.results.store import Run, check_free, read_run
 from tonnage.units import parse_duration
@@ -101,10 +102,18 @@ def import_run(
     count = TokenizerFile(tokenizer).count if tokenizer is not None else None
     runs = read_requests(file, Reading(answer=kept_answer, count=count))
     folders = [output] if len(runs) == 1 else [output / f"run-{place}" for place in range(1, len(runs) + 1)]
-    made = []
-    for run, folder in zip(runs, folders, strict=True):
-        summary, facts = write_imported(run, folder, source=file.name, provenance=provenance or {})
-        made.append((folder, summary, facts["imported"]))
+    made: list[tuple[Path, Summary, dict[str, Any]]] = []
+    left_out: list[str] = []
+    for place, (run, folder) in enumerate(zip(runs, folders, strict=True), start=1):
+        try:
+            summary, facts = write_imported(run, folder, source=file.name, provenance=provenance or {})
+        except NoneCompleted as error:
+            if not made and place == len(runs):
+                raise
+            left_out.append(f"Run {place} of {len(runs)} is left out: {NONE_COMPLETED} ({error}).")
+        else:
+            made.append((folder, summary, facts["imported"]))
+    made[0][2]["remarks"].extend(left_out)
     return made
 
 

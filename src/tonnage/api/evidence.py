@@ -29,6 +29,7 @@ class MeasuredArguments(TypedDict, total=False):
     """The deployment and the lengths that were measured, where the files do not say them."""
 
     model: str | None
+    layout: str | None
     gpu: str | None
     precision: str | None
     tp: int | None

@@ -66,7 +66,10 @@ class LoadArguments(ServerArguments):
         default=(),
     )
     binary_tensors: bool = about("With infer: send values as bytes behind the JSON (default: as JSON).", default=False)
-    concurrency: Counts | None = about("Closed loop: clients with one request in flight each; several values with commas make a sweep.")
+    concurrency: Counts | None = about(
+        "Closed loop: clients with one request in flight each; several values with commas make a sweep. With a rate: the most requests in "
+        "flight."
+    )
     request_rate: str | float | Iterable[float] | None = about("Open loop: requests per second; several values with commas make a sweep.")
     arrival_pattern: Literal["poisson", "constant", "gamma", "burst"] = about(
         "Arrivals of the open loop (default: poisson).", default="poisson"

@@ -26,6 +26,7 @@ from tonnage.bench.tiers import Tier, tiers_of_run
 from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.errors import InputError
+from tonnage.formats.table import NoneCompleted
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import Attained, Summary, attained, summarize
@@ -166,6 +167,8 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
             "kind": "closed" if load.concurrency else "open",
             "concurrency": load.concurrency or None,
             "request_rate": load.rate or None,
+            "in_flight": load.in_flight or None,
+            "held": observed.held,
             "pattern": load.pattern,
             "sent": observed.sent,
             "started_unix_ns": observed.started_unix_ns,
@@ -209,14 +212,16 @@ NOT_JUDGED = "the tool did not watch its own client: whether its latencies are t
 def write_imported(imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
     """Write another tool's run as a run folder; its summary and ``run.json``.
 
-    Raises InputError: the folder cannot be written, or no request has an end.
+    Raises:
+        NoneCompleted: no request has an end.
+        InputError: the folder cannot be written.
     """
     requests_in = [request for request in imported.requests if request.outcome or request.events_ns]
     left_out = imported.left_out + Counter({"no end": len(imported.requests) - len(requests_in)})
     failed = Counter(request.outcome for request in requests_in if request.outcome)
     if len(requests_in) == failed.total():
         why = ", ".join(f"{count:,} {reason}" for reason, count in (left_out + failed).items())
-        raise InputError(f"{source}: no completed request has an end or a duration ({why}); give a file that has such as endTime")
+        raise NoneCompleted(f"{source}: no completed request has an end or a duration ({why}); give a file that has such as endTime")
     single = all(request.single for request in requests_in if not request.outcome)
     writer = RunWriter(directory, tokens=single)
     try:

@@ -48,6 +48,7 @@ class _Conducting:
         self.sent = self.over = 0  # sent: requests, or turns, begun; over: how many of these have ended
         self.start_ns = -1  # when the run began, on the monotonic clock
         self.stopped = False  # whether it was ended from outside
+        self.held = 0  # requests of an open loop that waited for one of those in flight to end
         self.waits = 0  # how often a client waited because its request had failed at once
 
     def planned_start(self, moment_ns: int | None = None) -> int:
@@ -90,6 +91,7 @@ class Conductor(_Conducting):
         self._made = 0
         self._bytes = 0
         self._deadline_ns = -1
+        self._full = False  # whether a request is due that the cap on those in flight holds back
         self._prepare(min(max(load.concurrency, 64), AHEAD))
 
     async def run(self, client: Client) -> None:
@@ -123,6 +125,9 @@ class Conductor(_Conducting):
                 self._loop.call_later(wait_s, self._go_on, exchange.failures + 1)
             else:
                 self._send(free_ns)
+        elif self._full:
+            self._full = False
+            self._due_now(free_ns)
         self._taken(exchange)
         self._check()
 
@@ -147,13 +152,22 @@ class Conductor(_Conducting):
             if self._joins and not self._closing:
                 self._alarm.set(self._joins[0])
             return
-        due = self._due_list
+        if not self._full:
+            self._due_now(-1)
+
+    def _due_now(self, free_ns: int) -> None:
+        """Send what an open loop has due, as long as its cap lets it; requests held back until ``free_ns`` are due then."""
+        due, cap = self._due_list, self.load.in_flight
         while self.sent < len(due) and not self._closing:
             moment = self.start_ns + due[self.sent]
             if moment > time.monotonic_ns():
                 self._alarm.set(moment)
                 return
-            self._send(moment)
+            if cap and self.sent - self.over >= cap:
+                self._full = True
+                return
+            self.held += moment < free_ns
+            self._send(max(moment, free_ns))
         self._closing = True
         self._check()
 

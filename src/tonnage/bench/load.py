@@ -31,6 +31,7 @@ class Load:
     due_ns: np.typing.NDArray[np.int64] | None = None  # int64, when each request is due after the start; None in a closed loop
     concurrency: int = 0  # clients of a closed loop; 0 for an open one
     rate: float = 0.0  # requests per second of an open loop; 0 for a closed one
+    in_flight: int = 0  # most requests of an open loop in flight at once, while further ones wait at the client; 0 for no such cap
     pattern: str = "closed"  # of the arrivals, in a word; "closed" for a closed loop
     seconds: float = float("inf")  # after so long nothing more is sent; infinite where a count ends the run
     ramp_s: float = 0.0  # a closed loop's clients begin one after another over so long
@@ -52,8 +53,10 @@ class Load:
         """What one of several client processes sends: every n-th request, and its share of the clients or of the rate."""
         mine = slice(worker, None, workers)
         due = None if self.due_ns is None else self.due_ns[mine]
-        clients = self.concurrency // workers + (worker < self.concurrency % workers)
-        return replace(self, isl=self.isl[mine], osl=self.osl[mine], due_ns=due, concurrency=clients, rate=self.rate / workers)
+        clients, cap = (count // workers + (worker < count % workers) for count in (self.concurrency, self.in_flight))
+        return replace(
+            self, isl=self.isl[mine], osl=self.osl[mine], due_ns=due, concurrency=clients, rate=self.rate / workers, in_flight=cap
+        )
 
     @property
     def words(self) -> str:
@@ -62,7 +65,8 @@ class Load:
             return f"{self.rate:g} conversations/s, {self.pattern}"
         if self.due_ns is None:
             return f"{self.concurrency} client{'s'[: self.concurrency != 1]}"
-        return f"{self.rate:g} requests/s, {self.pattern}"
+        capped = f", at most {self.in_flight} in flight" if self.in_flight else ""
+        return f"{self.rate:g} requests/s, {self.pattern}{capped}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +140,7 @@ class Question:
             osl=trace.osl[kept],
             due_ns=due[kept],
             rate=self.arrivals.rate,
+            in_flight=self.arrivals.in_flight if isinstance(self.arrivals, OpenLoop) else 0,
             pattern=pattern,
             seconds=seconds,
             grace_s=self.grace_s,

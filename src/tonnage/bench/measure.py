@@ -62,6 +62,7 @@ class Observed:
     connections: int  # and retries: opened, and requests sent again on a new one
     retries: int
     interrupted: bool  # whether it was ended by Ctrl-C or SIGTERM
+    held: int = 0  # requests that an open loop's cap on those in flight held back at the client
     waits: int = 0  # how often a closed loop's client waited because its request had failed at once
     turns: TurnLog | None = None  # which turn of which conversation each request was; None where there were none
 
@@ -141,6 +142,7 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
         connections=client.connections,
         retries=client.retries,
         interrupted=conductor.stopped,
+        held=conductor.held,
         waits=conductor.waits,
         turns=conductor.log if isinstance(conductor, TalkConductor) else None,
     )

@@ -124,7 +124,7 @@ def judge(
         for p in percentiles
         if summary.counted < needed(p)
     ]
-    notes = _notes(observed, summary, steady, [p for p in PERCENTILES if not supported[p] and p not in percentiles])
+    notes = _notes(observed, requests, summary, steady, [p for p in PERCENTILES if not supported[p] and p not in percentiles])
     notes += _of_replies(observed, requests, {check.name for check in checks if not check.passed})
     return Validity(reasons=tuple(reasons), notes=tuple(notes), checks=tuple(checks), steady=steady, supported=supported)
 
@@ -166,6 +166,8 @@ def _reached(observed: Observed, requests: Requests) -> list[Check]:
         share = _concurrency(requests, _ends(observed, requests), load.concurrency, load.ramp_s)
         what = f"of {load.concurrency} requests in flight there were on average"
         return [_check("concurrency_percent", 100 * share, 100 * REACHED, "%", what, least=True)]
+    if observed.held:  # the rate is then the server's, as in a closed loop
+        return []
     sent = requests.sent_ns[requests.sent_ns >= 0]
     if observed.sent < 2 or sent.size < 2:
         return [_check("rate_percent", math.nan, 100 * REACHED, "%", "", least=True)]
@@ -230,7 +232,6 @@ def _outputs(observed: Observed, requests: Requests, limit: float) -> list[Check
         return []
     counts = [
         ("uncounted", tally.uncounted, "outputs are 0 tokens long by the server's count, which is wrong"),
-        ("several", tally.several, "replies hold several outputs side by side, so that TPOT and ITL are of none of them"),
     ]
     if endpoint.pinned:
         mean = float(requests.osl[requests.status == ROW_COMPLETED].mean())
@@ -253,7 +254,7 @@ def _in_step(load: Load) -> bool:
     return all(int(column.min()) == int(column.max()) for column in (load.isl, load.osl))
 
 
-def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int]) -> list[str]:
+def _notes(observed: Observed, requests: Requests, summary: Summary, steady: Steady, few: list[int]) -> list[str]:
     tally, notes = observed.tally, []
     if few:
         names = ", ".join(f"p{p}" for p in few)
@@ -267,6 +268,11 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
     if tally.events and tally.tokens > 1.02 * tally.events:
         ratio = tally.tokens / tally.events
         notes.append(f"{ratio:.2f} tokens an event: TPOT reads low, tpot_by_event_ms in run.json does not")
+    if tally.several:
+        notes.append(
+            f"{tally.several} of {summary.counted} replies hold several outputs side by side (n): tokens, TPOT and ITL count all of them "
+            "as they came, so that the TPOT of a single output is as many times longer"
+        )
     if tally.tokens and tally.osl_off > 0.01 * max(summary.counted, 1):
         notes.append(f"{tally.osl_off} of {summary.counted} outputs have another length than asked")
     if tally.sources["events"]:
@@ -276,6 +282,12 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
         notes.append(
             "all requests have the same length, so they may end together and wait for one another; "
             f"{option('isl')} {isl}+-20% {option('osl')} {osl}+-20% draws them, as those of real traffic are"
+        )
+    if observed.held:
+        span_s = (int(requests.sent_ns.max()) - int(requests.due_ns.min())) / 1e9
+        notes.append(
+            f"{observed.held} of {observed.sent} requests waited at the client for one of {observed.load.in_flight} in flight, and their "
+            f"latencies count from then: {observed.sent / max(span_s, 1e-9):.3g} of {observed.load.rate:g} requests/s were sent"
         )
     if observed.waits:
         notes.append(f"{observed.waits} requests failed at once; their clients waited before the next one, longer after each in a row")

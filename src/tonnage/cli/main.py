@@ -38,7 +38,7 @@ VERBS = {
     "verify": "Running engines asked whether they are what their plan counts on, under the plan's load.",
     "watch": "A running deployment beside its plan: load, latencies, and how much more it carries.",
     "demo": "The whole chain in a minute: simulated GPUs served, measured, one killed, and all of it predicted.",
-    "learn": "Seven lessons as notebooks, from the first request to a calibrated plan.",
+    "learn": "Ten lessons as notebooks, from the first request to a chat with a deployed plan.",
     "import": "Single requests of another tool's run, as a run folder.",
     "compare": "Two runs, measured or simulated: how their latencies and rates compare.",
     "score": "Predict every row of a measured file and print the errors.",

@@ -150,10 +150,10 @@ def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) ->
 
 @with_flags()
 def import_run(file: Path, /, *, output: Path, tokenizer: Path | None = None, json: bool = False) -> None:
-    """Make run folders of a file with single requests: AIPerf's or GenAI-Perf's profile_export, vLLM bench's or GuideLLM's JSON.
+    """Make run folders of a file with single requests: of AIPerf, GenAI-Perf, GuideLLM, inference-perf, vLLM's or SGLang's bench, or a log.
 
     Args:
-        file: The file, or the artifact folder of AIPerf or GenAI-Perf.
+        file: The file, or the artifact folder of AIPerf, GenAI-Perf or inference-perf.
         output: The run folder to write; a file with several runs makes one for each inside it.
         tokenizer: A local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
         json: Print one JSON object.

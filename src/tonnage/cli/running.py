@@ -138,7 +138,10 @@ class Place:
     """Where the settings are, and what balances."""
 
     config: Path | None = about("YAML file with all of this; flags override it.")
-    proxy: str | None = about("Balance by another program, which must be installed: vllm-router.")
+    proxy: str | None = about(
+        "Program that balances: haproxy (the default where it is installed and has the policy), vllm-router, or embedded, which needs "
+        "nothing and is for one machine."
+    )
 
 
 FLAGS = (*(replace(flag, name=flag.name.replace("backends", "backend")) for flag in flags_of(GatewayArguments)), *flags_of(Place))
@@ -146,19 +149,18 @@ FLAGS = (*(replace(flag, name=flag.name.replace("backends", "backend")) for flag
 
 @with_flags(*FLAGS)
 def gateway(**asked: Any) -> None:
-    """Balance requests between instances, with the routers that the simulator has; bodies and streams pass through byte for byte.
+    """Balance requests between instances, by HAProxy where it is installed, else by the simulator's routers in this process.
 
-    A request whose instance fails before its response has begun is sent to another one. Ends on Ctrl-C or SIGTERM, when running
-    requests have ended or after 10 seconds.
+    A request goes to another instance where no connection can be made; one that was sent is never sent again. The embedded gateway ends
+    on Ctrl-C or SIGTERM, when running requests have ended or after 10 seconds.
     """
     from tonnage.gateway.server import serve
 
     config, proxy = asked.pop("config", None), asked.pop("proxy", None)
     values = {"backends" if name == "backend" else name: value for name, value in given(asked).items()}
     settings = api.gateway_settings(**values) if config is None else api.gateway_from(config, values)
-    if proxy is not None:  # in place of this process: signals reach the proxy, without one in between
-        command = api.proxy_command(proxy, settings)
-        say(f"{proxy} takes over: {' '.join(command)}")
+    if command := api.proxy_command(proxy, settings):  # in place of this process: signals reach the proxy, without one in between
+        say(f"{os.path.basename(command[0])} takes over: {' '.join(command)}")
         os.execv(command[0], command)
     serve(settings, lambda port, faults: _report_start(settings, port, faults))
 
@@ -166,7 +168,7 @@ def gateway(**asked: Any) -> None:
 def _report_start(settings: Settings, port: int, faults: Mapping[str, str]) -> None:
     kind = "backend" if len(faults) == 1 else "backends"
     up = sum(not fault for fault in faults.values())
-    say(f"{settings.policy} before {len(faults)} {kind}, {up} up, on http://{settings.host}:{port}/v1")
+    say(f"{settings.policy} before {len(faults)} {kind}, {up} up, on http://{settings.host}:{port}/v1, by the embedded gateway")
     for name, fault in faults.items():
         if fault:
             say(f"{name} is not up: {fault}")

@@ -47,7 +47,7 @@ def _ready(address: str, *, browser: bool) -> None:
 
 @with_flags()
 def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
-    """Copy the lessons to a folder: seven notebooks, from the first request to a calibrated plan.
+    """Copy the lessons to a folder: ten notebooks, from the first request to a chat with a deployed plan.
 
     Args:
         folder: A new folder for them, which is made.

@@ -11,6 +11,8 @@ from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command,
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.workload import USE
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
+from tonnage.gateway.haproxy import BALANCE, configuration
+from tonnage.gateway.settings import Limits
 
 
 def files(service: Service) -> dict[str, str]:
@@ -20,11 +22,12 @@ def files(service: Service) -> dict[str, str]:
     boards = {"name": "plan", "type": "file", "options": {"path": "/var/lib/grafana/dashboards"}}
     found = {
         **{name: yaml_text(made, head=head(service)) for name, made in services(service).items()},
+        **({"haproxy.cfg": haproxy(service)} if balanced(service) else {}),
         "gateway.yaml": yaml_text(gateway(service)),
         "nginx.conf": nginx(service),
         "envoy.yaml": yaml_text(envoy(service)),
         "prometheus.yaml": yaml_text(prometheus(service)),
-        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances, fronted=True)),
+        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances, front="haproxy" if balanced(service) else "gateway")),
         "grafana/datasource.yaml": yaml_text({"apiVersion": 1, "datasources": [source]}),
         "grafana/provider.yaml": yaml_text({"apiVersion": 1, "providers": [boards]}),
         "grafana/dashboards/plan.json": dashboard_text(service),
@@ -44,7 +47,10 @@ def prometheus(service: Service) -> dict[str, Any]:
         engines = [address(service, place) for place in range(service.pool.instances)]
         exporters = [f"{name}:{EXPORTER_PORT}" for name in _placed(service)]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
-    before = {"job_name": "gateway", "static_configs": [{"targets": ["host.docker.internal:8080"]}]}
+    front: Any = {"job_name": "gateway", "static_configs": [{"targets": [f"gateway:{GATEWAY_PORT}"]}]}
+    if not balanced(service):
+        where = "It runs on the machine itself: down until `host` in gateway.yaml is an address that containers see, such as 172.17.0.1."
+        front = noted({"job_name": "gateway", "static_configs": [{"targets": [f"host.docker.internal:{GATEWAY_PORT}"]}]}, where)
     gpus = {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]}
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
@@ -52,10 +58,7 @@ def prometheus(service: Service) -> dict[str, Any]:
         "scrape_configs": [
             {"job_name": "engines", **path, "static_configs": [{"targets": engines, "labels": label}]},
             *([] if service.simulated else [gpus]),
-            noted(
-                before,
-                "It runs on the machine itself: down until `host` in gateway.yaml is an address that containers see, such as 172.17.0.1.",
-            ),
+            front,
         ],
     }
 
@@ -64,6 +67,7 @@ def prometheus(service: Service) -> dict[str, Any]:
 
 
 IMAGES = {
+    "haproxy": "haproxy:3.2",
     "prometheus": "prom/prometheus:v3.5.0",
     "grafana": "grafana/grafana:12.1.0",
     "gpu-exporter": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04",
@@ -84,6 +88,7 @@ ROUTER = "router.yaml"  # Of several machines: what runs next to the gateway
 def services(service: Service) -> dict[str, dict[str, Any]]:
     """Compose's files by their names: one for one machine; of several one for each, and ``ROUTER``."""
     several, placed = service.several, _placed(service)
+    watching = ({"gateway": GATEWAY} if balanced(service) else {}) | WATCHING
     exporter = {} if service.simulated else {"gpu-exporter": _exporter(service.gpu.vendor, several=several)}
     found = {}
     for machine, places in placed.items():
@@ -91,10 +96,10 @@ def services(service: Service) -> dict[str, dict[str, Any]]:
         told = f"What all {len(places)} instances share." if len(places) > 1 else "The engine."
         found[f"{machine}.yaml" if several else "compose.yaml"] = {
             "x-engine": Noted(value=engine(service), anchor="engine", note=told),
-            "services": instances | ({} if several else WATCHING) | exporter,
+            "services": instances | ({} if several else watching) | exporter,
             "volumes": {"model-cache": {}, **({} if several else {"prometheus": {}})},
         }
-    return found | ({ROUTER: {"services": WATCHING, "volumes": {"prometheus": {}}}} if several else {})
+    return found | ({ROUTER: {"services": watching, "volumes": {"prometheus": {}}}} if several else {})
 
 
 def _placed(service: Service) -> dict[str, list[int]]:
@@ -158,6 +163,16 @@ def _published(port: int, inside: int, *, several: bool) -> str:
     return f"{port}:{inside}" if several else f"127.0.0.1:{port}:{inside}"
 
 
+FRONT = "This machine alone. For others, put nginx.conf or envoy.yaml before it: TLS, keys, rate limits."
+
+GATEWAY: dict[str, Any] = {
+    "image": IMAGES["haproxy"],
+    "volumes": ["./haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro"],
+    "ports": noted(["127.0.0.1:8080:8080"], FRONT),
+    "restart": "unless-stopped",
+}
+"""HAProxy before the instances."""
+
 WATCHING: dict[str, Any] = {
     "prometheus": {
         "image": IMAGES["prometheus"],
@@ -210,6 +225,29 @@ GATEWAY_PORT = 8080
 MACHINES = "Placeholder names: replace them by the addresses of the machines."
 
 
+def balanced(service: Service) -> bool:
+    """Whether HAProxy has the plan's router; else ``tonnage gateway`` balances on the machine itself."""
+    return service.router in BALANCE
+
+
+def haproxy(service: Service) -> str:
+    """``haproxy.cfg``: the plan's router, on all interfaces of its container."""
+    places = range(service.pool.instances)
+    addresses = [address(service, place) if service.several else f"instance-{place + 1}:{PORT}" for place in places]
+    limits = Limits()
+    text = configuration(
+        [(name, 1.0) for name in addresses],
+        service.router,
+        host="0.0.0.0",
+        port=GATEWAY_PORT,
+        in_flight=most_in_flight(service.choice.concurrency_per_instance, service.pool.instances) or limits.in_flight,
+        body=limits.body,
+        first_byte_s=limits.first_byte_s,
+        idle_s=limits.idle_s,
+    )
+    return f"# {MACHINES}\n{text}" if service.several else text
+
+
 def gateway(service: Service) -> dict[str, Any]:
     """What ``tonnage gateway --config`` reads."""
     most = service.choice.concurrency_per_instance
@@ -223,7 +261,7 @@ def gateway(service: Service) -> dict[str, Any]:
     return {
         "backends": backends,
         "policy": noted(service.router, "The router that the plan's number of systems rests on."),
-        "host": noted("127.0.0.1", "This machine alone. For others, put nginx.conf or envoy.yaml before it: TLS, keys, rate limits."),
+        "host": noted("127.0.0.1", FRONT),
         "port": GATEWAY_PORT,
         **bound,
     }
@@ -241,7 +279,7 @@ def most_in_flight(per_instance: float | None, instances: int) -> int | None:
 
 TLS_PORT = 8443
 NGINX = """\
-# TLS, API keys and a rate limit before tonnage gateway: nginx -c "$PWD/nginx.conf"
+# TLS, API keys and a rate limit before the gateway: nginx -c "$PWD/nginx.conf"
 # Put the certificate and its key into tls.crt and tls.key, and your keys into the map: until then every request gets 401.
 events {{ worker_connections 4096; }}
 http {{
@@ -334,20 +372,23 @@ def readme(service: Service) -> str:
     each, several = f"instances with {gpu_words(service)} each", service.several
     exporter = "" if service.simulated else " and an exporter"
     up = f"up --detach --wait --wait-timeout {service.startup_seconds + 120}"
-    start, rows = f"docker compose {up}", [("`compose.yaml`", f"{service.per_machine} {each}, Prometheus, Grafana{exporter}")]
+    front = "HAProxy, Prometheus" if balanced(service) else "Prometheus"
+    start, rows = f"docker compose {up}", [("`compose.yaml`", f"{service.per_machine} {each}, {front}, Grafana{exporter}")]
     if several:
         router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
         start = f"docker compose --file machine-1.yaml {up}    # on each machine, with its file\n{router}"
         rows = [(f"`{name}.yaml`", f"{len(places)} {each}{exporter}") for name, places in _placed(service).items()]
-        rows.append((f"`{ROUTER}`", "Prometheus and Grafana, next to the gateway"))
+        rows.append((f"`{ROUTER}`", f"{front} and Grafana, on the router's machine"))
     further = """\
-Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone.
+Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone."""
+    if not balanced(service):
+        further += """
 In Prometheus the target `gateway` is down, and the alert on failed requests without data, until `host` in `gateway.yaml` is an address
 that containers see, such as 172.17.0.1, that of Docker's bridge."""
     commands = (
         "export HF_TOKEN GF_SECURITY_ADMIN_PASSWORD    # their values: of the hub for gated models, and of your choice",
         start,
-        "tonnage gateway --config gateway.yaml &",
+        *(() if balanced(service) else ("tonnage gateway --config gateway.yaml &",)),
         bench_command(service, f"http://127.0.0.1:{GATEWAY_PORT}", instances=service.pool.instances),
         compare_command(instances=None),
     )
@@ -355,7 +396,8 @@ that containers see, such as 172.17.0.1, that of Docker's bridge."""
 
 
 ROWS = (
-    ("`gateway.yaml`", "what `tonnage gateway` balances, and how"),
+    ("`haproxy.cfg`", "how HAProxy balances the instances, where it has the plan's router"),
+    ("`gateway.yaml`", "the same for `tonnage gateway`, by which `deploy rehearse` balances"),
     ("`nginx.conf`, `envoy.yaml`", "for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit"),
     ("`prometheus.yaml`, `alerts.yaml`", "what is scraped, and the rules"),
     ("`grafana/`", "the dashboard and its data source"),

@@ -50,12 +50,12 @@ GPU_USE = "tonnage:gpu_use:percent"
 IDLE = 0.1  # Share of the time in which a GPU works, below which it is called idle
 
 
-def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> dict[str, Any]:
+def rules(service: Service, gpus: str, least: int, *, front: str = "") -> dict[str, Any]:
     """The groups of rules, as a rule file or a ``PrometheusRule`` holds them; ``least`` instances are always there.
 
     Of two pools there are none on limits and load: each engine's histograms hold one half of a request. ``gpus`` is PromQL of the use of
-    the GPUs in percent, one series each, from NVIDIA's DCGM exporter. ``fronted``: whether ``tonnage gateway`` is before them and scraped,
-    which counts failures where the engine does not.
+    the GPUs in percent, one series each, from NVIDIA's DCGM exporter. ``front``: the balancer that is scraped before them and counts
+    failures where the engine does not: "gateway" for ``tonnage gateway``, or "haproxy".
     """
     found = objectives(service) if len(service.halves) == 1 else ()
     shares = [one for one in found if one.budget is not None]
@@ -78,7 +78,7 @@ def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> 
         if any(one.stands_in for one in found):
             lines.append("The engine publishes no TPOT of single requests; the gaps between tokens stand in for it.")
         groups.append(noted({"name": f"{service.name}-limits", "rules": burning}, "\n".join(lines)))
-    groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least, fronted))})
+    groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least, front))})
     if len(service.halves) == 1:
         about = "Drift since the plan; `tonnage diff plan.json URL` says how many systems it takes."
         groups.append(noted({"name": f"{service.name}-drift", "interval": "30m", "rules": list(_drift_rules(service))}, about))
@@ -120,10 +120,10 @@ def _mean(service: Service, one: Objective) -> dict[str, Any]:
     return _alert(service, f"{one.title}_1h", expr, "page", told)
 
 
-def _service_rules(service: Service, least: int, fronted: bool) -> Iterator[Any]:
+def _service_rules(service: Service, least: int, front: str) -> Iterator[Any]:
     """Failures, missing instances, load beyond the plan, idle GPUs."""
     at = f'deployment="{service.name}"'
-    if share := _failing(service, at, fronted):
+    if share := _failing(service, at, front):
         told = f"more than {ERRORS:.0%} of the responses of {service.served} failed in the last 5 minutes"
         rule = _alert(service, "FailingRequests", f"{share[0]} > {ERRORS:g}", "page", told, wait="2m")
         yield noted(rule, share[1])
@@ -136,7 +136,7 @@ def _service_rules(service: Service, least: int, fronted: bool) -> Iterator[Any]
     yield _alert(service, "IdleGpus", f"avg(avg_over_time({used}[6h])) < {100 * IDLE:g}", "ticket", told, wait="30m")
 
 
-def _failing(service: Service, at: str, fronted: bool) -> tuple[str, str] | None:
+def _failing(service: Service, at: str, front: str) -> tuple[str, str] | None:
     """PromQL of the share of requests that fail, and what it counts; None where nothing counts them."""
     signals = service.signals
     if signals.responses:
@@ -146,7 +146,14 @@ def _failing(service: Service, at: str, fronted: bool) -> tuple[str, str] | None
     if signals.failed:
         failed = f"sum(rate({signals.failed}{{{at}}}[5m]))"
         return f"{failed} / ({failed} + sum(rate({signals.requests}{{{at}}}[5m])))", "NIM's own count of requests that failed."
-    if fronted:
+    if front == "haproxy":
+        counted = 'haproxy_backend_http_responses_total{proxy="engines"'
+        failed, total = (f"sum(rate({counted}{code}}}[5m]))" for code in (',code="5xx"', ""))
+        return (
+            f"{failed} / {total}",
+            "The engine counts no failures: HAProxy's count of its responses, without streams that broke off.",
+        )
+    if front:
         counted = "tonnage_gateway_requests_total"
         failed, total = (f'sum(rate({counted}{{outcome=~"{ends}"}}[5m]))' for ends in ("error|cut|failed", "ok|error|cut|failed"))
         return f"{failed} / {total}", "The engine counts no failures: the gateway's count of its responses, with streams that broke off."

@@ -120,7 +120,7 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
     faults += _metrics(files, service.interface)
     read = {part.file for part in parts}
     others = [file for file in files if file not in read and not file.endswith(".md")]
-    parts += [Part(file=file, name="", against="YAML or JSON alone" if file in values else "not read") for file in others]
+    parts += [Part(file=file, name="", against=_alone(file) if file in values else "not read") for file in others]
     return Folder(parts=tuple(parts), needs=needs, faults=tuple(dict.fromkeys(faults)))
 
 
@@ -134,7 +134,7 @@ def _engines(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service:
 
 
 def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
-    """The documents of each YAML and JSON file, and the files that are neither."""
+    """The documents of each YAML and JSON file and the text of HAProxy's, and what cannot be read."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -146,6 +146,8 @@ def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
                 values[file] = [parse_json(text, file)]
             elif file.endswith((".yaml", ".yml")):
                 values[file] = [bounded(document, file) for document in yaml.load_all(text, Loader=loader) if document is not None]
+            elif file.endswith(".cfg"):
+                values[file] = [text]
         except (ValueError, RecursionError, InputError, yaml.YAMLError) as fault:
             faults.append(f"{file}: cannot be read: {' '.join(str(fault).split())}")
     return values, faults
@@ -165,6 +167,11 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
             inner, _ = _parsed({name: text for name, text in texts.items() if isinstance(text, str)} if isinstance(texts, Mapping) else {})
             for found in inner.values():
                 yield from _objects(file, found)
+
+
+def _alone(file: str) -> str:
+    """What a file without a schema is read as."""
+    return "its servers alone; haproxy -c reads all of it" if file.endswith(".cfg") else "YAML or JSON alone"
 
 
 def _first(values: Mapping[str, Sequence[Any]], file: str) -> Any:
@@ -274,6 +281,10 @@ def _composed(values: Mapping[str, Sequence[Any]], composed: Mapping[str, Mappin
     backends = {str(each) for each in at(_first(values, "gateway.yaml"), "backends") or ()}
     if len(backends) != service.pool.instances:
         yield f"gateway.yaml: {len(backends)} backends in place of the plan's {service.pool.instances} instances"
+    text = _first(values, "haproxy.cfg")
+    servers = re.findall(r"^    server (\S+)", text, re.MULTILINE) if text else []
+    if text and len(set(servers)) != service.pool.instances:
+        yield f"haproxy.cfg: {len(set(servers))} servers in place of the plan's {service.pool.instances} instances"
     names = {name for services in composed.values() for name in services}
 
     def unknown(address: str) -> str:

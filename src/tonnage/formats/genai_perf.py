@@ -25,6 +25,7 @@ from tonnage.formats.finished_run import FinishedRun, statistics
 from tonnage.formats.table import (
     DRAWN,
     FAILED,
+    NONE_COMPLETED,
     REFUSED,
     SENT,
     VARIES,
@@ -74,10 +75,13 @@ def read_report(path: Path) -> dict[str, str | int | float]:
             values[column.name] = checked_count(value, where, rounded=True)
         elif column.kind == "measure" and value:  # 0 where all of an answer came at once
             values[column.name] = checked_measure(value * column.scale, where)
+    counts = _failed(path) if path.suffix.lower() == ".json" else {}
+    if "requests_s" not in values and counts.get(SENT, 0) and counts[SENT] == counts[FAILED]:
+        return {REFUSED: NONE_COMPLETED}
     if "requests_s" not in values:
         raise InputError(f"{path}: has no request throughput; give a report of GenAI-Perf or AIPerf, or a table of points")
     if path.suffix.lower() == ".json":
-        values.update(_config_values(path) | _varied(path) | _failed(path))
+        values.update(_config_values(path) | _varied(path) | counts)
     clients = _CONCURRENCY.findall(str(path))
     if clients and "concurrency" not in values and "request_rate" not in values:
         values["concurrency"] = checked_count(float(clients[-1]), f"{path}, its name")

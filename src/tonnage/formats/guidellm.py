@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.table import FAILED, REFUSED, SENT, count_at, inside, measure_at, name_at, shown
+from tonnage.formats.table import FAILED, NONE_COMPLETED, REFUSED, SENT, count_at, inside, measure_at, name_at, shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number
 
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}
@@ -33,24 +33,18 @@ def is_guidellm(document: Any) -> bool:
 
 
 def guidellm_points(document: dict[str, Any], source: str) -> Iterator[Point]:
-    """Each benchmark of the document; one in which nothing succeeded is left out.
-
-    Raises InputError: naming the place, the benchmark and the key.
-    """
-    succeeded = 0
+    """Each benchmark of the document. Raises InputError: naming the place, the benchmark and the key."""
     for number, benchmark in enumerate(document["benchmarks"], start=1):
         where = f"{source}, benchmark {number}"
         values = _measured(benchmark, where)
         if not values:
+            yield where, {REFUSED: NONE_COMPLETED}
             continue
-        succeeded += 1
         values |= _load(benchmark, where) | _failures(benchmark)
         places = (("config", "backend", "model"), ("worker", "backend_model"), ("benchmarker", "backend", "model"))
         model = next((name for place in places if (name := name_at(benchmark, *place))), None)
         model = model or name_at(document, "config", "spec", "backend", "model")
         yield where, values | ({"model": model} if model else {})
-    if not succeeded:
-        raise InputError(f"{source}: in none of its benchmarks did a request succeed; give a report that measured something")
 
 
 def _measured(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]:
@@ -113,7 +107,7 @@ def guidellm_runs(path: Path, document: dict[str, Any], reading: Reading) -> lis
     for place, benchmark in enumerate(document["benchmarks"], start=1):
         where = f"{path}, benchmark {place}"
         groups = benchmark.get("requests")
-        if not isinstance(groups, dict) or not groups.get("successful"):
+        if not isinstance(groups, dict) or not any(groups.get(name) for name in _GROUPS):
             raise InputError(f"{where}: holds no single requests; give a report that was saved with all of them")
         requests = [_request(entry, outcome, where) for name, outcome in _GROUPS.items() for entry in groups.get(name) or ()]
         requests.sort(key=lambda request: request.sent_ns)

@@ -25,11 +25,13 @@ from tonnage.formats.table import (
     KNOBS,
     LATENCIES,
     LATENCY_COLUMNS,
+    NONE_COMPLETED,
     RATIO,
     REFUSED,
     REMARK,
     SENT,
     STATISTICS,
+    NoneCompleted,
     Table,
     files_below,
     latency_column,
@@ -38,7 +40,7 @@ from tonnage.formats.table import (
     read_table,
     shown,
 )
-from tonnage.formats.tool_format import as_written, holds_requests, not_read, points_of
+from tonnage.formats.tool_format import Points, as_written, holds_requests, not_read, points_of
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
@@ -55,6 +57,7 @@ LOADS = ("batch", "concurrency", "request_rate")
 MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
 KEYS = (
     *REQUIRED,
+    "layout",
     *LOADS,
     "burstiness",
     IN_FLIGHT,
@@ -220,12 +223,20 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
         reader = points_of(document)
         if reader:
             with as_written(where):
-                points = list(reader.read(document, where))
+                points = _points(reader, document, where)
             yield from points
         elif len(documents) == 1 and path.suffix.lower() == ".json" and not holds_requests(document):
             yield where, read_report(path)
         else:
             raise InputError(f"{where}: {not_read(document)}")
+
+
+def _points(reader: Points, document: Any, where: str) -> list[tuple[str, Values]]:
+    """The points of a document; a refused one where it measured nothing."""
+    try:
+        return list(reader.read(document, where))
+    except NoneCompleted:
+        return [(where, {REFUSED: NONE_COMPLETED})]
 
 
 def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
@@ -262,6 +273,8 @@ def _run_values(folder: Path, run: Run) -> Values:
         values |= {"run": str(folder), **_counted(run.requests)}
         load = "concurrency" if "concurrency" in arrivals else "request_rate"
         values[load] = arrivals["concurrency"] if load == "concurrency" else arrivals["rate"]
+        if arrivals.get("in_flight"):
+            values["concurrency"] = arrivals["in_flight"]
         if run.requests.window_ns >= 0:
             values["window_s"] = run.requests.window_ns / 1e9
         values["joules_per_token"] = summary.get("energy", {}).get("joules_per_output_token")
@@ -290,7 +303,7 @@ def read_measured(path: Path | str, given: Values | None = None, invalid: Invali
 
     - ``line`` (int): in the file, from 1; where there are no lines, the number of the point;
     - ``model, gpu, precision`` (str, as written); ``tp, isl, osl`` (int): never None;
-    - ``pp, ep, dp`` (int, 1 where absent); ``engine, source`` (str or None);
+    - ``pp, ep, dp`` (int, 1 where absent); ``engine, source, layout`` (str or None; the layout is the one in ``given``);
     - exactly one of ``batch`` (int, static), ``concurrency`` (int, closed loop), ``request_rate`` (float, Poisson) is not None;
     - ``burstiness`` (float or None) and ``in_flight`` (int or None): of a rate, the shape of its gamma arrivals, and the client's cap,
       which the concurrency of a row with both is;

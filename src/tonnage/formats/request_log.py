@@ -1,13 +1,16 @@
-"""Access logs with one JSON object a request: LiteLLM, Kong, Envoy, nginx, Langfuse, Cloudflare, and logged responses of the OpenAI API.
+"""Access logs with one JSON object a request: LiteLLM, Kong, Envoy, nginx, HAProxy, Langfuse, Cloudflare, and logged responses of OpenAI's.
 
-A line has a moment (``startTime``, ``started_at``, ``timestamp``, ``created`` and others: ISO, nginx's own form, or unix time down to
-nanoseconds) and counts of tokens, at any depth, under the names of OpenAI, Anthropic, OpenTelemetry or Langfuse, in snake_case or
-camelCase, as numbers or as text. Where it also has an end or a duration, ``import`` has latencies; TTFT and TPOT only where the line
-says when the first token came. Envoy's and nginx's fields have the names that their configuration gives them.
+A line has a moment (``startTime``, ``started_at``, ``timestamp``, ``created`` and others: ISO, nginx's and HAProxy's own forms, unix time
+down to nanoseconds, or a number that counts from the beginning of the log) and counts of tokens, at any depth, under the names of OpenAI,
+Anthropic, OpenTelemetry or Langfuse, in snake_case or camelCase, as numbers or as text. Where it also has an end or a duration, ``import``
+has latencies; TTFT and TPOT only where the line says when the first token came. Envoy's and nginx's fields have the names that their
+configuration gives them.
+
+HAProxy's and other logs in text have no counts of tokens and are refused by their kind.
 
 Sources: docs.litellm.ai, StandardLoggingPayload and logs; platform.openai.com, the usage of a response; developer.konghq.com, AI Gateway
 audit log reference; langfuse.com, fields of the blob storage export; developers.cloudflare.com, AI Gateway logs; nginx.org, variables of
-ngx_http_log_module (both read 2026-11-25, the others 2026-11-28).
+ngx_http_log_module (both read 2026-11-25, the others 2026-11-28); HAProxy's configuration manual, section 8.2 (recalled).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import json
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +29,10 @@ from tonnage.errors import InputError
 from tonnage.formats.table import shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat
 from tonnage.results.outcomes import failure_of
+from tonnage.spec.recording import LEAST_RPS, MOST_RPS
 
 # Names of fields, in lower case and without what is neither letter, digit nor dot; the last parts of a path are enough.
-BEGINS = ("starttime", "startedat", "startutc", "requeststarttime", "requestcreatedat", "receivedat", "requesttime")
+BEGINS = ("starttime", "startedat", "startutc", "requeststarttime", "requestcreatedat", "receivedat", "requesttime", "start", "begin")
 STAMPS = (
     "timestamp",
     "createtime",
@@ -44,11 +48,12 @@ STAMPS = (
     "eventtime",
     "date",
 )
-ENDS = ("endtime", "endedat", "finishedat", "completedat", "responsecreatedat")
-FIRST = ("completionstarttime", "firsttokentime", "firsttokenat")
+ENDS = ("endtime", "endedat", "finishedat", "completedat", "responsecreatedat", "end")
+FIRST = ("completionstarttime", "firsttokentime", "firsttokenat", "firsttoken")
 TOOK = (
     *("latencies.request", "duration", "latency", "requesttime", "requestduration", "responsetime", "elapsed", "totaltime", "e2elatency"),
     *("totalduration", "timetotal", "delay", "upstreamresponsetime", "llmlatency", "llmserviceduration"),
+    *("ta", "tt"),  # HAProxy's timers of a whole request
 )
 FIRST_TOOK = ("timetofirsttoken", "ttft", "firsttokenlatency", "llmfirsttokenduration", "firsttokentime")
 TOKENS = {
@@ -95,7 +100,10 @@ Fields = Mapping[str, Any]
 def is_access_log(document: Any) -> bool:
     """Whether a line is one of a request with its moment and its tokens."""
     fields = _fields(document)
-    return _stamp(fields) is not None and all(_count(fields, side) is not None for side in TOKENS)
+    if any(_count(fields, side) is None for side in TOKENS):
+        return False
+    lasts = _moment(fields, ENDS, NS_PER_S) is not None or _duration(fields, TOOK) is not None
+    return _stamp(fields) is not None or (lasts and _stamp(fields, NS_PER_S) is not None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,11 +126,12 @@ def access_log_runs(path: Path, text: str, _: Reading) -> list[ImportedRun]:
     """The requests of a log as one run. Raises InputError: no line is a request, or the unit of its durations is not clear."""
     left_out: Counter[str] = Counter()
     models: Counter[str] = Counter()
-    lines = list(_lines(text, left_out, models))
+    remarks: list[str] = []
+    records = [_record(line) for line in text.splitlines() if line.strip()]
+    lines = list(_lines(records, _relative_unit(records, path, remarks), left_out, models))
     if not lines:
         first = f"; {left_out.most_common(1)[0][0]}" if left_out else ""
         raise InputError(f"{path}: no line is a request with a time{first}; give a line a request, with such as startTime")
-    remarks: list[str] = []
     unit = _unit([(line.took, line.isl + line.osl if line.osl <= 1 else line.osl) for line in lines if line.took], path, remarks)
     requests = [_request(line, unit, first_unit) for first_unit in [_first_unit(lines, unit)] for line in lines]
     unknown = sum(not request.streamed and not request.outcome for request in requests)
@@ -140,15 +149,45 @@ def access_log_runs(path: Path, text: str, _: Reading) -> list[ImportedRun]:
     return [run]
 
 
-def _lines(text: str, left_out: Counter[str], models: Counter[str]) -> Iterator[_Line]:
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        try:
-            fields = _fields(json.loads(line))
-        except (ValueError, RecursionError):
-            fields = {}
-        stamp = _stamp(fields)
+def _record(line: str) -> dict[str, Any]:
+    """The values of a line; none where it is no JSON object."""
+    try:
+        return _fields(json.loads(line))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _relative_unit(records: Sequence[Fields], path: Path, remarks: list[str]) -> int:
+    """Nanoseconds of the unit of moments that count from the beginning of the log; 0 where they are dates or unix times.
+
+    Raises InputError: two units are equally possible.
+    """
+    if any(_stamp(fields) for fields in records):
+        return 0
+    stamps = [(fields, *stamp) for fields in records if (stamp := _stamp(fields, NS_PER_S)) is not None]
+    if all(_stamp(fields, 1) == (begin, last) for fields, begin, last in stamps):  # their names say the unit
+        return NS_PER_S
+    ends = [(_moment(fields, ENDS, NS_PER_S), begin, _count(fields, "osl") or 0) for fields, begin, _ in stamps]
+    took = [(((end - begin) / NS_PER_S, 0), osl) for end, begin, osl in ends if end is not None]
+    if took:
+        size = _unit(took, path, [])
+        remarks.append(f"Moments read as {WORDS[size]} from the beginning of the log.")
+        return size
+    moments = sorted(begin for _, begin, _ in stamps)
+    span_s = (moments[-1] - moments[0]) / NS_PER_S if moments else 0.0
+    rates = {unit: len(moments) / span_s * NS_PER_S / unit for unit in (NS_PER_S, 10**6)} if span_s else {NS_PER_S: 1.0}
+    possible = [unit for unit, rate in rates.items() if LEAST_RPS <= rate <= MOST_RPS]
+    if len(possible) > 1 and any(moment % NS_PER_S for moment in moments):
+        possible = [NS_PER_S]  # fractions of milliseconds are written by few, and of seconds by all
+    if len(possible) != 1:
+        raise InputError(f"{path}: its moments may be seconds or milliseconds; name the field timestamp_s or timestamp_ms")
+    remarks.append(f"Moments read as {WORDS[possible[0]]} from the beginning of the log.")
+    return possible[0]
+
+
+def _lines(records: Iterable[Fields], relative: int, left_out: Counter[str], models: Counter[str]) -> Iterator[_Line]:
+    for fields in records:
+        stamp = _stamp(fields, relative)
         if stamp is None:
             left_out["no time" if fields else "no JSON object"] += 1
             continue
@@ -160,7 +199,7 @@ def _lines(text: str, left_out: Counter[str], models: Counter[str]) -> Iterator[
             left_out["no counts of tokens"] += 1
             continue
         begin, last = stamp
-        end, first = _moment(fields, ENDS), _moment(fields, FIRST)
+        end, first = _moment(fields, ENDS, relative), _moment(fields, FIRST, relative)
         if end is not None and end <= begin:
             outcome = outcome or "an end not after its start"
         took, first_took = _duration(fields, TOOK), _duration(fields, FIRST_TOOK)
@@ -309,18 +348,18 @@ def _duration(fields: Fields, names: Sequence[str]) -> tuple[float, int] | None:
     return None
 
 
-def _stamp(fields: Fields) -> tuple[int, bool] | None:
+def _stamp(fields: Fields, relative: int = 0) -> tuple[int, bool] | None:
     """The moment of a line, and whether it is that of its end, as nginx's and Caddy's are; None where it has none."""
-    begin = _moment(fields, BEGINS)
+    begin = _moment(fields, [name for name in BEGINS if not relative or name not in TOOK], relative)
     if begin is not None:
         return begin, False
-    stamp = _moment(fields, STAMPS)
+    stamp = _moment(fields, STAMPS, relative)
     ends = {"requesttime", "upstreamresponsetime"} & fields.keys() or {"ts", "duration"} <= fields.keys()
     return None if stamp is None else (stamp, bool(ends))
 
 
-def _moment(fields: Fields, names: Sequence[str]) -> int | None:
-    """A moment in nanoseconds of unix time; None where there is none."""
+def _moment(fields: Fields, names: Sequence[str], relative: int = 0) -> int | None:
+    """A moment in nanoseconds of unix time, or of the log's where it counts in units of ``relative`` ns; None where there is none."""
     for name in names:
         value, unit = _value(fields, (name,))
         number = _number(value)
@@ -328,6 +367,8 @@ def _moment(fields: Fields, names: Sequence[str]) -> int | None:
             absolute = next((unit or size for least, size in ABSOLUTE if number >= least), None)
             if absolute and number * absolute < 1e19:
                 return round(number * absolute) if isinstance(value, float | str) else int(number) * absolute
+            if relative and 0 <= number < ABSOLUTE[0][0]:
+                return round(number * (unit or relative))
             continue
         parsed = _date(str(value)) if value is not None else None
         if parsed is not None:
@@ -336,10 +377,10 @@ def _moment(fields: Fields, names: Sequence[str]) -> int | None:
 
 
 def _date(text: str) -> datetime | None:
-    """A date of ISO or of nginx's ``$time_local``."""
-    for read in (datetime.fromisoformat, lambda value: datetime.strptime(value, "%d/%b/%Y:%H:%M:%S %z")):
+    """A date of ISO, of nginx's ``$time_local`` or of HAProxy's ``%tr``."""
+    for form in ("", "%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f"):
         try:
-            return read(text.strip())
+            return datetime.strptime(text.strip(), form) if form else datetime.fromisoformat(text.strip())
         except ValueError:
             continue
     return None

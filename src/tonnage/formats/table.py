@@ -431,12 +431,26 @@ def with_keys(*keys: str) -> Callable[[Any], bool]:
     return lambda document: isinstance(document, dict) and document.keys() >= {*keys}
 
 
+NONE_COMPLETED = "none of its requests was completed"
+
+
+class NoneCompleted(InputError):
+    """A run measured nothing, as none of its requests was completed; other runs of its file count."""
+
+
 def completed_requests(document: Any, where: str, *keys: str) -> int:
-    """How many requests of a run were completed, by the path of the number. Raises InputError: none, or no number is there."""
-    found = count_at(document, where, *keys)
-    if found is None:
-        raise InputError(f"{where}: no request was completed; give a run that measured something")
-    return found
+    """How many requests of a run were completed, by the path of the number.
+
+    Raises:
+        NoneCompleted: none was.
+        InputError: no number is there.
+    """
+    value = number_at(document, where, *keys)
+    if value is None:
+        raise InputError(f"{where}: does not say how many requests were completed; give the file as the tool wrote it")
+    if value == 0:
+        raise NoneCompleted(f"{where}: {NONE_COMPLETED}; give a run that measured something")
+    return checked_count(value, f"{where}, {'.'.join(keys)}")
 
 
 def served_values(document: Any, where: str, latencies: Mapping[str, str], completed: int) -> dict[str, str | int | float | None]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tonnage.csv_file import column_names, csv_rows
+from tonnage.csv_file import column_names, csv_rows, refuse_text_log
 from tonnage.errors import InputError, UnknownName
 from tonnage.formats.finished_run import FinishedRun, read_finished
 from tonnage.formats.table import shown
@@ -149,6 +149,7 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"{source}: cannot be read ({why}); give a file with single requests") from None
+    refuse_text_log(text, str(source))
     if source.suffix.lower() == ".csv":
         text = csv_lines(text, str(source))
     return _runs(source, text, lines=source.suffix.lower() in (".jsonl", ".csv"), reading=reading)

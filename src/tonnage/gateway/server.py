@@ -1,165 +1,379 @@
-"""A gateway that runs until it gets a signal: its own paths, its metrics, and the sockets that it listens on."""
+"""The embedded gateway, for a laptop, the demo and rehearsals: the simulator's routers behind uvicorn, and a kept HTTP client."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
+import json
+import logging
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
+import httpcore2
+import uvicorn
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
 
-from tonnage.bench.connection import more_descriptors
 from tonnage.errors import InputError, option
-from tonnage.gateway.backend import FIRST_BYTE
-from tonnage.gateway.client import Client
-from tonnage.gateway.core import Core, Health
-from tonnage.gateway.http import Request, document, refusal, response
+from tonnage.gateway.balancer import Asked, Backend, Balancer
+from tonnage.gateway.haproxy import PASSED
 from tonnage.gateway.settings import Settings
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
-    from prometheus_client import Metric
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
-
-PASSED = (b"/v1/", b"/v2/", b"/v2")  # What the paths of OpenAI and of KServe begin with
-
-READY = (b"/health", b"/v1/health/ready")
-LIVE = b"/v1/health/live"
-METRICS = (b"/metrics", b"/v1/metrics")
-MODELS = b"/v1/models"
-VERSIONS, METADATA = b"/v1/version", b"/v1/metadata"
-"""As NIM has them (docs.nvidia.com/nim, read 2026-11-22), with those of their fields that a gateway can fill."""
-
-_UPWARDS = re.compile(rb"(?:/|%2f|\\|%5c)(?:\.|%2e){1,2}(?:/|%2f|\\|%5c|$)", re.IGNORECASE)
-
-Reply = Callable[[bytes], None]
-
-
-class OwnPaths:
-    """Answers requests for a gateway's own paths."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    def answer(self, request: Request, reply: Reply) -> bool:
-        """Answer now or later; False where the request is one for a backend."""
-        path, reads = request.path, request.method in (b"GET", b"HEAD")
-        close, head = not request.keep, request.method == b"HEAD"
-        if reads and path in (*READY, LIVE, *METRICS):
-            reply(self._known(path, close, head))
-        elif reads and path in (VERSIONS, METADATA):
-            reply(document(200, self._about(path), close=close, head=head))
-        elif reads and path == MODELS and not self._asks_for_a_key():
-            reply(self._models(close, head))
-        elif _UPWARDS.search(path):
-            self._core.refused[400] += 1
-            reply(refusal(400, "the path leads upwards", close=close, head=head))
-        elif not (path.startswith(PASSED[:2]) or path == PASSED[2]):
-            self._core.refused[404] += 1
-            reply(refusal(404, "there is nothing at this path; the gateway passes on /v1/ and /v2/", close=close, head=head))
-        else:
-            return False
-        return True
-
-    def _known(self, path: bytes, close: bool, head: bool) -> bytes:
-        if path in METRICS:
-            return response(200, text(self._core), kind=TEXT, close=close, head=head)
-        if path == LIVE:
-            return document(200, {"object": "health.response", "message": "live"}, close=close, head=head)
-        ready = self._core.ready
-        message = "ready" if ready else "no backend takes requests" if not self._core.draining else "about to end"
-        return document(200 if ready else 503, {"object": "health.response", "message": message}, close=close, head=head)
-
-    def _about(self, path: bytes) -> dict[str, Any]:
-        """The gateway's release; or that and the models that its backends have listed."""
-        if path == VERSIONS:
-            return {"release": VERSION, "api": VERSION}
-        core, now = self._core, self._core.loop.time()
-        known = {name for backend in core.backends if backend.takes(now) for name in backend.models or ()}
-        return {"version": VERSION, "assetInfo": [], "modelInfo": [{"shortName": name, "modelUrl": ""} for name in sorted(known)]}
-
-    def _asks_for_a_key(self) -> bool:
-        """Whether backends take requests but list no models to the health checks, which have no key: a client's key then reaches one."""
-        core, now = self._core, self._core.loop.time()
-        taking = [backend for backend in core.backends if backend.takes(now)]
-        return bool(taking) and all(backend.models is None for backend in taking)
-
-    def _models(self, close: bool, head: bool) -> bytes:
-        """The models of all backends that take requests, each name once, as the health checks last read them."""
-        core, now = self._core, self._core.loop.time()
-        lists = [backend.models for backend in core.backends if backend.takes(now) and backend.models is not None]
-        if not lists:
-            core.refused[503] += 1
-            return refusal(503, "no backend lists its models at the moment", close=close, head=head)
-        found = {name: one for models in lists for name, one in models.items()}
-        return document(200, {"object": "list", "data": list(found.values())}, close=close, head=head)
-
-
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Counts(Collector):
-    """The counts of a gateway as metric families."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    def collect(self) -> Iterator[Metric]:
-        """Everything, at this moment."""
-        core, now, cut = self._core, self._core.loop.time(), 0
-        requests = CounterMetricFamily(
-            "tonnage_gateway_requests", "Requests to backends, by how they ended.", labels=["backend", "outcome"]
-        )
-        connects = CounterMetricFamily("tonnage_gateway_connects", "Connections opened to a backend.", labels=["backend"])
-        up = GaugeMetricFamily("tonnage_gateway_up", "1 where a backend takes requests.", labels=["backend"])
-        outstanding = GaugeMetricFamily("tonnage_gateway_outstanding_requests", "Requests at a backend now.", labels=["backend"])
-        tokens = GaugeMetricFamily("tonnage_gateway_outstanding_tokens", "Their tokens still to come, estimated.", labels=["backend"])
-        waits = HistogramMetricFamily(
-            "tonnage_gateway_first_byte_seconds", "From a complete request to the first byte of its response.", labels=["backend"]
-        )
-        for backend in core.backends:
-            cut += backend.outcomes["cut"]
-            for outcome, count in backend.outcomes.items():
-                requests.add_metric([backend.name, outcome], count)
-            connects.add_metric([backend.name], backend.connects)
-            up.add_metric([backend.name], float(backend.takes(now)))
-            outstanding.add_metric([backend.name], backend.requests)
-            tokens.add_metric([backend.name], backend.tokens)
-            bounds = [*(str(bound) for bound in FIRST_BYTE), "+Inf"]
-            waits.add_metric([backend.name], *(list(zip(bounds, map(float, accumulate(backend.waits)), strict=True)), backend.waited))
-        refused = CounterMetricFamily("tonnage_gateway_refused", "Requests that the gateway answered with an error.", labels=["status"])
-        for status, count in sorted(core.refused.items()):
-            refused.add_metric([str(status)], count)
-        policy = GaugeMetricFamily("tonnage_gateway_policy", "1 for the policy in use.", labels=["policy"])
-        policy.add_metric([core.balancer.policy], 1)
-        yield from (requests, connects, up, outstanding, tokens, refused, policy)
-        yield CounterMetricFamily("tonnage_gateway_retries", "Requests sent to a second backend.", value=core.retries)
-        yield CounterMetricFamily("tonnage_gateway_cut_streams", "Responses that broke off after their first byte.", value=cut)
-        yield GaugeMetricFamily("tonnage_gateway_in_flight", "Requests that are being served.", value=core.in_flight)
-        yield GaugeMetricFamily("tonnage_gateway_clients", "Connections of clients.", value=len(core.clients))
-        yield waits
-
-
-def text(core: Core) -> bytes:
-    """All of it in Prometheus' text format."""
-    registry = CollectorRegistry()
-    registry.register(Counts(core))
-    return generate_latest(registry)
-
-
-SWEEP_S = 0.25
 BACKLOG = 4_096
 
-OWN = 64  # Descriptors for what is neither a client nor a backend: health checks, logs, what Python itself holds
+HOP_BY_HOP = frozenset(
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
+)
+"""Headers that say something of one connection alone (RFC 9110, 7.6.1)."""
+
+FIRST_BYTE = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Upper bounds of the buckets of the time to a response's first byte, in seconds."""
+
+OUTCOMES = ("ok", "error", "cut", "failed", "retried", "cancelled")
+"""How a request to a backend ends.
+
+    ok          the response came whole
+    error       it came whole and its status was 500 or more
+    cut         it broke off after its first byte had been passed on
+    failed      there was no response, and the client got an error
+    retried     no connection could be made, and the request went to another backend
+    cancelled   the client left first
+"""
+
+FAILURES = 2
+"""Checks without an answer in a row after which a backend is down; a refused connection or a status of 500 or more is enough alone."""
+
+LIST_EVERY = 10  # Checks between two readings of the models; adapters may come and go
+MOST = 4_194_304  # Bytes of a backend's own page that are read
+KV_USED = ("vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc")
+TYPES = {404: "not_found_error", 429: "rate_limit_error"}
+
+UNREACHED = (httpcore2.ConnectError, httpcore2.ConnectTimeout)
+"""Nothing of the request was sent."""
+
+BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, TimeoutError)
+
+
+class Cut(Exception):
+    """A stream broke off at the backend: towards the client it ends without its end."""
+
+
+class Counts:
+    """What Prometheus reads."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        registry, name = CollectorRegistry(), "tonnage_gateway"
+        self.registry = registry
+        self.requests = Counter(f"{name}_requests", "Requests to backends, by how they ended.", ["backend", "outcome"], registry=registry)
+        self.refused = Counter(f"{name}_refused", "Requests that the gateway answered with an error.", ["status"], registry=registry)
+        self.retries = Counter(f"{name}_retries", "Requests sent to a second backend.", registry=registry)
+        self.cut = Counter(f"{name}_cut_streams", "Responses that broke off after their first byte.", registry=registry)
+        about = "From a complete request to the first byte of its response."
+        self.waits = Histogram(f"{name}_first_byte_seconds", about, ["backend"], buckets=FIRST_BYTE, registry=registry)
+        up = Gauge(f"{name}_up", "1 where a backend takes requests.", ["backend"], registry=registry)
+        outstanding = Gauge(f"{name}_outstanding_requests", "Requests at a backend now.", ["backend"], registry=registry)
+        tokens = Gauge(f"{name}_outstanding_tokens", "Their tokens still to come, estimated.", ["backend"], registry=registry)
+        for backend in gateway.backends:
+            for gauge, read in ((up, "up"), (outstanding, "requests"), (tokens, "tokens")):
+                gauge.labels(backend.name).set_function(partial(getattr, backend, read))
+            for outcome in OUTCOMES:
+                self.requests.labels(backend.name, outcome)
+        Gauge(f"{name}_in_flight", "Requests that are being served.", registry=registry).set_function(lambda: gateway.in_flight)
+        Gauge(f"{name}_policy", "1 for the policy in use.", ["policy"], registry=registry).labels(gateway.balancer.policy).set(1)
+
+
+class Gateway:
+    """Backends, the policy between them, and the requests that are under way."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.limits = settings.limits
+        self.backends = [Backend(target=target, weight=weight) for target, weight in settings.backends]
+        self.balancer = Balancer(self.backends, settings.policy, settings.seed)
+        self.in_flight = 0
+        self.counts = Counts(self)
+        self._pool = httpcore2.AsyncConnectionPool(max_connections=None, keepalive_expiry=self.limits.pooled_s)
+        self._checks: list[asyncio.Task[None]] = []
+        own = {
+            ("/health", "/v1/health/ready"): self._ready,
+            ("/v1/health/live",): self._live,
+            ("/metrics", "/v1/metrics"): self._metrics,
+            ("/v1/version", "/v1/metadata"): self._about,
+            ("/v1/models",): self._models,
+        }
+        routes = [Route(path, answer) for paths, answer in own.items() for path in paths]
+        self.app = Starlette(routes=[*routes, Mount("/", self._passed)])
+
+    # What the gateway answers itself
+
+    async def _ready(self, request: Request) -> Response:
+        ready = any(backend.up for backend in self.backends)
+        return JSONResponse(
+            {"object": "health.response", "message": "ready" if ready else "no backend takes requests"}, 200 if ready else 503
+        )
+
+    async def _live(self, request: Request) -> Response:
+        return JSONResponse({"object": "health.response", "message": "live"})
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(generate_latest(self.counts.registry), media_type="text/plain; version=0.0.4")
+
+    async def _about(self, request: Request) -> Response:
+        """As NIM has them (docs.nvidia.com/nim, read 2026-11-22), with those of their fields that a gateway can fill."""
+        if request.url.path.endswith("version"):
+            return JSONResponse({"release": VERSION, "api": VERSION})
+        names = sorted({name for backend in self.backends if backend.up for name in backend.models or ()})
+        return JSONResponse({"version": VERSION, "assetInfo": [], "modelInfo": [{"shortName": name, "modelUrl": ""} for name in names]})
+
+    async def _models(self, request: Request) -> Response:
+        """The models of all backends that take requests, each name once; asked with a client's key where the backends want one."""
+        taking = [backend for backend in self.backends if backend.up]
+        lists = [backend.models for backend in taking if backend.models is not None]
+        if not lists and taking:
+            key = [header for header in request.headers.raw if header[0] == b"authorization"]
+            try:
+                status, body = await self._page(taking[0], "/v1/models", key)
+            except OSError:
+                return self._refusal(502, "the backend did not list its models")
+            return Response(body, status, media_type="application/json")
+        if not lists:
+            return self._refusal(503, "no backend lists its models at the moment")
+        models = {name: model for models in lists for name, model in models.items()}
+        return JSONResponse({"object": "list", "data": list(models.values())})
+
+    def _refusal(self, status: int, message: str) -> Response:
+        """An error in the form of the OpenAI API; 429 and 503 say when to come again."""
+        self.counts.refused.labels(str(status)).inc()
+        kind = TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+        error = {"message": message, "type": kind, "param": None, "code": status}
+        return JSONResponse({"error": error}, status, headers={"Retry-After": "1"} if status in (429, 503) else {})
+
+    # What it passes on
+
+    async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it; a client that leaves ends it at the backend too."""
+        if scope["type"] != "http":
+            return
+        if not re.fullmatch(PASSED, scope["path"]):
+            await self._refusal(404, "the gateway passes on requests for answers, and nothing is at this path")(scope, receive, send)
+            return
+        if self.in_flight >= self.limits.in_flight:
+            await self._refusal(429, f"{self.in_flight:,} requests are under way, the most at once")(scope, receive, send)
+            return
+        self.in_flight += 1
+        try:
+            body = await self._body(receive)
+            if body is None:
+                await self._refusal(413, f"the body is longer than {self.limits.body:,} bytes")(scope, receive, send)
+                return
+            work, leaving = asyncio.ensure_future(self._answered(scope, body, receive, send)), asyncio.ensure_future(_left(receive))
+            await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if not work.done():
+                work.cancel()
+                await asyncio.wait((work,))
+            elif work.exception() is not None:
+                await work
+        except (TimeoutError, ConnectionError):
+            return  # the client sent no more of its request, or has left
+        finally:
+            self.in_flight -= 1
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The body of a request; None where it is too long. Raises TimeoutError: it does not come; ConnectionError: the client left."""
+        parts, length, more = [], 0, True
+        async with asyncio.timeout(self.limits.idle_s):
+            while more and length <= self.limits.body:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionError
+                parts.append(message.get("body", b""))
+                length += len(parts[-1])
+                more = message.get("more_body", False)
+        return b"".join(parts) if length <= self.limits.body else None
+
+    async def _answered(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Send a request to a backend, and to another one where no connection can be made; nothing that was sent is sent again."""
+        headers = scope["headers"]
+        asked = Asked(body=body, session_id=next((value for name, value in headers if name == b"x-session-id"), b""))
+        model = asked.model if scope["method"] == "POST" else ""
+        tokens, tried = asked.prompt_tokens + asked.output_tokens, list[Backend]()
+        backend = self.balancer.choose(asked, tried, model)
+        while backend is not None:
+            tried.append(backend)
+            backend.requests += 1
+            backend.tokens += tokens
+            another, outcome = None, "cancelled"
+            try:
+                outcome = await self._relayed(backend, scope, body, send)
+                return
+            except UNREACHED:
+                backend.up = False
+                another = self.balancer.choose(asked, tried, model) if len(tried) == 1 else None
+                outcome = "failed" if another is None else "retried"
+            except Cut:
+                outcome = "cut"
+                self.counts.cut.inc()
+                raise
+            except BROKEN as error:
+                outcome = "failed"
+                late = isinstance(error, TimeoutError)
+                words = f"{backend.name} did not answer in time" if late else f"{backend.name} ended the connection without an answer"
+                await self._refusal(504 if late else 502, words)(scope, receive, send)
+                return
+            finally:
+                backend.requests -= 1
+                backend.tokens -= tokens
+                self.counts.requests.labels(backend.name, outcome).inc()
+            self.counts.retries.inc(another is not None)
+            backend = another
+        unknown = bool(model) and not any(backend.serves(model) for backend in self.backends)
+        words = f"The model `{model:.80}` does not exist." if unknown else "no backend takes requests at the moment"
+        await self._refusal(404 if unknown else 503, words)(scope, receive, send)
+
+    async def _relayed(self, backend: Backend, scope: Scope, body: bytes, send: Send) -> str:
+        """One request at one backend, its response piece by piece as it comes; how it ended. Raises Cut, UNREACHED, BROKEN."""
+        limits, begun, loop = self.limits, time.perf_counter(), asyncio.get_running_loop()
+        target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        headers = [(b"host", backend.name.encode()), *_end_to_end(scope["headers"], (b"host", b"content-length", b"expect"))]
+        if body or scope["method"] in ("POST", "PUT", "PATCH"):
+            headers.append((b"content-length", b"%d" % len(body)))
+        async with asyncio.timeout(limits.first_byte_s) as limit:
+            asking = httpcore2.Request(scope["method"], _url(backend, target), headers=headers, content=body, extensions=self._timeout)
+            response = await self._pool.handle_async_request(asking)
+            self.counts.waits.labels(backend.name).observe(time.perf_counter() - begun)
+            limit.reschedule(loop.time() + limits.idle_s)
+            try:
+                framed = response.status in (204, 304) or any(name.lower() == b"transfer-encoding" for name, _ in response.headers)
+                kept = _end_to_end(response.headers, (b"content-length",) if framed else ())
+                await send({"type": "http.response.start", "status": response.status, "headers": kept})
+                async for piece in response.aiter_stream():
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    limit.reschedule(loop.time() + limits.idle_s)
+            except BROKEN as error:
+                raise Cut from error
+            except asyncio.CancelledError:
+                if limit.expired():
+                    raise Cut from None
+                raise
+            finally:
+                await response.aclose()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return "error" if response.status >= 500 else "ok"
+
+    @property
+    def _timeout(self) -> dict[str, Any]:
+        return {"timeout": {"connect": self.limits.connect_s}}
+
+    # What it knows of its backends
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Check the backends once, and then every second while the block lasts."""
+        await asyncio.gather(*(self._check(backend) for backend in self.backends))
+        await asyncio.gather(*(self._list(backend) for backend in self.backends if backend.up))
+        self._checks = [asyncio.ensure_future(self._watch(backend)) for backend in self.backends]
+        try:
+            yield
+        finally:
+            for check in self._checks:
+                check.cancel()
+            await asyncio.gather(*self._checks, return_exceptions=True)
+            await self._pool.aclose()
+
+    async def _watch(self, backend: Backend) -> None:
+        for number in itertools.count(1):
+            was_up = backend.up
+            await asyncio.sleep(self.limits.health_s)
+            await self._check(backend)
+            if backend.up and self.balancer.policy == "least-kv":
+                backend.kv_used = await self._kv_used(backend)
+            if backend.up and (not was_up or number % LIST_EVERY == 0):
+                await self._list(backend)
+
+    async def _check(self, backend: Backend) -> None:
+        """One check; a status under 500 will do, since not every server has the path."""
+        try:
+            status, _ = await self._page(backend, "/health")
+            backend.fault, allowed = "" if status < 500 else f"status {status}", 1
+        except OSError as error:
+            backend.fault, allowed = "no connection", 1 if isinstance(error, ConnectionRefusedError) else FAILURES
+        backend.failures = backend.failures + 1 if backend.fault else 0
+        if not backend.fault or backend.failures >= allowed:
+            backend.up = not backend.fault
+
+    async def _list(self, backend: Backend) -> None:
+        """Read the models of a backend that lists them; one that does not may serve any."""
+        try:
+            status, body = await self._page(backend, "/v1/models")
+            if status == 200:
+                backend.models = {str(model["id"]): model for model in json.loads(body)["data"]}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return
+
+    async def _kv_used(self, backend: Backend) -> float:
+        """The largest share of a KV cache in use that the backend's metrics name; 0 where they name none."""
+        try:
+            _, body = await self._page(backend, "/metrics")
+            families = text_string_to_metric_families(body.decode())
+            return max((sample.value for family in families if family.name in KV_USED for sample in family.samples), default=0.0)
+        except (OSError, ValueError):
+            return 0.0
+
+    async def _page(self, backend: Backend, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> tuple[int, bytes]:
+        """The status and body of a GET. Raises OSError: no connection, no answer in time, or none that is HTTP."""
+        asking = httpcore2.Request(
+            "GET", _url(backend, path.encode()), headers=[(b"host", backend.name.encode()), *headers], extensions=self._timeout
+        )
+        try:
+            async with asyncio.timeout(self.limits.health_s):
+                response = await self._pool.handle_async_request(asking)
+                try:
+                    body = b""
+                    async for piece in response.aiter_stream():
+                        body += piece
+                        if len(body) > MOST:
+                            raise OSError(f"{path} of {backend.name} is longer than {MOST:,} bytes")
+                finally:
+                    await response.aclose()
+                return response.status, body
+        except httpcore2.ConnectError as error:
+            raise ConnectionRefusedError(str(error)) from None
+        except BROKEN as error:
+            raise OSError(f"no answer from {backend.name} ({error})") from None
+
+
+def _url(backend: Backend, target: bytes) -> httpcore2.URL:
+    return httpcore2.URL(scheme=b"http", host=backend.target.host.encode(), port=backend.target.port, target=target)
+
+
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]], dropped: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
+    """The headers without those of one connection, in their order."""
+    headers = list(headers)
+    named = {word.strip().lower() for name, value in headers if name.lower() == b"connection" for word in value.split(b",")}
+    gone = HOP_BY_HOP | named | set(dropped)
+    return [(name, value) for name, value in headers if name.lower() not in gone]
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
 
 Ready = Callable[[int, Mapping[str, str]], None]
 """Takes the port once connections are taken there, and of each backend by its name what is wrong with it ("" for nothing)."""
@@ -169,75 +383,61 @@ Ready = Callable[[int, Mapping[str, str]], None]
 class Running:
     """A gateway that takes connections."""
 
-    core: Core  # what its connections share
+    gateway: Gateway
+    serving: asyncio.Task[None]  # which ends with a signal
     port: int  # where it listens
+
+
+@asynccontextmanager
+async def gateway(settings: Settings) -> AsyncIterator[Running]:
+    """A gateway on the running loop while the block lasts; its backends were checked once. Raises InputError: the port is taken."""
+    made = Gateway(settings)
+    limits = settings.limits
+    config = uvicorn.Config(
+        made.app,
+        http="h11",  # the strictest of its readers
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        backlog=BACKLOG,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=limits.keep_alive_s,
+        timeout_graceful_shutdown=limits.drain_s,
+    )
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
+    with _listening(settings.host, settings.port) as listening:
+        server = uvicorn.Server(config)
+        async with made.watching():
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            try:
+                yield Running(gateway=made, serving=serving, port=listening.getsockname()[1])
+            finally:
+                server.should_exit = server.force_exit = True
+                await asyncio.wait((serving,))
 
 
 def serve(settings: Settings, ready: Ready) -> None:
     """Serve until SIGINT or SIGTERM; running requests may go on for ``limits.drain_s``. Raises InputError: the port is taken."""
     import uvloop
 
-    descriptors = more_descriptors()
+    from tonnage.bench.connection import more_descriptors
+
+    more_descriptors()
 
     async def run() -> None:
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        async with gateway(fitting(settings, descriptors)) as running:
+        async with gateway(settings) as running:
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, stop.set)
-            ready(running.port, {backend.name: backend.fault for backend in running.core.backends})
-            await stop.wait()
-            await drain(running.core)
+                signal.signal(number, signal.SIG_IGN)  # uvicorn, which begins after this, raises the signal again when it has ended
+            ready(running.port, {backend.name: backend.fault for backend in running.gateway.backends})
+            await running.serving
 
     uvloop.run(run())
 
 
-@asynccontextmanager
-async def gateway(settings: Settings) -> AsyncIterator[Running]:
-    """A gateway on the running loop while the block lasts; its backends were checked once. Raises InputError: the port is taken."""
-    loop = asyncio.get_running_loop()
-    with listening(settings.host, settings.port) as own:
-        core = Core(settings, loop)
-        paths, health = OwnPaths(core), Health(core)
-        await health.begin()
-        sweeping = loop.create_task(_sweep(core))
-        server = await loop.create_server(lambda: Client(core, paths.answer), sock=own, backlog=BACKLOG)
-        try:
-            yield Running(core=core, port=own.getsockname()[1])
-        finally:
-            server.close()
-            sweeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sweeping
-            await health.end()
-            core.close()
-            await asyncio.sleep(0)
-
-
-async def _sweep(core: Core) -> None:
-    """End what has taken too long, a few times a second."""
-    while True:
-        await asyncio.sleep(SWEEP_S)
-        core.sweep()
-
-
-def listening(host: str, port: int) -> socket.socket:
+def _listening(host: str, port: int) -> socket.socket:
     """A socket that takes connections. Raises InputError: the port is taken, or the address is none of this machine."""
     try:
         return socket.create_server((host, port), backlog=BACKLOG)
     except OSError as error:
         raise InputError(f"{option('port')}: cannot listen on {host}:{port} ({error.strerror}); choose another") from None
-
-
-async def drain(core: Core) -> None:
-    """Wait until no request runs, at most ``limits.drain_s`` seconds; readiness says meanwhile that the gateway is about to end."""
-    core.draining = True
-    until = core.loop.time() + core.limits.drain_s
-    while core.in_flight and core.loop.time() < until:
-        await asyncio.sleep(0.02)
-
-
-def fitting(settings: Settings, descriptors: int) -> Settings:
-    """The same with no more clients than leave a descriptor for every request's backend, of which those get a third at most."""
-    limits = settings.limits
-    backends = min(limits.in_flight, descriptors // 3)
-    return replace(settings, limits=replace(limits, connections=min(limits.connections, max(descriptors - backends - OWN, 1))))

@@ -13,24 +13,15 @@ from tonnage.spec.typed_values import about, strict
 class Limits:
     """Bounds on sizes (bytes), numbers and seconds."""
 
-    line: int = 8_192  # of a request's target; longer ones get 414
-    headers: int = 65_536  # of all header lines of a request, or of a response; longer requests get 431
-    header_lines: int = 128  # how many of them there may be
     body: int = 32 * 1_048_576  # of a request; larger ones get 413
-    held: int = 1_073_741_824  # of all bodies that the gateway holds at once; further ones get 503 while they arrive
     in_flight: int = 1_024  # requests that are being served at once; further ones get 429
-    connections: int = 20_000  # of clients at once; further ones are closed
-    head_s: float = 10.0  # from the first byte of a request to the end of its headers; slower ones get 408
-    body_s: float = 60.0  # from the end of the headers to the end of the body; slower ones get 408
-    keep_alive_s: float = 75.0  # between two requests on a client's connection
+    keep_alive_s: int = 75  # between two requests on a client's connection
     connect_s: float = 2.0  # to connect to a backend
     first_byte_s: float = 600.0  # from a request to the first byte of the backend's response; slower ones get 504
-    idle_s: float = 120.0  # between two pieces of a response; and for a client that reads nothing of it
+    idle_s: float = 120.0  # between two pieces of a request or a response, and for a client that reads nothing of it
     pooled_s: float = 4.0  # how long an idle connection to a backend is kept: less than the 5 s after which uvicorn closes it
-    health_s: float = 1.0  # between two health checks of a backend
-    health_timeout_s: float = 1.0  # of one health check
-    open_s: float = 1.0  # how long a backend gets no request after a connection to it has failed
-    drain_s: float = 10.0  # how long running requests may go on after the gateway got SIGTERM
+    health_s: float = 1.0  # between two health checks of a backend, and of each
+    drain_s: int = 10  # how long running requests may go on after the gateway got SIGTERM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

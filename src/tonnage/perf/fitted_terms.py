@@ -184,6 +184,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(
         name="launch_layer_s", about="least seconds per layer of a step with prefill whose kernels are launched one by one", unit="s"
     ),
+    FittedTerm(name="piece_layer_s", about="least seconds per layer of a step whose graphs end before attention", unit="s"),
     FittedTerm(name="launch_layer", about="the same with a GPU generation, relative to others", keys=("launch_layer_{generation}",)),
     FittedTerm(name="latent_prefill_s", about="what latent attention launches in such a step, per layer", unit="s"),
     # front end and client

@@ -51,6 +51,7 @@ class HostTerms:
     # least_s, least_sequence_s: least duration of a step, and per sequence, for a slower host than the measured ones, else 0
     least_s: float = 0.0
     least_sequence_s: float = 0.0
+    pieces_s: float = 0.0  # least duration of a step whose graphs end before attention
 
 
 def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) -> HostTerms:
@@ -74,6 +75,7 @@ def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) 
         frontend_s=engine["frontend_s"] * slower,
         least_s=(engine["step_s"] + layers_s) * slower if slower > 1.0 else 0.0,
         least_sequence_s=sequence_s * slower if slower > 1.0 else 0.0,
+        pieces_s=engine.get("piece_layer_s", 0.0) * model.layers * slower,
     )
 
 
@@ -120,10 +122,11 @@ def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs 
     c[at.HOST_PREFILL] = terms.prefill_s
     c[at.LAUNCHES] = terms.launch_s
     c[at.EAGER] = terms.eager_s
-    c[at.HOST_LEAST], c[at.HOST_LEAST_SEQUENCE] = terms.least_s, terms.least_sequence_s
+    c[at.HOST_LEAST_SEQUENCE] = terms.least_sequence_s
     if knobs is not None:
         c[at.HOST_STEP] += 0.0 if knobs.overlap_schedule else terms.schedule_s
         c[at.GRAPHED_TO] = float(knobs.graph_tokens)
+        c[at.HOST_LEAST] = max(terms.least_s, terms.pieces_s) if knobs.piecewise_graphs else terms.least_s
 
 
 def responding_s(engine: Group, sequence_s: float) -> float:

@@ -204,7 +204,8 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
         found.append(calibrated)
-    return tuple(filter(None, (unsure, *found, limit_mark(gpu))))
+    host = "" if gpu.host_speed == 1.0 else f"cores of the host at {gpu.host_speed:g} of the measured hosts' speed, as stated"
+    return tuple(filter(None, (unsure, *found, limit_mark(gpu), host)))
 
 
 def _transferred(deployment: Deployment, engine: str) -> list[str]:

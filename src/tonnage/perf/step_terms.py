@@ -209,7 +209,11 @@ BOUNDED = _term(
     fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic", "walk_s", "gathered", "state_bandwidth"),
 )
 HOST_LEAST = _term(
-    "s", "least duration of a step on a host slower than the measured ones", "host", stages="times", fed_by=(*LAYER, "step_s")
+    "s",
+    "least duration of a step of a host slower than measured, or of layers launched one by one",
+    "host",
+    stages="times",
+    fed_by=(*LAYER, "step_s", "piece_layer_s"),
 )
 HOST_LEAST_SEQUENCE = _term(
     "s/sequence", "the same per sequence of the step", "host", fed_by=("sequence_s", "sequence_generation", "generation_sequence")

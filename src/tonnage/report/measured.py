@@ -240,7 +240,7 @@ def _failure(failure: Failure) -> str:
         f"{failure.instance} was killed {failure.after_s:.1f} s into the second load, and {returned}. "
         f"Of {sent} {failure.completed:,} completed. "
         f"Streams cut, because they had begun on the killed instance: {failure.failed}. "
-        f"Requests sent to another instance, because they had not: {failure.retried}. "
+        f"Requests sent to another instance, because the killed one took no connection: {failure.retried}. "
         f"TTFT p95 of that load: {number(failure.ttft_p95_ms)} ms."
     )
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from tonnage.serve.dialect import Refused
 from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, checked, refusal
 from tonnage.serve.tokens import Message, Prompt, Reader
+from tonnage.simulator.router import session_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +167,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         usage_each=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
         stop=_stop(said.get("stop")),
         keeps_stop=said["include_stop_str_in_output"],
-        session=-1 if not said.get("user") else sum((i + 1) * b for i, b in enumerate(said["user"].encode())),
+        session=session_number(said["user"].encode()) if said.get("user") else -1,
         logprobs=logprobs,
         prompt_logprobs=said["prompt_logprobs"] if said["prompt_logprobs"] is not None or not said["echo"] else echoed_logprobs,
         echo=said["echo"],

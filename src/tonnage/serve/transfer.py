@@ -11,6 +11,7 @@ another, and its blocks are held until the last byte has left. One that nobody f
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import time
@@ -20,8 +21,6 @@ from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
 
-from tonnage.bench.connection import Target
-from tonnage.gateway.core import fetch
 from tonnage.serve.dialect import Refused
 from tonnage.serve.instance import Instance
 from tonnage.serve.request import Asked
@@ -105,14 +104,17 @@ class Transfers:
 
     async def received(self, asked: Asked) -> Asked:
         """A request with the cache that its parameters name, if they do. Raises Refused: it is gone (vLLM's ``kv_load_failure_policy``)."""
+        import httpcore2
+
         said = asked.transfer or {}
         if self.role != "consumer" or not said.get("do_remote_prefill") or not all(said.get(name) for name in NEEDED) or asked.osl < 2:
             return asked
+        url = f"http://{said['remote_host']}:{said['remote_port']}{FETCHED}{quote(str(said['remote_request_id']), safe='')}"
         try:
-            where = Target(host=str(said["remote_host"]), port=int(said["remote_port"]))
-            status, body = await fetch(where, FETCHED + quote(str(said["remote_request_id"]), safe=""), ANSWERS_IN_S)
-            found = json.loads(body) if status == 200 else {}
-        except (OSError, ValueError, TypeError):
+            async with asyncio.timeout(ANSWERS_IN_S), httpcore2.AsyncConnectionPool() as pool:
+                response = await pool.request("GET", url)
+            found = json.loads(response.content) if response.status == 200 else {}
+        except (OSError, ValueError, TypeError, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
             found = {}
         if found.get("tokens") != asked.prompts[0].tokens:
             raise Refused("Internal server error", status=500, kind="InternalServerError")

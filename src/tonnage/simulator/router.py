@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from tonnage.errors import InputError
 
@@ -68,6 +69,11 @@ def mixed(bits: int) -> int:
     bits = ((bits ^ (bits >> 16)) * _MIX_1) & _MASK
     bits = ((bits ^ (bits >> 13)) * _MIX_2) & _MASK
     return bits ^ (bits >> 16)
+
+
+def session_number(name: bytes) -> int:
+    """The 32 bits by which a session's name is known to routers."""
+    return crc32(name)
 
 
 def draw(seed: int, number: int, which: int) -> int:

@@ -54,6 +54,7 @@ PLAIN_FIRST = ("first_k_dense_replace", "moe_layer_start_index", "num_dense_laye
 NARROWED = ("moe_latent_size", "routed_expert_hidden_size", "moe_hidden_size")
 NO_EXPERTS = ("is_moe", "use_moe", "enable_moe_block")
 PLAIN_WIDTHS = ("dense_intermediate_size", "intermediate_size_mlp", *FFN)
+PASSED_ON = ("zero_expert_num",)  # experts that pass a token on as it is
 DRAFTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 
 
@@ -75,8 +76,8 @@ def by_fields(config: ConfigValues) -> Fields:
         **mlps(config),
         "mtp_layers": config.optional_or(*DRAFTS),
         "head_norms": any(config.config.get(key) is True for key in ("use_qk_norm", "qk_norm", "use_qk_layernorm", "qk_layernorm")),
-        "further_embeddings": looked_up(config),
-        "residual_streams": config.optional_or("hc_mult", absent=1),
+        "further_embeddings": looked_up(config) + predictions(config),
+        "residual_streams": config.optional_or("hc_mult", "altup_num_inputs", absent=1),
     }
 
 
@@ -89,6 +90,17 @@ def looked_up(config: ConfigValues) -> int:
         rows = len(listed) * config.optional_or("ngram_vocab_size_base") if key == "ple_layer_ids" else sum(listed)
         tables += rows * config.optional_or(width)
     return tables
+
+
+def predictions(config: ConfigValues) -> int:
+    """Weights of Gemma 3n's small matrices: between its predictions (AltUp), LAuREL, inputs of every layer, unread keys and values."""
+    streams, layers, hidden = config.optional_or("altup_num_inputs"), layers_of(config), config.required(*HIDDEN)
+    if not streams:
+        return 0
+    narrow, rank = config.required("hidden_size_per_layer_input"), config.optional_or("laurel_rank", absent=64)
+    heads = heads_of(config)
+    unread: int = config.optional_or("num_kv_shared_layers") * 2 * hidden * heads["kv_heads"] * heads["head_dim"]
+    return 2 * (streams - 1) * hidden * hidden + layers * hidden * (3 * narrow + 2 * rank) + unread
 
 
 # What mixes tokens.
@@ -113,6 +125,8 @@ def kinds_of_layers(config: ConfigValues) -> list[str]:
         if unknown := [word for word in words if not isinstance(word, str) or word not in WORDS]:
             config.fail(key, f"{shown(unknown[0])} is no kind of layer that is known here")
         return [WORDS[word] for word in words]
+    if values.get("attn_type_list") is not None:
+        return [FULL if kind else LINEAR for kind in config.numbers("attn_type_list")[:layers]]
     key = next((key for key in PLACES if values.get(key) is not None), None)
     if key is not None:
         places, (kind, rest) = set(config.numbers(key)), PLACES[key]
@@ -154,7 +168,7 @@ def mixers(config: ConfigValues) -> tuple[Layers, ...]:
     counted: Counter[Mixer] = Counter()
     for kind, count in sorted(Counter(kinds).items(), key=lambda item: list(MAKERS).index(item[0])):
         for mixer in MAKERS[kind](config):
-            counted[mixer] += count
+            counted[mixer] += 2 * count if config.optional_or(*PASSED_ON) else count  # a layer of LongCat attends twice
     return tuple(Layers(layers=count, mixer=mixer) for mixer, count in counted.items())
 
 
@@ -230,11 +244,20 @@ def _linear(config: ConfigValues) -> tuple[Mixer, ...]:
     """Linear attention or states: transformers 5 has one word for all of them, and the widths say which."""
     if config.optional_or("mamba_d_state", "ssm_state_size"):
         return _state(config)
+    if any(config.config.get(key) is not None for key in LIGHTNING):
+        sizes = heads_of(config)
+        width, heads = sizes["head_dim"], sizes["heads"]
+        return (Mamba2(heads=heads, head_dim=width, state=width, groups=heads, conv_kernel=1),)
     if config.optional_or("linear_num_heads") and config.optional_or("linear_head_dim"):
         sizes = config.sizes(heads="linear_num_heads", head_dim="linear_head_dim", conv_kernel="linear_conv_kernel_dim")
         return (KimiDeltaAttention(**sizes),)
     sizes = config.sizes(key_heads="linear_num_key_heads", value_heads="linear_num_value_heads", conv_kernel="linear_conv_kernel_dim")
     return (GatedDeltaNet(**sizes, **config.sizes(key_dim="linear_key_head_dim", value_dim="linear_value_head_dim")),)
+
+
+LIGHTNING = ("attn_type_list", "linear_attn_alpha_factor", "layernorm_linear_attention_alpha")
+"""Fields of files whose linear attention is lightning attention (arXiv 2501.08313): it has the projections and the state of a state-space
+layer with a group for each head."""
 
 
 def _state(config: ConfigValues) -> tuple[Mixer, ...]:
@@ -273,19 +296,21 @@ MAKERS: dict[str, Callable[[ConfigValues], tuple[Mixer, ...]]] = {
 
 def mlps(config: ConfigValues) -> Fields:
     """Widths of MLPs, experts and shared experts, and which layers have experts."""
-    experts, width = config.optional_or(*EXPERTS), _alike(config, EXPERT_WIDTHS)
+    experts, width = config.optional_or(*EXPERTS), alike(config, EXPERT_WIDTHS)
     if experts <= 1 or any(config.config.get(key) is False for key in NO_EXPERTS):
         unread = [key for key in config.config if "num" in key and "expert" in key and key not in (*EXPERTS, *USED, *SHARED)]
         if experts == 0 and (key := next((key for key in unread if config.optional_or(key) > 1), None)):
             config.fail(key, "counts experts in a way that is not known here")
         return {"ffn": _dense_width(config), "experts": 1, "experts_per_token": 1}
-    used = _alike(config, USED) or config.required(*USED)
+    used = alike(config, USED) or config.required(*USED)
     if used > experts:
         config.fail(next(key for key in USED if key in config.config), f"{used} is more than the {experts} experts")
     layers = layers_of(config)
     plain = layers - len(layers_with_experts(config, layers))
     inner = width or config.required(*FFN)
-    shared, count = config.optional_or(*SHARED_WIDTHS), _alike(config, SHARED)
+    shared, count = config.optional_or(*SHARED_WIDTHS), alike(config, SHARED)
+    if passed := config.optional_or(*PASSED_ON):  # LongCat: some experts of a token are none, and a layer has two MLPs next to its experts
+        used, shared = max(round(used * experts / (experts + passed)), 1), 2 * config.required("ffn_hidden_size")
     return {
         "ffn": inner,
         "experts": experts,
@@ -298,7 +323,7 @@ def mlps(config: ConfigValues) -> Fields:
     }
 
 
-def _alike(config: ConfigValues, keys: Sequence[str]) -> int:
+def alike(config: ConfigValues, keys: Sequence[str]) -> int:
     """The number under the first of ``keys``, which may be a list of one number for every layer; 0 without one."""
     key = next((key for key in keys if config.config.get(key) is not None), None)
     if key is None or not isinstance(config.config[key], list):
@@ -310,10 +335,12 @@ def _alike(config: ConfigValues, keys: Sequence[str]) -> int:
 
 
 def _dense_width(config: ConfigValues) -> int:
-    """Width of the only MLP: without experts Granite's is that of the shared one, and LFM2 narrows what its file says."""
+    """Width of the only MLP, 1 where a file lists them. Without experts Granite's is that of the shared one, and LFM2 narrows its own."""
+    if config.config.get("block_configs") is not None:
+        return 1
     if "num_local_experts" in config.config and config.optional_or("shared_intermediate_size"):
         return config.required("shared_intermediate_size")
-    width = config.optional("block_ff_dim") or config.required(*FFN)
+    width = config.optional("block_ff_dim") or alike(config, FFN) or config.required(*FFN)
     if config.config.get("block_auto_adjust_ff_dim") is True:
         several = config.optional_or("block_multiple_of", absent=256)
         factor = config.config.get("block_ffn_dim_multiplier", 1.0)
@@ -345,11 +372,7 @@ def layers_with_experts(config: ConfigValues, layers: int) -> set[int]:
 
 
 OPEN: dict[str, str] = {
-    "block_configs": "its layers differ in the width of their MLPs",
-    "zero_expert_num": "its layers attend twice, and some of its experts are no matrices",
     "lru_width": "its recurrent layers are of no kind that is known here",
-    "altup_num_inputs": "its layers keep several predictions of their input",
-    "attn_type_list": "its lightning attention is of no kind that is known here",
     "num_mem_blocks": "its layers share one block of attention",
     "mask_token_id": "it fills in masks in place of writing from left to right, so that it keeps no KV cache",
     "ffn_config": "its dimensions are nested in attn_config and ffn_config",

@@ -42,6 +42,14 @@ MAX_FILE_BYTES = 4_000_000
 
 TEXT_PART = "The text decoder alone: images count as the prompt tokens that they become, and the encoder's weights are left out."
 
+COUNTED_SO = {
+    "block_configs": "MLPs of different widths count at their mean width.",
+    "attn_type_list": "Lightning attention counts as a state-space layer with a group for each head, which has its projections and state.",
+    "zero_expert_num": "A layer attends twice and has two MLPs next to its experts, which count as used by every token.",
+    "altup_num_inputs": "The small matrices of its predictions and of per-layer inputs count as kept but not as multiplied.",
+}
+"""What the notes say of a file with such a field."""
+
 NO_CACHE = "none of its layers keeps a KV cache, so that there is no pool of blocks to plan"
 
 
@@ -363,6 +371,7 @@ class _Reader(ConfigValues):
             notes.append("The module for multi-token prediction is left out.")
         if self.images:
             notes.append(TEXT_PART)
+        notes += [note for key, note in COUNTED_SO.items() if self.config.get(key) is not None]
         in_all = layout.family == by_fields.__name__ and self.config.get("use_sliding_window") is not False and "full" in made.kinds
         by_presence = (layout.window == "sliding_window" or (in_all and "sliding" not in made.kinds)) and self.optional_or("sliding_window")
         if by_presence or (layout.window not in ("", "sliding_window") and self.flag(layout.window, False)):

@@ -20,7 +20,8 @@ from tonnage.spec.attention_layers import (
     SlidingAttention,
     SparseLatentLayer,
 )
-from tonnage.spec.config_fields import mixers
+from tonnage.spec.config_fields import alike, heads_of, looked_up, mixers, predictions
+from tonnage.spec.config_fields import layers_of as layers_in
 from tonnage.spec.config_layouts import shown
 from tonnage.spec.layers import KimiDeltaAttention, Layers, Mamba2
 
@@ -229,19 +230,60 @@ def gemma_4(config: ConfigValues) -> Fields:
             )
             counted[wide] += 1
     experts = config.flag("enable_moe_block", False)
-    ffn = config.required("intermediate_size")
-    narrow = config.optional_or("hidden_size_per_layer_input")
-    rows = config.optional_or("vocab_size_per_layer_input")
+    ffn = alike(config, ("intermediate_size",)) or config.required("intermediate_size")
     fields: Fields = {
         "mixers": layers_of(counted),
         "head_norms": True,
-        "further_embeddings": rows * narrow * layers,
+        "further_embeddings": looked_up(config) + predictions(config),
         "ffn": config.required("moe_intermediate_size") if experts else ffn,
         "shared_ffn": ffn if experts else 0,
     }
     if shared and config.flag("use_double_wide_mlp", False):
         fields |= {"dense_layers": shared, "dense_ffn": 2 * ffn}
     return fields
+
+
+ROUNDED = 32  # Multiple to which a mean width is rounded, so that GPUs share it evenly
+PUZZLE = 256  # Multiple to which the width of an MLP is rounded up that a file gives in parts of the hidden size (Llama-Nemotron)
+
+
+MOST_MULTIPLE = 1_000  # Multiples of the hidden size that no MLP is as wide as
+
+
+def searched(config: ConfigValues) -> Fields:
+    """Layers whose attention and MLP a search chose one by one (DeciLM, Llama-Nemotron): MLPs at their mean width.
+
+    A matrix in place of attention, or of an MLP, counts as an MLP of a third of the hidden size, which has its weights.
+    """
+    blocks, heads, hidden = config.config["block_configs"], heads_of(config), config.required("hidden_size")
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks) or len(blocks) != layers_in(config):
+        config.fail("block_configs", "is no list of an object for every layer")
+    counted: Counter[Mixer] = Counter()
+    widths = []
+    for block in blocks:
+        attention, mlp = (type(config)(f"{config.where}: block_configs", block).part(name) for name in ("attention", "ffn"))
+        if attention.flag("replace_with_linear", False):
+            widths.append(hidden / 3)
+        elif not attention.flag("no_op", False):
+            several = attention.required("n_heads_in_group")
+            if heads["heads"] % several:
+                config.fail("n_heads_in_group", f"{several} does not divide {heads['heads']} query heads")
+            counted[FullAttention(**{**heads, "kv_heads": heads["heads"] // several})] += 1
+        if mlp.flag("replace_with_linear", False):
+            widths.append(hidden / 3)
+        elif not mlp.flag("no_op", False):
+            widths.append(_searched_width(mlp, hidden))
+    layers = max(min(len(widths), len(blocks)), 1)
+    width = max(round(sum(widths) / layers / ROUNDED), 1) * ROUNDED
+    return {"mixers": layers_of(counted), "mlp_layers": layers, "ffn": width}
+
+
+def _searched_width(mlp: ConfigValues, hidden: int) -> int:
+    """The width of an MLP that is given as such, or in multiples of two thirds of the hidden size."""
+    share = mlp.config.get("ffn_mult")
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share < MOST_MULTIPLE:
+        return mlp.required("intermediate_size")
+    return -(-int(2 * share * hidden / 3) // PUZZLE) * PUZZLE
 
 
 def windows_and_experts(config: ConfigValues) -> Fields:
@@ -300,6 +342,7 @@ SIGNS: dict[str, Callable[[ConfigValues], Fields]] = {
     "global_head_dim": gemma_4,
     "num_kv_shared_layers": gemma_4,
     "intermediate_size_mlp": llama_4,
+    "block_configs": searched,
 }
 """Fields that only the files of one family have."""
 

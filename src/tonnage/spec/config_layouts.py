@@ -225,7 +225,9 @@ LAYOUTS: dict[str, Layout] = {
     "ChatGLMModel": CHATGLM,
     "ChatGLMForConditionalGeneration": CHATGLM,
     "QWenLMHeadModel": Layout(kv_heads=(), head_dim="", context=("seq_length", "max_position_embeddings"), halved=True),
-    "PhiForCausalLM": Layout(kv_absent_means_all=True, head_dim="", gated=False, parallel=True),
+    "PhiForCausalLM": Layout(
+        kv_heads=("num_key_value_heads", "n_head_kv"), kv_absent_means_all=True, head_dim="", ffn_times_hidden=4, gated=False, parallel=True
+    ),
     "StableLmForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
     "InternLMForCausalLM": Layout(kv_heads=(), head_dim=""),
     "InternLM2ForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
@@ -270,6 +272,10 @@ LAYOUTS: dict[str, Layout] = {
     **dict.fromkeys(("ArceeForCausalLM", "ApertusForCausalLM", "PersimmonForCausalLM"), replace(BY_FIELDS, gated=False)),
     "BitNetForCausalLM": replace(BY_FIELDS, gated=True),
     "MistralLarge3ForCausalLM": BY_FIELDS,
+    **dict.fromkeys(("LongcatFlashForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM", "DeciLMForCausalLM"), BY_FIELDS),
+    "MiniMaxForCausalLM": replace(BY_FIELDS, absent=(("linear_attn_alpha_factor", 1),)),
+    "Gemma3nForCausalLM": replace(BY_FIELDS, gated=True, tied=True),
+    "Gemma3nForConditionalGeneration": replace(WITH_IMAGES, gated=True, tied=True),
     "HYV4ForCausalLM": BY_FIELDS,
     "DbrxForCausalLM": replace(BY_FIELDS, gated=True, inside=("attn_config", "ffn_config")),
     "PaliGemmaForConditionalGeneration": replace(WITH_IMAGES, gated=True, tied=True),
@@ -333,7 +339,6 @@ REFUSED: dict[str, str] = {
     **{f"{name}ForConditionalGeneration": ENCODER for name in ("T5", "Bart", "Whisper")},
     **dict.fromkeys(("BertModel", "BertForMaskedLM", "RobertaForMaskedLM"), ENCODER),
     "JetMoeForCausalLM": "its attention has experts too",
-    "DeciLMForCausalLM": "its layers differ in the width of their MLPs",
 }
 
 

@@ -235,6 +235,8 @@ class EngineKnobs:
     overlap_schedule: bool = False
     # tokens up to which a step with prompts is captured as CUDA graphs (vLLM ``max_cudagraph_capture_size``); 0 for none
     graph_tokens: int = 0
+    # whether CUDA graphs end before the attention of each layer, which is then launched by itself (vLLM ``cudagraph_mode`` PIECEWISE)
+    piecewise_graphs: bool = False
     # steps for which prompts wait, and others decode, to be batched with others (TensorRT-LLM ``batch_wait_timeout_iters``), unless a step
     # with them has ``batch_wait_ratio`` of the token budget
     batch_wait_steps: int = 0

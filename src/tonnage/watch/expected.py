@@ -81,7 +81,10 @@ def counts_of(page: Page, signals: Signals) -> Counts:
 GATEWAY_UP = "tonnage_gateway_up"
 GATEWAY_REQUESTS = "tonnage_gateway_requests_total"
 BROKEN = ("error", "cut", "failed")
-ENDED = ("ok", *BROKEN)  # How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)
+ENDED = ("ok", *BROKEN)  # How requests end that a gateway passed on, as it counts them (``gateway.server.OUTCOMES``)
+
+HAPROXY_UP, HAPROXY_RESPONSES = "haproxy_server_status", "haproxy_backend_http_responses_total"
+"""Of HAProxy's exporter, whose servers have their addresses for names (``gateway.haproxy``)."""
 
 USE = ("DCGM_FI_DEV_GPU_UTIL", "gpu_gfx_activity", "nv_gpu_utilization", "nvml:utilization_percent")
 WATTS = ("DCGM_FI_DEV_POWER_USAGE", "gpu_package_power", "nv_gpu_power_usage", "nvml:power_w")
@@ -103,8 +106,11 @@ class Reading:
 
 
 def backends_on(page: Page) -> tuple[str, ...]:
-    """The addresses of the backends of a gateway; none where a page is no gateway's."""
-    return tuple(f"http://{one.labels['backend']}" for one in page.of(GATEWAY_UP) if "backend" in one.labels)
+    """The addresses of the backends of a gateway or of HAProxy; none where a page is of neither."""
+    names = [sample.labels.get("backend") for sample in page.of(GATEWAY_UP)] + [
+        sample.labels.get("server") for sample in page.of(HAPROXY_UP)
+    ]
+    return tuple(dict.fromkeys(f"http://{name}" for name in names if name))
 
 
 def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] = ()) -> Reading:
@@ -115,10 +121,12 @@ def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] =
         if signals is not None:
             found[url] = counts_of(page, signals)
     pages = (*instances.values(), *others)
-    ended = {outcome: 0.0 for page in others if GATEWAY_UP in page for outcome in ENDED}
+    ended = {outcome: 0.0 for page in others if GATEWAY_UP in page or HAPROXY_UP in page for outcome in ENDED}
     for one in (sample for page in others for sample in page.of(GATEWAY_REQUESTS)):
         if one.labels.get("outcome") in ended:
             ended[one.labels["outcome"]] += one.value
+    for sample in (sample for page in others for sample in page.of(HAPROXY_RESPONSES)):
+        ended["error" if sample.labels.get("code") == "5xx" else "ok"] += sample.value
     return Reading(
         at_s=at_s,
         instances=found,

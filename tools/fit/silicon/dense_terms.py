@@ -55,12 +55,18 @@ EARLIER: dict[str, dict[str, Prior]] = {
 """
 
 NCCL = {"pcie_latency": 3.0, "pcie_bytes": 2.0}
-USERS: dict[str, dict[str, float]] = {VLLM: NCCL | {"schedule_s": 0.46e-3}, SGLANG: NCCL, VLLM_010: {"expert_layer_4bit_s": 80e-6}}
+USERS: dict[str, dict[str, float]] = {
+    VLLM: NCCL | {"schedule_s": 0.46e-3},
+    SGLANG: NCCL,
+    VLLM_010: {"expert_layer_4bit_s": 80e-6, "piece_layer_s": 190e-6},
+}
 """Terms that users' measurements tell, of which no row is fitted (``./benchmark field``, 2026-11-28). Over PCIe vLLM and SGLang leave
 all-reduces to NCCL: Qwen2.5 32B on two A100 PCIe (dennislee22/vLLM-benchmarking) and Llama 3.3 70B on two H100 PCIe (IOG-Foundation) ask
 for 16 µs and half the bandwidth of the kernels that the links were fitted to. Of an earlier vLLM, what layers of
 experts in four bits took longer in 0.9 and 0.10, before their kernels were fused. gpt-oss 20B on H100, H200, MI300X and B200 asks for 60
-to 100 µs a layer (sariekr/gpu_conc), DeepSeek R1 in AWQ on eight H100 for 130 (tenstorrent/tt-inference-server#356)."""
+to 100 µs a layer (sariekr/gpu_conc), DeepSeek R1 in AWQ on eight H100 for 130 (tenstorrent/tt-inference-server#356). Until 0.11 graphs
+ended before attention: the 24 layers of gpt-oss take 4.5 ms on H200 and on B200 alike, 190 µs each, and ten requests of Qwen3 Coder 30B
+take 350 µs a layer where whole graphs take 230 (vllm-project/vllm pull/25444, which made these the default)."""
 
 TODAY = {"kv_8bit_hopper": 0.89, "layer_kv_8bit_hopper_s": 4.4e-6}
 """The same terms of vLLM from 0.12 on, about which no row here tells."""

@@ -90,6 +90,7 @@ def point_of(row: Row) -> Point:
         batch_wait_steps=row.get("wait_steps", own.batch_wait_steps),
         batch_wait_ratio=row.get("wait_ratio", own.batch_wait_ratio),
         kv_fraction=row.get("kv_fraction", own.kv_fraction),
+        piecewise_graphs=row.get("piecewise", own.piecewise_graphs),
         overlap_schedule=row.get("overlap", own.overlap_schedule),
         graph_tokens=row.get("graphs", own.graph_tokens),
     )

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import attainments, lengths_of, rates, seed_of, whole_numbers
-from tonnage.api.question.loads import recording_from
+from tonnage.api.question.arguments import attainments, lengths_of, seed_of, whole_numbers
+from tonnage.api.question.loads import loads_of, recording_from
 from tonnage.bench.arguments import BenchArguments
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.connection import Setup, Target, parse_url, request_head
@@ -81,6 +81,8 @@ def prepare_bench(**asked: Any) -> Bench:
     talk = _talk(a, made) if not isinstance(made, Tensors) else None
     if talk is not None:
         endpoint.talk((), "", 1)
+        if isinstance(arrivals[0], OpenLoop) and arrivals[0].in_flight:
+            raise InputError(f"{option('concurrency')}: with {option('request_rate')} it caps single requests; give one of them")
     question = _question(a, arrivals[0], pairs, made, talk, embeds=infers or endpoint.kind == "embeddings")
     if a.export and not (a.tokens and streaming):
         raise InputError(f"{option('export')}: needs the moments of single tokens; stream the replies and keep {option('tokens')}")
@@ -267,19 +269,20 @@ def _listed(made: FilePrompts, isl: object, osl: str | float | None) -> tuple[tu
 def _arrivals(a: BenchArguments) -> tuple[tuple[Arrivals, ...], Pairs | None]:
     """The loads, and the pairs of lengths of a trace."""
     given = [name for name in ("concurrency", "request_rate", "trace") if getattr(a, name) is not None]
-    if len(given) != 1:
+    capped = given == ["concurrency", "request_rate"]
+    if len(given) != 1 and not capped:
         names = ", ".join(option(name) for name in ("concurrency", "request_rate", "trace"))
-        raise InputError(f"{names}: give exactly one of them, such as a concurrency of 16")
+        raise InputError(f"{names}: give one of them, such as a concurrency of 16, or a rate with the most requests in flight")
     pattern = a.arrival_pattern
     if pattern not in PATTERNS:
         raise UnknownName("arrival pattern", pattern, PATTERNS)
     if a.trace is not None:
         recording = recording_from(a.trace, option("trace"), a.trace_unit)
         return (TraceArrivals(recording=recording, lengths=False),), recording.pairs()
-    if a.concurrency is not None:
+    if a.concurrency is not None and not capped:
         return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(a.concurrency, option("concurrency"))), None
     process: Process = "constant" if pattern == "constant" else "gamma" if pattern == "gamma" else "poisson"
-    return tuple(OpenLoop(rate=rate, process=process, cv=a.cv) for rate in rates(a.request_rate or "", option("request_rate"))), None
+    return tuple(loads_of(a.concurrency, a.request_rate or "", process, a.cv, 0.0)), None
 
 
 def _workers(count: int, loads: Sequence[Arrivals], talk: Talk | None) -> int:
@@ -289,7 +292,8 @@ def _workers(count: int, loads: Sequence[Arrivals], talk: Talk | None) -> int:
     checked = checked_count("workers", count, least=1) or 1
     if checked > MOST_WORKERS:
         raise InputError(f"{option('workers')}: {checked} are more than {MOST_WORKERS}; one for each core is enough")
-    return min([checked, *(load.concurrency for load in loads if isinstance(load, ClosedLoop))])
+    most = (load.concurrency if isinstance(load, ClosedLoop) else load.in_flight for load in loads if not isinstance(load, TraceArrivals))
+    return min([checked, *filter(None, most)])
 
 
 def _pages(target: Target, urls: Sequence[str]) -> tuple[str, ...]:

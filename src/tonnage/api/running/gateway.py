@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from tonnage.bench.connection import Target, parse_url
 from tonnage.errors import InputError, InputErrors, UnknownName, option
+from tonnage.gateway.haproxy import BALANCE, configuration
 from tonnage.gateway.settings import GatewayArguments, Limits, Settings
 from tonnage.serve.supervisor import free_ports
 from tonnage.simulator.router import ROUTERS
@@ -111,7 +113,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
     return backends, most_in_flight(choice.concurrency_per_instance, pool.instances)
 
 
-PROXIES = ("vllm-router",)
+PROXIES = ("haproxy", "vllm-router", "embedded")
 VERSION = "0.1.17"  # Of vllm-router, whose flags these are (read from its own help, 2026-11-22)
 
 # Its name for each policy that both have
@@ -127,14 +129,54 @@ POLICIES = {
 BACK = ("--cb-timeout-duration-secs", "3", "--health-check-interval-secs", "2", "--worker-startup-check-interval", "1")
 
 
-def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
-    """The command that balances by another program. Raises InputError: not installed, or settings that it does not have."""
-    if proxy not in PROXIES:
+def proxy_command(proxy: str | None, settings: Settings) -> tuple[str, ...]:
+    """The command of the program that balances; empty for the embedded gateway, which is what remains where HAProxy is not installed.
+
+    Raises InputError: a program that is named and not installed, or settings that it does not have.
+    """
+    if proxy is not None and proxy not in PROXIES:
         raise UnknownName("proxy", proxy, PROXIES)
-    found = shutil.which(proxy) or shutil.which(proxy, path=str(Path(sys.executable).parent))
+    if proxy == "vllm-router":
+        return _vllm_router(settings)
+    program = _installed("haproxy")
+    if proxy == "embedded" or (proxy is None and (program is None or settings.policy not in BALANCE)):
+        return ()
+    if program is None:
+        raise InputError(f"{option('proxy')}: haproxy is not installed; install your system's package of it, or leave this out")
+    if settings.policy not in BALANCE:
+        raise InputError(f"{option('policy')}: HAProxy has no {settings.policy}; it has {', '.join(BALANCE)}")
+    port = settings.port or free_ports(1, settings.host)[0]
+    with tempfile.NamedTemporaryFile("w", prefix="tonnage-", suffix=".cfg", delete=False) as file:
+        file.write(haproxy_of(replace(settings, port=port)))
+    return (program, "-db", "-f", file.name)
+
+
+def haproxy_of(settings: Settings) -> str:
+    """What ``haproxy.cfg`` says for a gateway's settings."""
+    limits = settings.limits
+    return configuration(
+        [(target.authority, weight) for target, weight in settings.backends],
+        settings.policy,
+        host=settings.host,
+        port=settings.port,
+        in_flight=limits.in_flight,
+        body=limits.body,
+        first_byte_s=limits.first_byte_s,
+        idle_s=limits.idle_s,
+    )
+
+
+def _installed(program: str) -> str | None:
+    """Where a program is: on PATH, or next to this Python."""
+    return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
+
+
+def _vllm_router(settings: Settings) -> tuple[str, ...]:
+    """The command of vllm-router."""
+    found = _installed("vllm-router")
     if found is None:
         pip = f"pip install vllm-router=={VERSION} into an environment whose bin is on PATH"
-        raise InputError(f"{option('proxy')}: {proxy} is not installed; {pip}, or leave it out")
+        raise InputError(f"{option('proxy')}: vllm-router is not installed; {pip}, or leave it out")
     if settings.policy not in POLICIES:
         raise InputError(f"{option('policy')}: vllm-router has no {settings.policy}; it has {', '.join(POLICIES)}")
     lost = (

@@ -44,7 +44,21 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
     """The program of a gateway before instances, ready when it lives, which is before its instances are; port 0 takes a free one."""
     port = port or free_ports(1, host)[0]
     backends = [word for one in instances for word in ("--backend", one.url)]
-    argv = (sys.executable, "-m", "tonnage", "gateway", *backends, "--policy", policy, "--host", host, "--port", str(port))
+    argv = (
+        sys.executable,
+        "-m",
+        "tonnage",
+        "gateway",
+        *backends,
+        "--policy",
+        policy,
+        "--host",
+        host,
+        "--port",
+        str(port),
+        "--proxy",
+        "embedded",
+    )
     return Program(name="gateway", argv=argv, address=f"{host}:{port}", path="/v1/health/live")
 
 

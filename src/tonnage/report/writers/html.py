@@ -166,7 +166,7 @@ def _table(block: Table) -> str:
     names = block.header if stacked else ()
     rows = "".join(_row(row, numeric, block.mark if i == block.chosen else "", names) for i, row in enumerate(block.rows))
     kind = ' class="stacked"' if stacked else ""
-    shown = "" if block.folded else f"<caption>{caption}</caption>"
+    shown = "" if block.folded or not caption else f"<caption>{caption}</caption>"
     note = f'<p class="cell-note">{escape(block.note)}</p>' if block.note else ""
     table = (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table{kind}>{shown}'

@@ -1,0 +1,110 @@
+"""The configuration of HAProxy before the instances of a plan: what balances them where users are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BALANCE = {
+    "least-outstanding": "leastconn",
+    "round-robin": "roundrobin",
+    "weighted": "roundrobin",
+    "random": "random(1)",
+    "power-of-two": "random(2)",
+}
+"""HAProxy's name for each policy of the simulator that it has (HAProxy 2.6's configuration manual, ``balance``, read 2026-11-28)."""
+
+PASSED = (
+    r"/v1/(?:chat/completions|completions|embeddings|responses|messages|messages/count_tokens|rerank|score|classify|pooling|moderations"
+    r"|audio/(?:transcriptions|translations|speech)|images/generations|models/[^/]+(?:/[^/]+)?)"
+    r"|/v2|/v2/models/[^/]+(?:/versions/[^/]+)?(?:/(?:infer|generate|generate_stream|ready|config|stats))?"
+)
+"""Paths that ask for answers; paths that change an engine, such as loading adapters or models, are for its operator alone."""
+
+BACKEND = "engines"
+IDLE = 1_000  # Connections of clients that wait between two requests
+HEAVIEST = 256  # The largest weight of a server
+
+CONFIGURATION = """\
+# Balances requests between the instances. To try it: haproxy -c -f haproxy.cfg; SIGUSR1 lets running requests end.
+global
+    maxconn {connections}
+
+# names may be resolved after the start, and again when an instance moves
+resolvers names
+    parse-resolv-conf
+    hold valid 10s
+
+defaults
+    mode http
+    timeout connect 2s
+    timeout client {idle:g}s
+    timeout server {first_byte:g}s
+    timeout queue {first_byte:g}s
+    # a request that drips in
+    timeout http-request 10s
+    timeout http-keep-alive 75s
+    # a request goes to a second instance where no connection can be made; nothing that was sent is sent again
+    retries 1
+    option redispatch
+    retry-on conn-failure
+
+frontend clients
+    bind {host}:{port}
+    http-request use-service prometheus-exporter if {{ path /metrics }}
+    http-request return status 200 if {{ path /v1/health/live }}
+    http-request return status 200 if {{ path /health /v1/health/ready }} {{ nbsrv({backend}) gt 0 }}
+    http-request return status 503 if {{ path /health /v1/health/ready }}
+    # paths that ask for answers; paths that change an engine are for its operator alone
+    http-request deny deny_status 404 unless {{ path /v1/models }} or {{ path_reg ^({passed})$ }}
+    http-request deny deny_status 413 if {{ req.hdr_val(content-length) gt {body} }}
+    http-request return status 429 hdr Retry-After 1 if {{ be_conn({backend}) ge {in_flight} }}
+    default_backend {backend}
+
+backend {backend}
+    balance {balance}
+    option httpchk
+    http-check send meth GET uri /health
+    # any other answer passes, since not every engine has that path
+    http-check expect ! rstatus ^5
+    default-server check inter 1s fall 2 rise 1 resolvers names init-addr libc,none
+{servers}
+"""
+"""Directives of HAProxy 2.6, Debian's (docs.haproxy.org, read 2026-11-28)."""
+
+
+def configuration(
+    servers: Sequence[tuple[str, float]],
+    policy: str,
+    *,
+    host: str,
+    port: int,
+    in_flight: int,
+    body: int,
+    first_byte_s: float,
+    idle_s: float,
+) -> str:
+    """The text of ``haproxy.cfg``.
+
+    Args:
+        servers: host and port of each instance, and its weight.
+        policy: a name of ``BALANCE``.
+        host, port: where clients connect.
+        in_flight: requests at once; further ones get 429.
+        body: bytes of a request at most.
+        first_byte_s, idle_s: as in ``gateway.settings.Limits``.
+    """
+    heaviest = max(weight for _, weight in servers)
+    lines = [f"    server {address} {address} weight {max(1, round(HEAVIEST * weight / heaviest))}" for address, weight in servers]
+    return CONFIGURATION.format(
+        backend=BACKEND,
+        balance=BALANCE[policy],
+        servers="\n".join(lines),
+        passed=PASSED.replace("(?:", "("),
+        host=host,
+        port=port,
+        in_flight=in_flight,
+        connections=in_flight + IDLE,
+        body=body,
+        first_byte=first_byte_s,
+        idle=idle_s,
+    )
