@@ -273,7 +273,7 @@ class SearchAsked:
     link: Text = leaf("Link over PCIe: pcie4-x16 and the like, bridge, p2p-off, or a file of nvidia-smi topo -m (docs/systems.md).")
     host_speed: Number = leaf("Speed of a host's core over the measured hosts', such as 0.7 (docs/systems.md).")
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
-    step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
+    step_model: Text = leaf("Source of step times: fitted (default), kernels, aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
 
 @strict
