@@ -231,9 +231,8 @@ MODES: dict[str, Mode] = {
     "two choices": Mode(
         steps=plain(two_choices, end=(sse(chat(finish="length")), usage_chunk(2 * TOKENS), DONE)),
         osl=2 * TOKENS,
-        tpot=None,
-        flags=("--no-pin-output",),
-        reason="several outputs side by side",
+        tpot=(TOKENS - 1) / (2 * TOKENS - 1),
+        note="several outputs side by side",
     ),
     "HTTP/1.0": Mode(steps=plain(), head=b"HTTP/1.0 200 OK\r\n\r\n", end="close"),
     # requests that fail

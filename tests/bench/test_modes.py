@@ -64,7 +64,7 @@ def test_every_mode_gives_its_figures_or_its_failure(name: str, served: tuple[st
 
 CORE = [
     *("parts", "hidden", "usage of zeros", "a stop that came early", "an abort", "an end without a word"),
-    *("all at once", "no stream but an error", "a field that it does not take", "late usage"),
+    *("all at once", "no stream but an error", "a field that it does not take", "late usage", "two choices"),
 ]
 
 

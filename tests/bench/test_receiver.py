@@ -179,6 +179,25 @@ def test_two_processes_send_every_request_once_into_one_record(load: dict[str, i
     assert run.run_json["server_metrics"]
 
 
+FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (512, resource.RLIM_INFINITY))
+"""
+
+
+def test_figures_are_kept_where_the_disk_of_the_processes_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FULL_DISK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.004), seconds=60) as url:
+        asked = prepare_bench(url=url, model="m", isl=20, osl=6, request_count=60, workers=2, concurrency=6)
+        run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={})[0]
+    assert (len(run.requests), run.summary.counted, int(run.requests.gaps.sum())) == (60, 60, 300)
+    assert (np.diff(run.requests.due_ns) >= 0).all()
+    assert "File too large); its figures are those above" in run.unwritten
+    assert [path.name for path in tmp_path.iterdir()] == ["sitecustomize.py"]
+
+
 def test_there_are_not_more_processes_than_clients() -> None:
     asked = prepare_bench(url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency="2,8", request_count=9, workers=4)
     assert asked.setup.workers == 2

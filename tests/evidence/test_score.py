@@ -313,3 +313,24 @@ def test_requests_that_were_not_completed_count_for_nothing() -> None:
     assert found["requests_s"] == pytest.approx(25e9 / ends.max())
     assert found["e2e_ms"] == pytest.approx((ends - whole.due_ns[:25]).mean() / 1e6)
     assert reported_metrics(replace(whole, status=np.full_like(status, REJECTED))) == {}
+
+
+def test_a_layout_may_be_named_where_a_row_names_a_file_whose_fields_leave_it_open(tmp_path: Path) -> None:
+    """As in ``memory``, ``size`` and ``simulate``; ``calibrate`` reads the same rows."""
+    sizes = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336}
+    config = {
+        "architectures": ["UnheardOfForCausalLM"],
+        "hidden_act": "gelu",
+        "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+        **sizes,
+    }
+    file, table = tmp_path / "config.json", tmp_path / "points.csv"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    heads = "model,gpu,precision,tp,isl,osl,concurrency,requests,engine,itl_ms\n"
+    table.write_text(heads + f"{file},h100-sxm-80gb,fp16,1,200,20,4,20,vllm,7.0\n", encoding="utf-8")
+    (skipped,) = api.score(table).skipped
+    assert "hidden_act" in skipped.reason
+    named = api.score(table, layout="LlamaForCausalLM")
+    table.write_text(table.read_text(encoding="utf-8").replace(str(file), "llama-3-8b"), encoding="utf-8")
+    assert (named.predicted, named.overall["itl_ms"].bias) == (1, pytest.approx(api.score(table).overall["itl_ms"].bias, abs=0.5))

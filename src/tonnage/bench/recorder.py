@@ -227,8 +227,9 @@ class Recorder:
         tally.hiding += made.hidden > 0
         tally.uncounted += reply.tokens == 0 and made.source == "events" and made.tokens > 0
         tally.several += reply.choices > 1
-        tally.osl_off += made.tokens != exchange.osl
-        tally.osl_far += off_length(made.tokens, exchange.osl) and off_length(made.tokens + made.hidden, exchange.osl)
+        wanted = exchange.osl * reply.choices
+        tally.osl_off += made.tokens != wanted
+        tally.osl_far += off_length(made.tokens, wanted) and off_length(made.tokens + made.hidden, wanted)
         if reply.prompt > 0:
             tally.prompt_counts += 1
             tally.isl_off += reply.prompt != exchange.isl

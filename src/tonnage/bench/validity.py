@@ -232,7 +232,6 @@ def _outputs(observed: Observed, requests: Requests, limit: float) -> list[Check
         return []
     counts = [
         ("uncounted", tally.uncounted, "outputs are 0 tokens long by the server's count, which is wrong"),
-        ("several", tally.several, "replies hold several outputs side by side, so that TPOT and ITL are of none of them"),
     ]
     if endpoint.pinned:
         mean = float(requests.osl[requests.status == ROW_COMPLETED].mean())
@@ -269,6 +268,11 @@ def _notes(observed: Observed, requests: Requests, summary: Summary, steady: Ste
     if tally.events and tally.tokens > 1.02 * tally.events:
         ratio = tally.tokens / tally.events
         notes.append(f"{ratio:.2f} tokens an event: TPOT reads low, tpot_by_event_ms in run.json does not")
+    if tally.several:
+        notes.append(
+            f"{tally.several} of {summary.counted} replies hold several outputs side by side (n): tokens, TPOT and ITL count all of them "
+            "as they came, so that the TPOT of a single output is as many times longer"
+        )
     if tally.tokens and tally.osl_off > 0.01 * max(summary.counted, 1):
         notes.append(f"{tally.osl_off} of {summary.counted} outputs have another length than asked")
     if tally.sources["events"]:

@@ -4,7 +4,8 @@ The monotonic clock is that of the machine, the same for all its processes. Requ
 clients are shared out. The record is put in the order in which requests were due.
 
 This module is the program of each of these processes, too: ``work`` takes its share, waits for the common start and leaves its run in a
-folder. The job comes pickled over standard input, since it holds the key of the server; ``Observed`` goes back in a file of the folder.
+folder. The job comes pickled over standard input, since it holds the key of the server; ``Observed`` goes back in a file of the folder,
+or with the requests over standard output where the folder cannot be written.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from pathlib import Path
 import numpy as np
 
 from tonnage.bench.connection import Setup
+from tonnage.bench.intervals import Integers
 from tonnage.bench.load import Load
 from tonnage.bench.measure import ENDS, Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
 from tonnage.bench.scrape import Scraper
-from tonnage.errors import TonnageError, option
+from tonnage.errors import InputError, TonnageError, option
+from tonnage.results.requests import Requests
 from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, read_run, read_tokens
 
 READY = "ready"
@@ -47,6 +50,15 @@ class Job:
     folder: Path  # where its run and what was seen of it go
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one worker has seen."""
+
+    observed: Observed
+    requests: Requests | None = None  # its record, where its folder does not have it
+    fault: str = ""  # why not, such as a full disk
+
+
 def work(job: Job) -> None:
     """Do the job; the common start comes as a line of standard input once "ready" was printed."""
 
@@ -58,11 +70,19 @@ def work(job: Job) -> None:
     writer = RunWriter(job.folder / "run")
     try:
         observed = measure(setup, job.load, writer, gate=gate)
-        writer.finish()
-        writer.close(scenario={}, summary={}, provenance={}, run={})
+        requests = writer.finish()
+        with writer.noting_faults():
+            (job.folder / SEEN).write_bytes(pickle.dumps({"observed": observed}))
+        if not writer.fault:
+            try:
+                writer.close(scenario={}, summary={}, provenance={}, run={})
+            except InputError as unwritten:
+                writer.fault = unwritten.reason
     finally:
         writer.discard()
-    (job.folder / SEEN).write_bytes(pickle.dumps(observed))
+    if writer.fault:
+        with open(sys.stdout.fileno(), "wb", closefd=False) as output:  # in whole, also where PYTHONUNBUFFERED is set
+            output.write(pickle.dumps({"observed": observed, "requests": requests, "fault": writer.fault}))
 
 
 AHEAD_NS = 50_000_000  # From the last worker's being ready to the common start
@@ -85,6 +105,7 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
                 metrics.start(start_ns)
             for process in processes:
                 _say(process, b"%d\n" % start_ns)
+            unwritten = [process.stdout.read() if process.stdout else b"" for process in processes]
             for process in processes:
                 process.wait()
         finally:
@@ -97,9 +118,10 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
                             pipe.close()
             if metrics is not None:
                 metrics.end()
-        seen = [_result(folder) for folder in folders]
-        order = _merge(folders, writer)
-        return _together(load, seen, order, interrupted=bool(interrupted))
+        parts = [_result(folder, data) for folder, data in zip(folders, unwritten, strict=True)]
+        writer.fault = next((part.fault for part in parts if part.fault), writer.fault)
+        order = _merge(folders, parts, writer)
+        return _together(load, [part.observed for part in parts], order, interrupted=bool(interrupted))
 
 
 @contextmanager
@@ -146,33 +168,39 @@ def _say(process: subprocess.Popen[bytes], data: bytes) -> None:
             process.stdin.flush()
 
 
-def _result(folder: Path) -> Observed:
+def _result(folder: Path, unwritten: bytes) -> Part:
     path = folder / SEEN
-    if not path.is_file():
+    if not unwritten and not path.is_file():
         raise TonnageError("a client process ended before its time; its part of the run is lost, measure again")
-    found = pickle.loads(path.read_bytes())
-    if not isinstance(found, Observed):
+    part = Part(**pickle.loads(unwritten or path.read_bytes()))
+    if not isinstance(part.observed, Observed):
         raise TonnageError("a client process left something else than its run; measure again")
-    return found
+    return part
 
 
-def _merge(folders: Sequence[Path], writer: RunWriter) -> np.typing.NDArray[np.int64]:
+def _record(folder: Path, part: Part) -> tuple[Requests, tuple[Integers, Integers]]:
+    """The requests of a worker, and the moments of their tokens with the number of each; there are none where it could not write them."""
+    if part.requests is None:
+        return read_run(folder).requests, read_tokens(folder)
+    return part.requests, (np.zeros(0, np.int64), np.zeros(len(part.requests), np.int64))
+
+
+def _merge(folders: Sequence[Path], parts: Sequence[Part], writer: RunWriter) -> np.typing.NDArray[np.int64]:
     """Write the rows of all workers in the order in which they were due, and give that order."""
     rows, offsets, lengths = [], [], []
-    for folder in folders:
-        found = read_run(folder / "run").requests
+    for folder, part in zip(folders, parts, strict=True):
+        found, (times, counts) = _record(folder / "run", part)
         columns = (found.due_ns, found.sent_ns, found.first_token_ns, found.last_token_ns, found.isl, found.osl, found.cached_tokens)
         rows.append(np.stack([*columns, found.instance, found.status, found.preemptions], axis=1).astype(np.int64))
-        times, counts = read_tokens(folder / "run")
         offsets.append(times)
         lengths.append(counts)
         writer.add_gaps(found.gaps)
     all_rows, moments, tokens = np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths)
     order, starts = np.argsort(all_rows[:, 0], kind="stable"), np.concatenate([[0], np.cumsum(tokens)])
     for begin in range(0, len(order), BATCH_ROWS):
-        part = order[begin : begin + BATCH_ROWS]
-        times = np.concatenate([np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in part)])
-        writer.add(Batch(rows=all_rows[part], offsets_ns=times, lengths=tokens[part]))
+        chosen = order[begin : begin + BATCH_ROWS]
+        times = np.concatenate([np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in chosen)])
+        writer.add(Batch(rows=all_rows[chosen], offsets_ns=times, lengths=tokens[chosen]))
     return order
 
 

@@ -160,6 +160,7 @@ class Said:
     """The deployment and the lengths of a benchmark."""
 
     model: str | None = about("Model that was measured, where the files do not say it.")
+    layout: str | None = about("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
     gpu: str | None = about("GPU that was measured, where the files do not say it; a catalog id, or a YAML file that describes your own.")
     precision: str | None = about("Number format, such as fp16, fp8 or awq, where the files do not say it.")
     tp: int | None = about("Tensor-parallel degree, where the files do not say it.")

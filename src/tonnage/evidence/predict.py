@@ -108,7 +108,7 @@ class Point:
 
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
     """The point of a row of ``read_measured``, with the engine's ``knobs`` if it has some. Raises UnknownName: with the name's ``kind``."""
-    model, gpu = find_model(str(row["model"])), find_gpu(str(row["gpu"]))
+    model, gpu = find_model(str(row["model"]), str(row.get("layout") or "")), find_gpu(str(row["gpu"]))
     static = row.get("batch") is not None
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
     if not static and engine.knobs.scheduler == "static":

@@ -57,6 +57,7 @@ LOADS = ("batch", "concurrency", "request_rate")
 MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
 KEYS = (
     *REQUIRED,
+    "layout",
     *LOADS,
     "burstiness",
     IN_FLIGHT,
@@ -302,7 +303,7 @@ def read_measured(path: Path | str, given: Values | None = None, invalid: Invali
 
     - ``line`` (int): in the file, from 1; where there are no lines, the number of the point;
     - ``model, gpu, precision`` (str, as written); ``tp, isl, osl`` (int): never None;
-    - ``pp, ep, dp`` (int, 1 where absent); ``engine, source`` (str or None);
+    - ``pp, ep, dp`` (int, 1 where absent); ``engine, source, layout`` (str or None; the layout is the one in ``given``);
     - exactly one of ``batch`` (int, static), ``concurrency`` (int, closed loop), ``request_rate`` (float, Poisson) is not None;
     - ``burstiness`` (float or None) and ``in_flight`` (int or None): of a rate, the shape of its gamma arrivals, and the client's cap,
       which the concurrency of a row with both is;

@@ -18,6 +18,7 @@ from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.images import Encoder
 from tonnage.spec.kv_tiers import Offloading
+from tonnage.spec.lengths import RecordedLengths
 from tonnage.spec.model import Model
 from tonnage.spec.typed_values import parse_yaml, read_entries
 
@@ -135,6 +136,13 @@ def system_shelf() -> Shelf[System]:
 def offloadings() -> tuple[Offloading, ...]:
     """The offloaders of ``offloading.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
     return read_entries(Offloading, shipped_yaml("offloading.yaml"), "offloading.yaml")
+
+
+@cache
+def recorded_lengths() -> Mapping[str, RecordedLengths]:
+    """The traces of ``recorded_lengths.yaml`` by name. Raises DataErrors: the file has unknown keys or values of another kind."""
+    rows = read_entries(RecordedLengths, shipped_yaml("recorded_lengths.yaml"), "recorded_lengths.yaml")
+    return {row.name: row for row in rows}
 
 
 @cache
