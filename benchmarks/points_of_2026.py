@@ -31,10 +31,9 @@ is the median of the signed error, and "inside" the share of measured times per 
 a model, or a GPU, without rows ([intervals.md](intervals.md)). In the tables in sample it is the share in the interval of a model and a GPU
 that have rows. The fit and these tables use points of *released* images alone. The other points come from branches, commits or nightly
 builds of the first weeks in which an engine ran the model, format or GPU (*first support*). A fold leaves its model, with others
-of the same sizes, or its GPU out of the stages of current engines too; only the first stage, of 2024, keeps an H100 and an H200 in its
-terms. A fold repeats the stage of experts on every fifth row. With a GPU of AMD its generation is left out. A model or a GPU with fewer
-than 20 points is not left out, and of such groups nothing is claimed. Where an error is that of fewer points than the last column says,
-their number is in brackets.
+of the same sizes, or its GPU out of the older stages too; a fold repeats the stage of experts on every fifth row. With a GPU of AMD its
+generation is left out. A model or a GPU with fewer than 20 points is not left out, and of such groups nothing is claimed. Where an error is
+that of fewer points than the last column says, their number is in brackets.
 
 Not explained, and in the tables all the same:
 

@@ -150,7 +150,10 @@ def test_nothing_that_is_there_is_refused(kind: str) -> None:
     ("kind", "name"),
     [
         *(("precision", name) for name in ("fp64", "E5M2", "fp8_e5m2")),
-        *(("GPU", name) for name in ("H100 MIG 5g.10gb", "l40s-3g.24gb", "jetson-orin-nano")),
+        *(
+            ("GPU", name)
+            for name in ("H100 MIG 5g.10gb", "l40s-3g.24gb", "jetson-orin-nano", "NVIDIA Thor", "Ascend 910B", "trn2", "Groq LPU")
+        ),
         *(("model", name) for name in ("google-bert/bert-base-uncased", "BAAI/bge-m3", "openai/whisper-large-v3", "stable-diffusion-xl")),
         *(("option", name) for name in ("--cpu-offload-gb", "--swap-space", "--mig-profile", "--bls")),
         *(("command", name) for name in ("train", "distill", "prune", "quantize")),

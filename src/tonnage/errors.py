@@ -72,6 +72,20 @@ def in_python(message: str) -> str:
     return spelled(message, keyword)
 
 
+_SHORT = re.compile(
+    r"cannot allocate memory|failed to map segment|can't start new thread|failed to launch worker thread|bad_alloc|malloc of size",
+    re.IGNORECASE,
+)
+
+
+def short_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one behind it, came up because this process gets no more memory, in the words of whatever library."""
+    chain: list[BaseException] = [error]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
+        chain.append(before)
+    return any(isinstance(part, MemoryError) or _SHORT.search(str(part)) for part in chain)
+
+
 class TonnageError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command returns."""
 

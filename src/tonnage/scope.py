@@ -25,8 +25,13 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             "them, such as h100-mig-1g.10gb, h100-mig-3g.40gb or a30-mig-2g.12gb",
         ),
         (
-            r"(jetson|orin|xavier|thor|agx).*|drive-\w+",
+            r"(nvidia-)?(jetson|orin|xavier|thor|agx).*|drive-\w+",
             "nothing of edge modules is measured; describe one in a YAML file, such as examples/hardware/jetson-agx-orin-64gb.yaml",
+        ),
+        (
+            r".*(ascend|910[bc]|cambricon|mlu\d|metax|kunlun|enflame|biren|groq|lpu|cerebras|wse-\d|sambanova|tenstorrent|graphcore).*"
+            r"|(aws-)?(trn|trainium|inf|inferentia)-?\d.*|.*data-center-gpu-max.*",
+            "no engine that is simulated here was measured on it; describe one in a YAML file (docs/systems.md)",
         ),
         (
             r"(tesla-)?(p100|p40|p4|m40|m60|k80)(-.*)?|(geforce-|nvidia-|nvidia-geforce-)?gtx-.*",

@@ -21,7 +21,7 @@ from tests.bench.test_parts import words_tokenizer
 from tonnage.api.bench import bench, prepare_bench, run_bench
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.exact_server import Schedule, exact_server
-from tonnage.bench.prompts import TokenizerFile, prompts, read_prompts
+from tonnage.bench.prompts import TokenizerFile, prompts, read_prompts, share_gpt
 from tonnage.errors import InputError
 from tonnage.spec.sessions import parse_pause
 
@@ -271,3 +271,22 @@ def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(t
         lead = len(made.shared)
         assert len({text[lead : lead + 40] for text in texts}) == 50
         assert {text[:lead] for text in texts} == {made.shared}
+
+
+SAID = [{"from": "human", "value": "q1"}, {"from": "gpt", "value": "a1"}, {"from": "human", "value": "q2"}, {"from": "gpt", "value": "a2"}]
+
+
+@pytest.mark.parametrize(
+    ("place", "turn", "pairs"),
+    [
+        (3, {"from": "gpt", "value": "a2"}, [("q1", "a1"), ("q2", "a2")]),
+        (3, {"from": "gpt", "value": " "}, [("q1", "a1")]),
+        (2, {"from": "human", "value": ""}, [("q1", "a1")]),
+        (2, {"from": "gpt", "value": "q2"}, [("q1", "a1")]),
+        (1, {"from": "gpt", "value": 3}, None),
+        (0, {"from": "system", "value": "q1"}, None),
+    ],
+)
+def test_a_recorded_conversation_counts_up_to_its_first_turn_without_an_answer(place: int, turn: dict[str, object], pairs: object) -> None:
+    turns = [*SAID[:place], turn, *SAID[place + 1 :]]
+    assert list(share_gpt(json.dumps([{"conversations": turns}]), "a.json")) == ([] if pairs is None else [pairs])

@@ -27,6 +27,8 @@ ANSWERS = [
     "a page",  # no length: asked again
     "500",
     "50words",
+    "much",  # no spread: asked again
+    "exact",
     "calls",
     "",
     "",
@@ -96,8 +98,8 @@ def test_six_questions_end_in_a_plan_and_in_what_repeats_it() -> None:
     assert "'1' has no unit" in shown
     line = next(line for line in shown.splitlines() if line.startswith("./tonnage size "))
     assert line == (
-        "./tonnage size --model llama-3-8b --isl 500 --osl 50words --calls-per-year 30e6 --requests-per-call 30 --peak-factor 7 "
-        "--ttft 'p95<=1s' --itl 'p99<=250ms' --mode streaming --gpu h100 --spare 0 --where on-prem"
+        "./tonnage size --model llama-3-8b --isl 500 --osl 50words --spread exact --calls-per-year 30e6 --requests-per-call 30 "
+        "--peak-factor 7 --ttft 'p95<=1s' --itl 'p99<=250ms' --mode streaming --gpu h100 --spare 0 --where on-prem"
     )
     written = shown.split("or as a file:")[1].split("\n\n")[1]
     assert scenario_of(yaml.safe_load(written), {}).demand.calls_per_year == 30e6
@@ -119,6 +121,7 @@ def asked(answers: list[str]) -> dict[str, object]:
 def test_silence_takes_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     answers = asked([])
     assert (answers["model"], answers["peak_rps"], answers["ttft"]) == ("llama-3.1-8b", "20", "p95<=500ms")
+    assert answers["spread"] == "chat"
     assert command(answers) in capsys.readouterr().out
 
 
@@ -127,7 +130,7 @@ def test_silence_takes_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_form_makes_a_question(form: str, lengths: str, capsys: pytest.CaptureFixture[str]) -> None:
     from tonnage import api
 
-    answers = asked(["", lengths, *[""] * (5 if lengths == "parts" else 2), form])
+    answers = asked(["", lengths, *[""] * (6 if lengths == "parts" else 3), form])
     capsys.readouterr()
     (question,) = api.ask(None, **answers).questions
     assert (question.mode == "offline") == (form == "job")

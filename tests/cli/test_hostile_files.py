@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.cli.main import run
-from tonnage.errors import HIDDEN, InputError, visible
+from tonnage.errors import HIDDEN, InputError, short_of_memory, visible
 from tonnage.spec.scenario_file import read_scenario
 from tonnage.spec.typed_values import DEEPEST, bounded, parse_json, parse_yaml
 
@@ -122,3 +122,40 @@ def test_an_output_that_cannot_be_written_is_said_in_a_line(verb: str) -> None:
     assert "standard output cannot be written (Bad file descriptor)" in closed.stderr
     dumb = subprocess.run(words, capture_output=True, env={**environment, "PYTHONIOENCODING": "ascii"}, check=False)
     assert (dumb.returncode, dumb.stderr) == (0, b"")
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("memory") / "run"
+    load = ["--isl", "100", "--osl", "20", "--request-rate", "5", "--requests", "2000"]
+    assert run(["simulate", "--model", "llama-3.1-8b", "--gpu", "h100", *load, "--output", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize(
+    "verb",
+    ["report RUN", "compare RUN RUN", f"size {QUESTION} --gpu h100 --quiet", "calibrate POINTS --output OUT", "workload describe TRACE"],
+)
+def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    names = {"RUN": run_folder, "OUT": tmp_path / "out.json", "POINTS": examples / "nim-llama-3-8b-h100-fp8.csv"}
+    words = [str({**names, "TRACE": examples / "code-completion.csv"}.get(word, word)) for word in verb.split()]
+    for limit in (700_000, 500_000):
+        command = ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", sys.executable, "-m", "tonnage", *words]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert ended.returncode in (0, 1), ended.stderr
+        assert bool(ended.stdout) == (ended.returncode == 0), ended.stdout
+        if ended.returncode == 1:
+            assert ended.stderr.splitlines()[-1].startswith("tonnage: memory is short; give this process more of it"), ended.stderr
+            assert "Traceback" not in ended.stderr
+        assert "damaged" not in ended.stderr
+
+
+def test_an_error_of_memory_is_known_by_its_words() -> None:
+    for words in ("/x.so: failed to map segment from shared object", "can't start new thread", "std::bad_alloc", "Cannot allocate memory"):
+        outer = ValueError("could not be loaded")
+        outer.__cause__ = OSError(words)
+        assert short_of_memory(outer)
+    assert short_of_memory(MemoryError())
+    assert not short_of_memory(ValueError("a damaged file"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -142,9 +143,13 @@ def test_a_rehearsal_runs_nothing_that_the_folder_names(old: str, new: str, tmp_
     assert "is not that of the plan's simulated engine; write the folder by tonnage deploy" in capsys.readouterr().err
 
 
+HAPROXY = pytest.param("haproxy", marks=pytest.mark.skipif(not shutil.which("haproxy"), reason="no HAProxy: apt-get install haproxy"))
+
+
 @pytest.mark.engines
-def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(rehearsal: Path) -> None:
-    found = api.rehearse(rehearsal, duration="30s", request_rate=30, told=print)
+@pytest.mark.parametrize("proxy", ["embedded", HAPROXY])
+def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(rehearsal: Path, proxy: str) -> None:
+    found = api.rehearse(rehearsal, duration="30s", request_rate=30, proxy=proxy, told=print)
     assert found.completed + found.lost == found.sent > 700
     assert found.lost_after == 0
     assert 1 <= found.lost <= 40
@@ -158,9 +163,12 @@ SPEED, SECONDS, STEADY = 0.05, 14, (5, 10)
 
 
 @pytest.mark.engines
-def test_bench_against_the_services_agrees_with_the_plan(rehearsal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("proxy", ["embedded", HAPROXY])
+def test_bench_against_the_services_agrees_with_the_plan(
+    rehearsal: Path, tmp_path: Path, proxy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = Plan.from_json(json.loads((rehearsal / "plan.json").read_text(encoding="utf-8")))
-    with started(rehearsal, tmp_path) as (url, model):
+    with started(rehearsal, tmp_path, proxy) as (url, model):
         (found,) = bench(
             url=url,
             model=model,
@@ -201,7 +209,7 @@ def steady(requests: Requests) -> Summary:
 
 
 @contextmanager
-def started(folder: Path, logs: Path) -> Iterator[tuple[str, str]]:
+def started(folder: Path, logs: Path, proxy: str) -> Iterator[tuple[str, str]]:
     """The services of compose.yaml as processes, at a slower pace, behind what gateway.yaml describes; its address, and the model."""
     engines, model = [], ""
     for name, one in yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))["services"].items():
@@ -213,7 +221,8 @@ def started(folder: Path, logs: Path) -> Iterator[tuple[str, str]]:
         model = words[words.index("--served-model-name") + 1]
         argv = (sys.executable, "-m", "tonnage", *words, "--speed", str(SPEED))
         engines.append(Program(name=name, argv=argv, address=f"{host}:{port}"))
-    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(folder / "gateway.yaml"), "--proxy", "embedded")
+    own = (sys.executable, "-m", "tonnage", "gateway", "--config", str(folder / "gateway.yaml"), "--proxy", "embedded")
+    argv = api.proxy_command(proxy, api.gateway_from(folder / "gateway.yaml", {})) or own
     front = Program(name="gateway", argv=argv, address="127.0.0.1:8080", path="/v1/health/live")
     with Supervisor(engines, logs, restarts=False) as fleet:
         fleet.wait_until_ready(timeout_s=600.0, seen=lambda serving, of: None)

@@ -234,6 +234,15 @@ def test_points_that_cannot_be_calibrated_are_refused(change: Row, count: int, w
         calibrate(changed, data="bad")
 
 
+def test_lengths_that_no_cache_holds_are_left_out_and_said() -> None:
+    rows = measured(200, 20, shipped(), clients=(1, 2, 3, 4))
+    report = calibrate([*rows, {**rows[0], "osl": 10_000_000}, {**rows[1], "isl": 10_000_000}], data="odd lengths")
+    assert report.remarks == ("2 points are left out, because the KV cache holds no request of their lengths",)
+    assert report.to_json("2026-11-28")["multipliers"] == calibrate(rows, data="odd lengths").to_json("2026-11-28")["multipliers"]
+    with pytest.raises(InputError, match=r"calibrate: 1 usable points; give at least 3 .*; 3 points are left out, because the KV cache"):
+        calibrate([{**row, "osl": 10_000_000} if row is not rows[0] else row for row in rows], data="odd lengths")
+
+
 def csv_of(rows: list[Row], path: Path) -> Path:
     names = ["model", "gpu", "precision", "tp", "engine", "isl", "osl", "concurrency", "requests", *METRICS]
     path.write_text("\n".join([",".join(names), *(",".join(str(row[name]) for name in names) for row in rows)]) + "\n", encoding="utf-8")

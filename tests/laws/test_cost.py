@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from tonnage.cost.break_even import Curve, crossings
 from tonnage.cost.cost import api_cost, energy_of
 from tonnage.cost.options import cloud, hybrid, on_prem, rents_of
 from tonnage.perf.power import draw, steady_load
+from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost
 from tonnage.spec.deployment import Deployment
@@ -196,8 +198,13 @@ def test_a_gpu_draws_more_under_more_load_and_less_for_each_token(made: Deployme
 @examples(0.5)
 @given(made=deployments(), rate=st.floats(0.01, 2.0))
 def test_a_steady_load_keeps_as_many_in_flight_as_it_brings(made: Deployment, rate: float) -> None:
-    """Little's law of the closed form: sequences a step, over the time with a step, are rate times tokens times a step's seconds."""
-    load, busy = steady_load(made, step_model(made).coefficients, requests_per_second=rate, isl=1000, osl=200, computed=1000)
+    """Little's law of the closed form: n = rate · output tokens · seconds of a step with n, all of them in the time with a step."""
+    c = step_model(made).coefficients
+    load, busy = steady_load(made, c, requests_per_second=rate, isl=1000, osl=200, computed=600)
     assume(1.0 < load.sequences < made.knobs.max_batch_size)
-    assert load.sequences * busy == pytest.approx(rate * 200 * load.seconds, rel=0.25)
-    assert 0 < busy <= 1
+    n = load.sequences * busy
+    prompts = max(1.0, n) * 600 / 200
+    seconds = step_seconds(c, prompts, max(1.0, n) / 200, max(1.0, n), prompts * (2 * 1000 - 600), max(1.0, n) * 1100)
+    assert busy == pytest.approx(-math.expm1(-n), rel=1e-6)
+    assert n == pytest.approx(rate * 200 * seconds, rel=1e-6)
+    assert load.prompt_tokens == pytest.approx(load.sequences * 3)

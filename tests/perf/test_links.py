@@ -12,6 +12,7 @@ import tonnage
 from tonnage.api import deployment_of
 from tonnage.api.running.plans import planned
 from tonnage.errors import InputError, option
+from tonnage.perf import step_terms as at
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
@@ -123,3 +124,22 @@ def test_the_first_screen_names_one_larger_card_and_what_it_costs() -> None:
     both = replace(alone, candidates=(*alone.candidates, *tonnage.size(gpu="l40s", tp=1, **asked).candidates))
     assert "prefer one larger card: l40s at TP 1 needs 8 GPUs" in warning_text(warning) + larger_text(both, warning)
     assert tonnage.size(gpu="l40s", tp=1, **asked).warnings == ()
+
+
+def test_two_gpus_of_a_mesh_of_eight_have_a_seventh_of_their_links() -> None:
+    """MI300X: 448 GB/s one way to all seven others, 64 GB/s to each; eight GPUs use all of them."""
+    two, eight = (deployment_of(model="llama-3.3-70b", gpu="mi300x", precision="fp8", tp=tp, engine="vllm") for tp in (2, 8))
+    bytes_of_a_token = 2 * 80 * 2 * 8192  # sums, bytes of an element, hidden
+    assert step_model(two).coefficients[at.COMM_TOKEN] == pytest.approx(bytes_of_a_token / 64e9)
+    assert step_model(eight).coefficients[at.COMM_TOKEN] > bytes_of_a_token * 2 * 7 / 8 / 448e9
+    for gpu in ("mi325x", "mi350x", "mi355x"):
+        assert find_gpu(gpu).tp_link_bytes_s(2) == pytest.approx(find_gpu(gpu).link_gb_s / 2 / 7 * 1e9)
+
+
+@pytest.mark.parametrize(("gpu", "engine"), [("b200", "vllm"), ("mi355x", "sglang")])
+def test_hyper_connections_and_compressed_layers_take_what_was_timed_on_every_gpu(gpu: str, engine: str) -> None:
+    d = deployment_of(model="deepseek-v4-pro", gpu=gpu, tp=8, engine=engine)
+    plain = replace(d, model=replace(d.model, residual_streams=1))
+    whole, without = (step_model(which).coefficients for which in (d, plain))
+    assert whole[at.HOST_STEP] - without[at.HOST_STEP] == pytest.approx(31e-6 * 61)
+    assert whole[at.BOUNDED] > 0.15e-6 * 61

@@ -282,3 +282,17 @@ def test_what_only_first_images_ran_is_marked_as_first_support() -> None:
         of_first = deployment(model=model, gpu=gpu, precision=precision, tp=8, engine=family)
         assert [mark for mark in marks(of_first) if FIRST_SUPPORT in mark] == [f"{model} {precision} on {gpu}: {FIRST_SUPPORT}"]
     assert not any(FIRST_SUPPORT in mark for mark in marks(deployment(model="gpt-oss-120b", precision="mxfp4", engine="vllm")))
+
+
+def test_first_support_widens_the_slower_side_alone() -> None:
+    """A pair of which no release was measured may be slower by what one in ten of such points was, but no faster than others."""
+    family, model, precision, gpu = shipped()["origins"]["first_support"][0].split()
+    regime = regime_of(deployment(model=model, gpu=gpu, precision=precision, tp=8, engine=family), isl=1000, osl=1000, clients=32)
+    assert regime.first_support
+    table, released = shipped_residuals(), replace(regime, first_support=False)
+    for metric, slower in (("itl_ms", 1), ("requests_s", 0)):
+        first, usual = (table.interval(metric, 10.0, kind) for kind in (regime, released))
+        assert first[1 - slower] == pytest.approx(usual[1 - slower])
+        assert abs(math.log(first[slower] / usual[slower])) > 0.1
+    wide = table.interval("itl_ms", 10.0, replace(regime, known_model=True, known_engine=True, differs=1.0, apart=frozenset()))
+    assert wide[1] > 1.6 * 10.0

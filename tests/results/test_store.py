@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -19,7 +20,7 @@ from tonnage.errors import DataError, InputError
 from tonnage.results import store
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, ROW_COLUMNS, Requests
-from tonnage.results.store import Batch, RunWriter, check_free, json_text, read_run, write_json, write_run
+from tonnage.results.store import Batch, RunWriter, check_free, json_text, read_run, write_json, write_run, write_together
 
 SCENARIO = {"model": "llama-3-8b", "isl": 2000, "limits": ["TTFT p95 ≤ 500 ms"], "load": {"concurrency": 10}}
 PROVENANCE = {"tonnage": "0.1.0", "seed": 7, "command": "tonnage simulate"}
@@ -236,3 +237,21 @@ def test_a_record_that_cannot_be_written_is_still_whole_in_memory(fails: str, tm
     assert record.osl.tolist() == rows[:, 5].tolist()
     writer.discard()
     assert not list(tmp_path.iterdir())
+
+
+def test_files_that_belong_together_are_all_there_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b.yaml").write_bytes(b"old")
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if b"second" in data:
+            write(path, data[:3])
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
+        write_together(tmp_path, {"a.csv": b"first", "b.yaml": b"second"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"b.yaml": b"old"}
+    write_together(tmp_path, {"a.csv": b"first", "b.yaml": b"third"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.csv": b"first", "b.yaml": b"third"}

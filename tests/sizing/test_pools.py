@@ -47,6 +47,14 @@ def contender(asked: Question, runs: Runs) -> PooledContender:
     return found
 
 
+@pytest.mark.parametrize(("split", "prefill"), [((1, 1), 4), ((1, 3), 2), ((3, 1), 6), ((7, 1), 7), ((1, 9), 1), ((99, 1), 7)])
+def test_each_pool_has_an_instance_whatever_the_split(split: tuple[int, int], prefill: int) -> None:
+    asked = contender(pooled(), Runs())
+    divided = replace(asked, split=split)
+    assert divided._prefill(8) == prefill
+    assert divided._prefill(2) == 1
+
+
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return size(pooled())

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tonnage import api
-from tonnage.errors import UnknownName
+from tonnage.errors import InputError, UnknownName
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, instance_types, machine_meant, newer_than_known, system_of
 from tonnage.spec.catalog.price_list import catalog_prices
 
@@ -64,3 +64,44 @@ def test_a_preset_that_answers_for_a_newer_version_is_named() -> None:
     plan = api.size(model="llama-3.1-8b", gpu="h100", engine="vllm 0.33", isl=200, osl=50, peak_rps=1, tp=1)
     note = next(note for note in plan.notes if note.code == "older-preset")
     assert (note.requested, note.preset, plan.scenario.engines) == ("vllm 0.33", "vllm-0.32", ("vllm-0.32",))
+
+
+def test_a_virtual_gpu_with_all_of_a_cards_memory_is_that_card_and_one_with_a_part_is_refused() -> None:
+    cards = {
+        "NVIDIA L40S-48Q": "l40s",
+        "GRID A100D-80C": "a100-pcie-80gb",
+        "GRID A100-40C": "a100-sxm-40gb",
+        "NVIDIA A10-24Q": "a10-24gb",
+        "NVIDIA H100XM-80C": "h100-sxm-80gb",
+        "NVIDIA H100L-94C": "h100-nvl-94gb",
+        "NVIDIA RTX6000-Ada-48Q": "rtx-6000-ada",
+    }
+    assert {name: find_gpu(name).name for name in cards} == cards
+    for name, held in (("NVIDIA L40S-24Q", "24 of the 48 GB of l40s"), ("h100-4q", "4 of the 80 GB of h100-sxm-80gb")):
+        with pytest.raises(InputError, match=held):
+            find_gpu(name)
+    with pytest.raises(UnknownName):
+        find_gpu("NVIDIA A1-16Q")
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "released"),
+    [
+        ("google/gemma-3-12b-it-qat-int4-unquantized", "gemma-3-12b", "bf16"),  # in 16 bits, and not in its ending's four
+        ("me/Qwen3-8B-AWQ-dequantized", "qwen3-8b", "bf16"),
+        ("google/gemma-3-27b-it-qat-q4_0-unquantized", "gemma-3-27b", "bf16"),
+        ("inclusionAI/Ling-1T-FP8", "ling-1t", "fp8"),
+    ],
+)
+def test_the_format_of_a_name_is_that_of_its_weights(name: str, model: str, released: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    read = find_model(name)
+    assert (read.released, read.parameters) == (released, find_model(model).parameters)
+
+
+def test_a_name_of_a_trillion_is_offered_no_small_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UnknownName) as error:
+        find_model("maker/unheard-2T")
+    assert "kimi-k3" in str(error.value)
+    assert "7b" not in str(error.value)

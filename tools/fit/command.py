@@ -114,7 +114,7 @@ def score(
     file
         agg.csv.gz, or silicon_sample.csv of the wheel aiconfigurator-core, whose name alone stands for the file of the installed wheel.
     step_model
-        Whose step times: fitted (default), aiconfigurator, or a .csv of your own; several with commas, or all, stand side by side.
+        Whose step times: fitted (default), kernels, aiconfigurator, or a .csv of your own; several with commas, or all, stand side by side.
     json
         Print one JSON object, as tonnage score does.
     worst

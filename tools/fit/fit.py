@@ -108,7 +108,13 @@ def fit(
         terms["report"] = {"date": DATE, "rows": counts, "in_sample": fitting.in_sample(terms), "held_out": held_out}
         terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None, apart)
         of_2026 = Path(data) / "modern" / AGG if modern is None else Path(modern)
-        more: dict[str, Any] = {"silicon": _sample(silicon), "progress": progress, "cross_validate": cross_validate, "processes": apart}
+        more: dict[str, Any] = {
+            "silicon": _sample(silicon),
+            "earlier": rows,
+            "progress": progress,
+            "cross_validate": cross_validate,
+            "processes": apart,
+        }
         terms = _with_modern(terms, Path(data), of_2026, **more)
     terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
     file = _write("terms.json", checked(terms, "terms.json"), output)

@@ -178,18 +178,12 @@ def scenario_target(output: str | Path | None) -> Path | None:
 
 
 def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -> None:
-    """The files first and the scenario that names them last. Raises InputError: the folder cannot be written."""
+    """The scenario and the files that it names: all of them, or none. Raises InputError: the folder cannot be written."""
+    from tonnage.results.store import write_together
     from tonnage.spec.scenario_file import to_yaml
 
-    try:
-        for name, text in files.items():
-            packed = name.endswith(".gz")
-            (target.parent / name).write_bytes(gzip.compress(text.encode(), mtime=0) if packed else text.encode())
-        target.write_text(to_yaml(scenario), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"{option('output')}: cannot write '{error.filename}': {error.strerror}; name a file in a folder that exists"
-        ) from None
+    packed = {name: gzip.compress(text.encode(), mtime=0) if name.endswith(".gz") else text.encode() for name, text in files.items()}
+    write_together(target.parent, {**packed, target.name: to_yaml(scenario).encode()})
 
 
 SHORTEST_S, LONGEST_S = 3_600.0, 400 * 86_400.0

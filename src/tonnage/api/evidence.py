@@ -60,7 +60,7 @@ def score(
             columns; any other file or folder that ``calibrate`` takes; or rows that were read before.
         worst: how many of the worst rows to keep.
         coefficients: a file that ``calibrate`` wrote; the shipped terms if not given.
-        step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``perf.measured_steps``).
+        step_model: whose step times: "fitted", "kernels", "aiconfigurator", or a CSV (``perf.measured_steps``).
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
         allow_errors: whether runs count of which more than 1 % of the requests failed; they are left out if not, by name.
         attain: shares of requests that must meet several limits at once, which run folders are compared by too.

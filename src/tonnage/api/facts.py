@@ -199,21 +199,24 @@ def precisions(
 def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     """Every model, GPU, system, engine and price, or the ones that match a text; models with their published quality and checkpoints.
 
-    "models", "gpus", "systems", "engines", "prices", "quality" and "checkpoints" match all of that kind and nothing else.
+    "models", "gpus", "systems", "engines", "prices", "quality", "checkpoints" and "lengths" match all of that kind and nothing else.
 
     Raises InputError: nothing matches.
     """
     from tonnage.spec.catalog import search
     from tonnage.spec.catalog.accuracy import find_quality, listed_scores
     from tonnage.spec.catalog.checkpoints import find_checkpoints
+    from tonnage.spec.catalog.entries import recorded_lengths
     from tonnage.spec.catalog.price_list import listed_prices
 
-    kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality")
+    kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality", "lengths")
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EnginePreset: "engines"}
     entries = [entry for entry in search("") if shelves[type(entry)] == text] if text in found else search(text)
     if text in ("", "quality"):
         found["quality"] = [asdict(score) for score in listed_scores()]
+    if text in ("", "lengths"):
+        found["lengths"] = [asdict(row) | {"date": str(row.date)} for row in recorded_lengths().values()]
     if text == "checkpoints":
         models = (entry for entry in search("") if isinstance(entry, Model))
         found["checkpoints"] = [asdict(one) for model in models for one in find_checkpoints(model.name)]

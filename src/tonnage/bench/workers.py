@@ -81,7 +81,8 @@ def work(job: Job) -> None:
     finally:
         writer.discard()
     if writer.fault:
-        sys.stdout.buffer.write(pickle.dumps({"observed": observed, "requests": requests, "fault": writer.fault}))
+        with open(sys.stdout.fileno(), "wb", closefd=False) as output:  # in whole, also where PYTHONUNBUFFERED is set
+            output.write(pickle.dumps({"observed": observed, "requests": requests, "fault": writer.fault}))
 
 
 AHEAD_NS = 50_000_000  # From the last worker's being ready to the common start

@@ -31,7 +31,7 @@ def catalog(
 
     Args:
         search: Show only entries whose id, alias or description holds this text (models with their published checkpoints), or those of a
-            kind: "models", "checkpoints", "gpus", "systems", "engines", "prices" or "quality"; "precisions" shows the number formats.
+            kind: "models", "checkpoints", "gpus", "systems", "engines", "prices", "quality" or "lengths"; "precisions" shows the formats.
         model: With precisions: the model whose gain is predicted (default: llama-3.1-70b).
         gpu: With precisions: the GPU that it runs on (default: h100-sxm-80gb).
         tp: With precisions: tensor-parallel degree (default: the least that holds 64 requests in 16 bits).

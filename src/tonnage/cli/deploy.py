@@ -98,7 +98,9 @@ def verify(folder: Path, /, *, json: bool = False) -> int:
 
 @app.command
 @with_flags()
-def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | None = None, json: bool = False) -> int:
+def rehearse(
+    folder: Path, /, *, duration: str = "60s", request_rate: float | None = None, proxy: str = "embedded", json: bool = False
+) -> int:
     """Start a folder of deploy --target compose --simulated on this machine, as processes, under the plan's load.
 
     The gateway and the alert rules are those of the folder. One instance is killed in the middle and stays down: the answer says which
@@ -109,11 +111,12 @@ def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | No
         folder: The folder that deploy wrote.
         duration: How long the load lasts.
         request_rate: Requests/s (default: the plan's peak).
+        proxy: Program that balances: embedded, or haproxy where it is installed.
         json: Print one JSON object.
     """
     from tonnage.report.verified import rehearsed
 
-    found = api.rehearse(folder, duration=duration, request_rate=request_rate, told=say)
+    found = api.rehearse(folder, duration=duration, request_rate=request_rate, proxy=proxy, told=say)
     print_answer(lambda: rehearsed(found), lambda: {**asdict(found), "as_planned": found.as_planned}, json=json)
     return 0 if found.as_planned else FAULTS
 

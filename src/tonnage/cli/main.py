@@ -18,7 +18,7 @@ from itertools import pairwise
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import CoercionError, MissingArgumentError, RepeatArgumentError, UnknownOptionError
 
-from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled, visible
+from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, short_of_memory, spelled, visible
 from tonnage.scope import refused
 from tonnage.spec.scenario import by_alias
 from tonnage.version import VERSION
@@ -110,8 +110,8 @@ def run(tokens: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was left half written", INTERRUPTED)
     except OSError as error:
-        return _output_lost(error)
-    except (MemoryError, ModuleNotFoundError) as error:
+        return _fail(SHORT, FAILED) if short_of_memory(error) else _output_lost(error)
+    except (MemoryError, ImportError, RuntimeError) as error:
         return _fail(_missing(error), FAILED)
     return code if isinstance(code, int) else DONE
 
@@ -136,11 +136,14 @@ def _output_lost(error: OSError) -> int:
     return DONE if reader_left else _fail(f"standard output cannot be written ({error.strerror}); the answer is not whole", FAILED)
 
 
-def _missing(error: MemoryError | ModuleNotFoundError) -> str:
-    """What a run lacks: memory, or a package that the image of the simulated engine leaves out."""
-    if isinstance(error, MemoryError):
-        return "not enough memory for a run of this size; ask for fewer requests or shorter outputs"
-    if error.name not in ("numba", "pyarrow"):
+SHORT = "memory is short; give this process more of it, or ask for fewer requests or shorter outputs"
+
+
+def _missing(error: MemoryError | ImportError | RuntimeError) -> str:
+    """What a run lacks: memory, or a package that the image of the simulated engine leaves out. Other errors are raised again."""
+    if short_of_memory(error):
+        return SHORT
+    if not isinstance(error, ModuleNotFoundError) or error.name not in ("numba", "pyarrow"):
         raise error
     return f"this needs {error.name}, which is not installed: pip install tonnage"
 

@@ -36,8 +36,8 @@ def score(
         file: CSV with model, gpu, precision, tp, isl, osl, one of batch, concurrency or request_rate, and measured columns; or any other
             file or folder that tonnage calibrate reads.
         coefficients: File that tonnage calibrate wrote; its factors are applied to the shipped terms.
-        step_model: Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md); several with
-            commas, or all, are compared side by side.
+        step_model: Source of the step times: fitted (default), kernels, aiconfigurator, or a .csv of your own (docs/step-models.md);
+            several with commas, or all, are compared side by side.
         json: Print one JSON object with overall, groups and worst; of several step models with models, errors and disagreement.
         attain: Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms", compared where rows are
             run folders; may be repeated.

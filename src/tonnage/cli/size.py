@@ -157,8 +157,10 @@ class Choice:
     leaves: tuple[tuple[str, str, str], ...]
 
 
+SPREAD = ("spread", "Spread of single lengths: as recorded of chat, code or documents, exact, or such as 20%", "chat")
+
 LENGTHS = {
-    "tokens": Choice("as tokens, words or a distribution", (("isl", "Prompt length", "2000"), ("osl", "Output length", "200"))),
+    "tokens": Choice("as tokens, words or a distribution", (("isl", "Prompt length", "2000"), ("osl", "Output length", "200"), SPREAD)),
     "parts": Choice(
         "as a question, with system prompt, passages and history added up",
         (
@@ -167,6 +169,7 @@ LENGTHS = {
             ("retrieved", "Retrieved passages", "5x400"),
             ("history", "Chat history", "3x300"),
             ("osl", "Output length", "200"),
+            SPREAD,
         ),
     ),
     "file": Choice("as a CSV of isl,osl pairs", (("pairs", "File", "lengths.csv"),)),

@@ -235,7 +235,12 @@ def calibrate(
     from tonnage.simulator.kernel import warm_up
 
     steady = [dict(row) for row in rows if row.get("run") or is_steady(row)]  # a run folder is simulated with its ramp and its end
-    preset, gpu = _one_of_each(steady, len(rows), remarks)
+    count = len(rows) - len(steady)
+    too_long = [row for row in steady if not (row.get("run") or _fits(row))]
+    if too_long:
+        remarks = (*remarks, f"{len(too_long)} points are left out, because the KV cache holds no request of their lengths")
+        steady = [row for row in steady if row not in too_long]
+    preset, gpu = _one_of_each(steady, len(steady) + count, remarks)
     own = any(is_hardware_file(str(row["gpu"])) for row in steady) if own is None else own
     if own:
         _check_loads(steady)
@@ -245,7 +250,7 @@ def calibrate(
         if own
         else Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
     )
-    found = calibrated(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress)
+    found = calibrated(sample, data=f"{len(steady)} points of {data}", set_aside=count, progress=progress)
     return replace(found, remarks=tuple(remarks))
 
 
@@ -269,6 +274,15 @@ def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tup
         if len(names) > 1:
             raise InputError(f"calibrate: the points are of several {kind} ({', '.join(names)}); calibrate each apart")
     return presets[0], gpus[0]
+
+
+def _fits(row: Row) -> bool:
+    """Whether the KV cache holds a request of the row's lengths; a static batch was measured as it is."""
+    from tonnage.evidence.predict import read_point
+    from tonnage.perf.memory import memory_plan
+
+    point = read_point(row)
+    return point.batch is not None or memory_plan(point.deployment).concurrent_requests(point.isl, point.osl) > 0
 
 
 def _check_loads(rows: Sequence[Row]) -> None:

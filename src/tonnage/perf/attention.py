@@ -45,6 +45,11 @@ NEVER = 1e9
 
 BITS_8 = 8
 
+COMPRESSED_SEQUENCE_S = 0.15e-6
+"""What a layer of compressed attention takes longer for each sequence that decodes than its traffic and arithmetic: measured whole on B200
+in vLLM, layers with an indexer take 0.25 µs a sequence with 16 heads on the GPU and 0.55 with 128, others 0.19 and 0.41 (source as of
+``coefficients/kernels.json``)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionTerms:
@@ -146,7 +151,7 @@ def _decodes(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gp
     reads = work.context_bytes / (bandwidth * terms.kv_bandwidth), work.context / arithmetic
     fixed = work.sequence_bytes / (bandwidth * terms.bounded), work.sequence / arithmetic
     c[at.CONTEXT] += some.layers * (_joined(*reads) + _joined(*scores))
-    c[at.BOUNDED] += some.layers * _joined(*fixed)
+    c[at.BOUNDED] += some.layers * (_joined(*fixed) + (COMPRESSED_SEQUENCE_S if some.mixer.kind == "compressed" else 0.0))
 
 
 def _walks(c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work) -> None:

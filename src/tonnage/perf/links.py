@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
@@ -102,6 +103,11 @@ def latency_s(groups: TermGroups, kind: str, gpus: int) -> float:
 def of_generation(groups: TermGroups, kind: str, term: str) -> float:
     """What a GPU generation's own fabric does to all-reduces; nothing where NCCL takes them over PCIe."""
     return 1.0 if kind == "pcie" and "pcie_latency" in groups.engine else float(groups.generation[term])
+
+
+def largest_of(count: int) -> float:
+    """Expected largest of ``count`` standard normal draws (Blom, Statistical Estimates and Transformed Beta-Variables, 1958)."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
 def over_pcie(gpu: Gpu, tp: int) -> bool:

@@ -1,4 +1,4 @@
-"""Deployments whose step times come from elsewhere than the fitted terms: from AIConfigurator, or from a user's table.
+"""Deployments whose step times come from elsewhere than the fitted terms: from kernels, from AIConfigurator, or from a user's table.
 
 Such a deployment runs under the same scheduler, with the same memory plan and the same front end and client as any other;
 only the seconds of a step come from elsewhere, reduced to the array that the simulator reads.
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from tonnage.csv_file import named_rows
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.perf import aiconfigurator
+from tonnage.perf import aiconfigurator, kernels
 from tonnage.perf import step_terms as at
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.lengths import number
 from tonnage.spec.precision import find_precision
-from tonnage.spec.step_times import AICONFIGURATOR, FITTED, OWNERS, Owner, StepSource, TimedStep
+from tonnage.spec.step_times import AICONFIGURATOR, FITTED, KERNELS, OWNERS, Owner, StepSource, TimedStep
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,9 @@ COUNTS = {"prefill_tokens": 0, "decode_sequences": 0, "context_tokens": 0, "pref
 """Columns of whole numbers, and the value of an absent optional one."""
 
 NEEDED = ("prefill_tokens", "decode_sequences", "context_tokens", "seconds")
+COMPUTED = {KERNELS: kernels, AICONFIGURATOR: aiconfigurator}
+"""The modules that give the grid of steps of a deployment, by the name of their step model."""
+
 MOST = 1e12
 """Largest number of tokens in a cell."""
 
@@ -52,10 +55,11 @@ def step_source(name: str | Path) -> StepSource | None:
     name = str(name).strip()
     if name.lower() == FITTED:
         return None
-    if name.lower() == AICONFIGURATOR:
-        return StepSource(name=AICONFIGURATOR)
+    if name.lower() in COMPUTED:
+        return StepSource(name=name.lower())
     if not name.lower().endswith(".csv"):
-        raise InputError(f"{option('step_model')}: '{name}' is not a step model; choose {FITTED}, {AICONFIGURATOR} or a .csv of step times")
+        names = ", ".join((FITTED, *COMPUTED))
+        raise InputError(f"{option('step_model')}: '{name}' is not a step model; choose {names} or a .csv of step times")
     return read_step_times(name)
 
 
@@ -322,8 +326,8 @@ def reduction(deployment: Deployment) -> Reduction:
     if source is None:
         raise InputError(f"{option('step_model')}: no step model is named")
     check_stages(deployment)
-    if source.name == AICONFIGURATOR:
-        return _reduced(aiconfigurator.timed_steps(deployment), aiconfigurator.described(deployment))
+    if (module := COMPUTED.get(source.name)) is not None:
+        return _reduced(module.timed_steps(deployment), module.described(deployment))
     return _reduced(source.steps_of(deployment), source.name)
 
 
@@ -345,7 +349,8 @@ def source_mark(deployment: Deployment) -> str:
     source = deployment.step_source
     if source is None:
         return ""
-    name = aiconfigurator.described(deployment) if source.name == AICONFIGURATOR else source.name
+    module = COMPUTED.get(source.name)
+    name = source.name if module is None else module.described(deployment)
     return f"step times of {name}: {reduction(deployment)}; the front end is the preset's"
 
 

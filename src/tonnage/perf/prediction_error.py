@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.perf.host import WITH_INDEXER
 from tonnage.perf.links import over_pcie
 from tonnage.perf.matrices import fitted_bits
-from tonnage.perf.ranges import fitted_engine, measured_model
+from tonnage.perf.ranges import differs, first_support, fitted_engine, measured_model
 from tonnage.perf.residuals import Regime, like, shipped_residuals
 from tonnage.perf.terms_file import calibrated_for, shipped
 from tonnage.results.requests import COMPLETED
@@ -70,6 +70,8 @@ def regime_of(
         known_format=deployment.precision.weight_format in shipped_residuals().formats
         and not (deployment.precision.sparse or deployment.precision.kernels),
         known_family=_known_family(deployment.model, preset, terms["origins"]),
+        first_support=calibration is None and first_support(deployment),
+        differs=differs(deployment) if batch is None else 1.0,
         apart=frozenset() if calibration is not None or batch is not None else frozenset(_apart(deployment, preset, burst=burst)),
         current=preset in terms["origins"].get("engine_rows", {}),
         calibrated=calibration is not None,

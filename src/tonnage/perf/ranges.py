@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from tonnage.perf import shipped_json
+from tonnage.perf import kernels, shipped_json
 from tonnage.perf.images_and_adapters import ADAPTERS_MARK, ENCODER_MARK
 from tonnage.perf.matrices import fitted_bits, format_mark, unfitted_formats
 from tonnage.perf.measured_steps import source_mark
 from tonnage.perf.power import limit_mark
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms import MARK as DRAFTING_MARK
+from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import calibrated_for, calibration_mark, own_terms_of, shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.precision import find_precision
@@ -171,6 +172,32 @@ def first_support(deployment: Deployment) -> bool:
     return f"{engine.family} {d.model.name} {d.precision.weights} {d.gpu.name}" in shipped()["origins"].get("first_support", ())
 
 
+DIFFERS = 1.2
+"""From this ratio on, two step models that differ say that a prediction is less sure: with a model left out its time per token was off by
+15 % there and by 9 % elsewhere, in sample by 15 and 8 % (docs/fit.md, 2026-11-28)."""
+
+
+@lru_cache(maxsize=1024)
+def second_opinion(deployment: Deployment) -> float:
+    """How many times as long decode steps take by kernels (``perf.kernels``) as by the fitted terms; 1 where one of them says nothing.
+
+    Of a dense model that was measured its own rows say more: there the error does not grow with the difference.
+    """
+    model, gpu, stated = deployment.model, deployment.gpu, (deployment.step_source, deployment.calibration, deployment.adapters)
+    if any((*stated, deployment.images)) or deployment.parallelism.pp > 1 or (measured_model(model) and not model.is_moe):
+        return 1.0
+    if not kernels.covers(deployment) or gpu != find_gpu(gpu.name):  # a host, a clock or a power limit of its own
+        return 1.0
+    return kernels.ratio_to(step_model(deployment).coefficients, deployment)
+
+
+def differs(deployment: Deployment) -> float:
+    """The larger over the smaller of both step models' seconds where that is ``DIFFERS`` or more; 1 elsewhere."""
+    ratio = second_opinion(deployment)
+    larger = max(ratio, 1.0 / ratio)
+    return larger if larger >= DIFFERS else 1.0
+
+
 def marks(deployment: Deployment) -> tuple[str, ...]:
     """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
     model = deployment.model
@@ -204,8 +231,10 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
         found.append(calibrated)
+    apart = differs(deployment)
+    opinions = f"two step models differ by {100 * (apart - 1):.0f} % here, fitted terms and kernels timed alone: measure"
     host = "" if gpu.host_speed == 1.0 else f"cores of the host at {gpu.host_speed:g} of the measured hosts' speed, as stated"
-    return tuple(filter(None, (unsure, *found, limit_mark(gpu), host)))
+    return tuple(filter(None, (unsure, *found, opinions if apart > 1.0 else "", limit_mark(gpu), host)))
 
 
 def _transferred(deployment: Deployment, engine: str) -> list[str]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf import step_terms as at
 from tonnage.perf.attention import AttentionTerms, add_attention, attention_terms
 from tonnage.perf.host import HostTerms, add_host, front_end_s, host_terms, responding_s, streaming_s
 from tonnage.perf.images_and_adapters import add_adapters, encoded_seconds, transformer
-from tonnage.perf.links import LinkTerms, add_communication, dispatch_terms, link_terms
+from tonnage.perf.links import LinkTerms, add_communication, dispatch_terms, largest_of, link_terms
 from tonnage.perf.matrices import MatrixTerms, add_matrices, format_name, matrix_rate, matrix_terms
 from tonnage.perf.measured_steps import reduction
 from tonnage.perf.power import clock
@@ -167,11 +166,6 @@ def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: 
     for once, each in at.MESSAGES:
         c[once] += 2 * layers * terms.dispatch_s
         c[each] += 2 * layers * sent / terms.dispatch_bytes_s
-
-
-def largest_of(count: int) -> float:
-    """Expected largest of ``count`` standard normal draws (Blom, Statistical Estimates and Transformed Beta-Variables, 1958)."""
-    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
 def remote_copies(model: Model, parallelism: Parallelism) -> float:

@@ -60,10 +60,12 @@ class LengthInCharacters:
 
 @strict
 class LengthsVary:
-    """Lengths that were given as single numbers, which are taken as means: around them lengths vary evenly by this share."""
+    """Lengths that were given as single numbers, which are taken as means: around them lengths vary evenly by a share, or as recorded."""
 
     which: tuple[Which, ...]
-    share: float
+    share: float  # 0 where they vary as recorded
+    recorded: str = ""  # whose coefficients of variation log-normal lengths have: a name of ``recorded_lengths.yaml``
+    cvs: tuple[float, ...] = ()  # these coefficients, for each of ``which``
     code: Literal["lengths-vary"] = "lengths-vary"
 
 

@@ -52,6 +52,17 @@ class Relaxed:
 
 
 @strict
+class OtherSpread:
+    """The answer where single lengths vary in another way around the same means."""
+
+    spread: str  # "exact", a share such as "20%", or the kind of recorded traffic that they vary as much as, such as "chat"
+    # isl, osl: the lengths then
+    isl: str
+    osl: str
+    answer: Changed
+
+
+@strict
 class Sensitivity:
     """What would change the answer."""
 
@@ -60,6 +71,7 @@ class Sensitivity:
     systems_exact: float
     swings: tuple[Swing, ...]  # one per input
     relaxed: Relaxed | None  # the cheapest relaxed limit that saves a system; None where none does
+    spreads: tuple[OtherSpread, ...] = ()  # of lengths whose spread is an assumption
 
 
 @strict

@@ -32,6 +32,7 @@ COLUMNS = {
     "systems": ("name", "gpu", "gpus", "max_power_w", "source"),
     "engines": ("name", "family", "since", "notes"),
     "quality": ("model", "benchmark", "score", "setting", "date", "source"),
+    "lengths": ("name", "about", "use_cases", "requests", "isl_mean", "isl_cv", "osl_mean", "osl_cv", "date", "source"),
 }
 # The columns that are not called as their fields
 CALLED = {
@@ -50,6 +51,11 @@ CALLED = {
     "gpus": "GPUs",
     "max_power_w": "max power W",
     "score": "%",
+    "use_cases": "use cases",
+    "isl_mean": "ISL",
+    "isl_cv": "CV",
+    "osl_mean": "OSL",
+    "osl_cv": "CV of OSL",
     "date": "of",
 }
 TITLES = {
@@ -59,6 +65,7 @@ TITLES = {
     "systems": "Systems",
     "engines": "Engines",
     "quality": "Published quality",
+    "lengths": "Recorded lengths, in tokens, and their standard deviation over the mean (CV)",
 }
 # By kind of price, the title of its table and what its first column is called
 PRICES = {

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
     from tonnage.plan.plan import Plan
     from tonnage.results.requests import Requests
-    from tonnage.simulator.simulated_run import SimulatedSweep
     from tonnage.workload.description import Description
 
 
@@ -92,7 +91,7 @@ def _simulated(run: Any) -> Document:
     return run_report((shown("", run.requests, run.scenario()),))
 
 
-def _swept(runs: SimulatedSweep) -> Document:
+def _swept(runs: Any) -> Document:
     from tonnage.report.simulated import simulated
 
     return simulated(runs, drawn=True)

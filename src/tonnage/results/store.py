@@ -18,14 +18,14 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.errors import DataError, InputError, option
+from tonnage.errors import DataError, InputError, option, short_of_memory
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, STATUS_NAMES, Requests, gap_edges_ns
 from tonnage.spec.typed_values import parse_yaml
@@ -154,6 +154,19 @@ def _write_text(path: Path, text: str) -> None:
         os.replace(partial, path)
 
 
+def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files that belong together, the last of which names the others, replacing those of their names: all, or none of them.
+
+    Raises InputError: they cannot be written.
+    """
+    with _reported(folder), ExitStack() as stack:
+        partials = [(stack.enter_context(_beside(folder / name)), name) for name in files]
+        for partial, name in partials:
+            partial.write_bytes(files[name])
+        for partial, name in partials:
+            os.replace(partial, folder / name)
+
+
 def requests_table(requests: Requests) -> pa.Table:
     """The rows as an Arrow table with ``COLUMNS``; status by name."""
     import pyarrow as pa
@@ -228,6 +241,8 @@ def checked(path: Path, read: Callable[[Path], Any], again: str = "run the comma
         pa.ArrowException,
         yaml.YAMLError,
     ) as error:
+        if short_of_memory(error):
+            raise MemoryError from error
         why = " ".join(str(error).split())[:160] or type(error).__name__
         raise DataError(f"{path}: is damaged ({why}); {again}") from None
 
@@ -236,7 +251,7 @@ def _read_columns(path: Path) -> dict[str, Any]:
     """The columns of ``Requests`` except the gaps, checked."""
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(path).read()
+    table = pq.ParquetFile(path).read(use_threads=False)
     if tuple(table.column_names) != COLUMNS:
         raise ValueError(f"its columns are {', '.join(table.column_names)}")
     if any(table.column(name).null_count for name in COLUMNS):
@@ -270,7 +285,7 @@ def _read_gaps(path: Path) -> Any:
     """The histogram, int64 of (POSITION_BUCKETS, GAP_BINS)."""
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(path).read()
+    table = pq.ParquetFile(path).read(use_threads=False)
     bucket, low, count = (_integers(table, n, k) for n, k in (("bucket", "int32"), ("bin_low_ns", "int64"), ("count", "int64")))
     edges = gap_edges_ns()
     index = np.searchsorted(edges, low)
@@ -434,7 +449,7 @@ def _read_tokens(path: Path) -> tuple[Any, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    column = pq.ParquetFile(path).read(columns=["offsets_ns"]).column("offsets_ns").combine_chunks()
+    column = pq.ParquetFile(path).read(columns=["offsets_ns"], use_threads=False).column("offsets_ns").combine_chunks()
     lists = column if isinstance(column, pa.ListArray) else pa.concat_arrays(column.chunks)
     return lists.flatten().to_numpy(), np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)
 

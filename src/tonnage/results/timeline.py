@@ -76,7 +76,7 @@ def read_timeline(path: Path) -> Timeline:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, use_threads=False)
         said = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
         steps: dict[int, list[dict[str, Any]]] = {}
         for row in table.to_pylist():

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.limit import limit_of
+from tonnage.plan.note import LengthsVary
 from tonnage.plan.reason import NothingMeetsLimits, NotSure
 from tonnage.plan.sensitivity import (
     CacheLoss,
     Changed,
     Input,
     NarrowCache,
+    OtherSpread,
     OtherSystems,
     Relaxed,
     RelaxedLimit,
@@ -35,6 +37,8 @@ from tonnage.sizing.search.learned import Learned
 from tonnage.sizing.search.search_space import traffic
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import cache_losses
+from tonnage.spec.catalog.entries import recorded_lengths
+from tonnage.spec.lengths import Spread, with_spread
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care
@@ -60,16 +64,53 @@ def sensitivity(search: Search, best: Sized) -> Sensitivity:
     question = search.question
     inputs: list[Input] = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
     moves = [(name, sign * CHANGE) for name in inputs for sign in (-1, 1)]
-    search.steps.expect(len(moves))
+    asked = {f"{name} {change:+.0%}": (changed_question(question, name, change), change) for name, change in moves}
+    spreads = other_spreads(question)
+    asked |= {name: (other, 0.0) for name, other in spreads.items()}
+    search.steps.expect(len(asked))
     changed, care = {}, _care(best)
-    for move, found in parallel(lambda move: _changed(search, best, *move, care), moves, search.workers):
-        changed[move] = found
-        search.steps.done(f"{move[0]} {move[1]:+.0%}")
-    swings = [Swing(input=name, low=changed[name, -CHANGE], high=changed[name, CHANGE]) for name in inputs]
+    for name, found in parallel(
+        lambda name: _changed(search, best, *asked[name], SURE if name in spreads else care), list(asked), search.workers
+    ):
+        changed[name] = found
+        search.steps.done(name)
+    swings = [Swing(input=name, low=changed[f"{name} {-CHANGE:+.0%}"], high=changed[f"{name} {CHANGE:+.0%}"]) for name in inputs]
     spare, size = question.spare, best.ready.trial.system.gpus
     return Sensitivity(
-        systems=best.systems + spare, systems_exact=best.gpus_exact / size, swings=tuple(swings), relaxed=cheapest_relaxed(search, best)
+        systems=best.systems + spare,
+        systems_exact=best.gpus_exact / size,
+        swings=tuple(swings),
+        relaxed=cheapest_relaxed(search, best),
+        spreads=tuple(
+            OtherSpread(spread=name, isl=str(other.isl), osl=str(other.osl), answer=changed[name]) for name, other in spreads.items()
+        ),
     )
+
+
+def other_spreads(question: Question) -> dict[str, Question]:
+    """The question with other spreads of its single lengths, by name: equal, within ``CHANGE``, and as recorded traffic of the kind.
+
+    The kind is that of the use case, else the one whose mean lengths are nearest. None where the lengths are not an assumption.
+    """
+    note = next((remark for remark in question.remarks if isinstance(remark, LengthsVary)), None)
+    if note is None or question.sharing is not None:
+        return {}
+    nearest = min(recorded_lengths().values(), key=lambda row: row.apart(question.isl.mean, question.osl.mean))
+    spreads: dict[str, Spread] = {"exact": 0.0, f"{CHANGE:.0%}": CHANGE, nearest.name: nearest}
+    spreads = {name: spread for name, spread in spreads.items() if name not in (note.recorded, f"{note.share:.0%}")}
+    spreads = {name: spread for name, spread in spreads.items() if not note.recorded or isinstance(spread, float)}
+    return {name: other for name, spread in spreads.items() if (other := _with_spread(question, note, spread)) is not None}
+
+
+def _with_spread(question: Question, note: LengthsVary, spread: Spread) -> Question | None:
+    """The question with that spread; None where its longest request is beyond the context."""
+    made: dict[str, Any] = {}
+    for which in note.which:
+        lengths: Lengths = getattr(question, which)
+        made[which] = with_spread(lengths.at_mean(), which, spread, lengths.plus)
+    other = replace(question, **made)
+    longest = other.isl.longest + other.osl.longest
+    return other if longest <= question.model.max_context else None
 
 
 def changed_question(question: Question, name: Input, change: float) -> Question:
@@ -104,7 +145,9 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
     it differs much from that of ``best``, the longest count them, and search again where that deployment does not hold.
     """
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
-    near = question.confidence == search.question.confidence and question.pools == search.question.pools
+    before = search.question
+    kinds = (question.isl.kind, question.osl.kind) == (before.isl.kind, before.osl.kind)
+    near = question.confidence == before.confidence and question.pools == before.pools and kinds
     learned = search.learned if near else Learned(shares=search.learned.shares)
     seeds = () if best is None or question.pools != search.question.pools else _with_its_knobs(search, asked, best)
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=seeds, care=care, first=first, learned=learned)
@@ -140,9 +183,8 @@ def _care(best: Sized) -> Care:
     return QUICK if short.reason is None and abs(short.rate / best.capacity.rate - 1) <= 2 * DOUBT else SURE
 
 
-def _changed(search: Search, best: Sized, name: Input, change: float, care: Care) -> Changed:
-    """The answer with one input changed; none where nothing is as sure as the answer is."""
-    question = changed_question(search.question, name, change)
+def _changed(search: Search, best: Sized, question: Question, change: float, care: Care) -> Changed:
+    """The answer to a question with one input changed; none where nothing is as sure as the answer is."""
     found = again(search, question, best, care=care)
     other = found.best
     if other is None:

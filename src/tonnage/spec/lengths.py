@@ -7,6 +7,7 @@ tokens. Or in characters, of which a token of English has about four: "8000chars
 
 from __future__ import annotations
 
+import datetime
 import math
 import os.path
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tonnage.csv_file import named_rows
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.spec.typed_values import strict
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
@@ -105,6 +107,10 @@ class Lengths:
         written = f"{base}+-{100 * share:.4g}%{f'+{plus:g}' if plus else ''}"
         return Lengths(kind="uniform", mean=self.mean, std=share * own / math.sqrt(3.0), plus=plus, written=written)
 
+    def varied(self, cv: float, plus: float = 0.0) -> Lengths:
+        """Log-normal lengths of the same mean, ``cv`` times it their standard deviation, but for ``plus`` tokens that do not vary."""
+        return Lengths(kind="lognormal", mean=self.mean, std=round(cv * (self.mean - plus), 6), plus=plus)
+
     def at_mean(self) -> Lengths:
         """The mean alone: requests that are equal."""
         return Lengths(mean=self.mean)
@@ -122,6 +128,43 @@ class Lengths:
         if self.kind == "uniform" and own > half:
             return f"uniform:{round(own - half, 6):g}-{round(own + half, 6):g}{plus}"
         return f"{self.kind}:{own:g},{self.std:g}{plus}"
+
+
+@strict
+class RecordedLengths:
+    """How much lengths differ in a recorded trace."""
+
+    name: str  # the kind of traffic, such as "chat"
+    about: str  # in words
+    use_cases: tuple[str, ...]  # whose single lengths are taken to differ as much
+    trace: str  # its file in ../shared/data/traces
+    requests: int
+    # isl_mean, osl_mean: tokens; isl_cv, osl_cv: standard deviation over mean
+    isl_mean: float
+    isl_cv: float
+    osl_mean: float
+    osl_cv: float
+    source: str
+    date: datetime.date  # when it was recorded, or published
+
+    def cv(self, which: str) -> float:
+        """The coefficient of variation of "isl" or "osl"."""
+        return self.isl_cv if which == "isl" else self.osl_cv
+
+    def apart(self, isl: float, osl: float) -> float:
+        """How far mean lengths are from its means: the sum of the logarithms of both ratios."""
+        return abs(math.log(isl / self.isl_mean)) + abs(math.log(osl / self.osl_mean))
+
+
+Spread = float | RecordedLengths
+"""How lengths vary around a mean: evenly by a share of it, 0 for not at all, or as much as recorded ones."""
+
+
+def with_spread(lengths: Lengths, which: str, spread: Spread, plus: float = 0.0) -> Lengths:
+    """A single length, "isl" or "osl", with a spread, but for ``plus`` tokens of it that do not vary."""
+    if isinstance(spread, RecordedLengths):
+        return lengths.varied(spread.cv(which), plus)
+    return lengths.within(spread, plus) if spread else replace(lengths, exact=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,6 @@ UseCase = Literal[
 ]
 
 Objective = Literal["gpus", "cost", "power", "latency"]
-
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,b200-sxm-180gb,b300-sxm-270gb,gb200-186gb,gb300-279gb,rtx-pro-6000-blackwell-se,l40s"
 """What is offered in November 2026, has a price in the list, and rests on NVIDIA's fitted terms; others are tried where they are named."""
 
@@ -71,6 +70,7 @@ class LengthsAsked:
         "Images of every prompt, such as 1024x768 or 3x1024x768: their tokens by the model's rule are added to it, and its encoder's time."
     )
     words_per_token: Number = leaf("Words per token (default: 0.75, as in English).")
+    spread: Text = leaf("Spread of lengths that are single numbers: exact, 20%, or as of recorded chat, code or documents (docs/size.md).")
 
 
 @strict
@@ -273,7 +273,7 @@ class SearchAsked:
     link: Text = leaf("Link over PCIe: pcie4-x16 and the like, bridge, p2p-off, or a file of nvidia-smi topo -m (docs/systems.md).")
     host_speed: Number = leaf("Speed of a host's core over the measured hosts', such as 0.7 (docs/systems.md).")
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
-    step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
+    step_model: Text = leaf("Source of step times: fitted (default), kernels, aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
 
 @strict

@@ -10,7 +10,7 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
-FITTED, AICONFIGURATOR = "fitted", "aiconfigurator"
+FITTED, KERNELS, AICONFIGURATOR = "fitted", "kernels", "aiconfigurator"
 
 OWNERS = ("model", "gpu", "precision", "tp", "engine", "dp", "ep")  # What says whose step one is
 
@@ -47,8 +47,8 @@ class TimedStep:
 class StepSource:
     """The source of a deployment's step times where these are not the fitted terms."""
 
-    name: str  # ``AICONFIGURATOR``, or the file
-    table: tuple[tuple[Owner, tuple[TimedStep, ...]], ...] = ()  # the steps of the file by their owner; empty for AIConfigurator
+    name: str  # ``KERNELS``, ``AICONFIGURATOR``, or the file
+    table: tuple[tuple[Owner, tuple[TimedStep, ...]], ...] = ()  # the steps of the file by their owner; empty for the others
 
     @property
     def names_owners(self) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from itertools import combinations
@@ -27,7 +27,10 @@ from tonnage.perf.residuals import Regime, shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
+from tools.fit.data import measured_bits
 from tools.fit.decisions import Load, decided, surely
+from tools.fit.fitting import Fitting
+from tools.fit.folds import Fold
 from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, OF_FP4, ULTRA, ModernLayout, modern_layout
 from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
@@ -36,6 +39,8 @@ from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.moe_rows import select_moe
 from tools.fit.slopes import Slopes
 from tools.fit.solving import rounded
+from tools.fit.terms import STATIC
+from tools.fit.terms import layout as first_layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,6 +68,8 @@ METRICS = {"itl_ms": "TPOT", "output_tok_s": "tokens/s", "ttft_p50_ms": "median 
 
 Terms = dict[str, Any]
 Figures = dict[str, float]
+FirstRows = Mapping[str, Sequence[Row]]
+"""The rows of the first stage by engine."""
 
 
 def newest(rows: Sequence[Row]) -> list[Row]:
@@ -178,6 +185,7 @@ def refit(
     submitted: Path | None = None,
     *,
     silicon: Path | None = None,
+    earlier: FirstRows | None = None,
     progress: Progress | None = None,
     cross_validate: bool = True,
     processes: Processes | None = None,
@@ -189,6 +197,7 @@ def refit(
         file: ``agg.csv.gz``.
         submitted: ``mlperf_v61.csv``, if it is at hand.
         silicon: ``silicon_sample.csv``, whose stages a fold repeats without what it leaves out; without it they keep their terms.
+        earlier: the rows of the first stage by engine, which a fold repeats without a GPU that it has; without them it keeps its terms.
         progress: called with (done, total, name).
         cross_validate: also fit without each model and each GPU.
         processes: where the fits without them are made; the caller's own if not given.
@@ -211,7 +220,8 @@ def refit(
     def say(place: int) -> None:
         report(place + 1, len(parts) + 1, f"without {parts[place][1]}")
 
-    work = partial(_left_out, terms=terms, silicon=silicon, x=x, rows=rows, everything=everything)
+    older = Older(silicon=silicon, first=earlier or {})
+    work = partial(_left_out, terms=terms, older=older, x=x, rows=rows, everything=everything)
     results = (processes or Processes()).map(work, parts, say)
     tables: dict[str, dict[str, Figures]] = {"model": {}, "gpu": {}}
     judged: dict[str, list[Judged]] = {"model": [], "gpu": []}
@@ -248,22 +258,47 @@ def terms_without(layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[R
     return layout.terms(x)
 
 
-def older_without(terms: Terms, silicon: Path | None, part: tuple[str, str]) -> Terms:
-    """The terms of the stages of current engines, fitted again without a GPU, or without a model and others of its sizes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Older:
+    """The rows of the older stages, which a fold fits again without what it leaves out: ``silicon_sample.csv``, and the first stage's."""
 
-    Terms come back as they are where these stages have no such rows. Those of the first stage stay: NIM, one batch and TensorRT-LLM 0.15.
-    """
-    if silicon is None:
+    silicon: Path | None = None
+    first: FirstRows = field(default_factory=dict)
+
+
+def first_without(terms: Terms, first: FirstRows, gpu: str) -> Terms:
+    """The terms of the first stage (static batches, NIM, TensorRT-LLM 0.15), fitted again without a GPU that it has rows of."""
+    remaining = {engine: [row for row in rows if row["gpu"] != gpu] for engine, rows in first.items()}
+    if sum(map(len, remaining.values())) == sum(map(len, first.values())):
         return terms
+    fitting = Fitting(rows=remaining, layout=first_layout(measured_bits([row for rows in remaining.values() for row in rows])))
+    fold = Fold(title="a GPU left out", name=gpu, engine=STATIC, train=remaining, test=[])
+    fitted, merged = fitting.layout.terms(fitting.without(fold)), deepcopy(terms)
+    merged["gpus"].pop(gpu, None)
+    for group in ("shared", "architectures", "gpus", "links", "engines"):
+        merged[group] |= fitted[group]
+    return merged
+
+
+def older_without(terms: Terms, older: Older, part: tuple[str, str]) -> Terms:
+    """The terms of the older stages, fitted again without a GPU, or without a model and others of its sizes.
+
+    Terms come back as they are where these stages have no such rows. Of the first stage no model is left out: it has none of the points'.
+    """
     column, name = part
+    if column == "gpu":
+        terms = first_without(terms, older.first, name)
+    if older.silicon is None:
+        return terms
     sizes = sizes_of(find_model(name)) if column == "model" else None
     out = {name} | {model for model in OLDER if sizes_of(find_model(model)) == sizes}
-    dense_rows, experts = select(silicon).rows, select_moe(silicon).rows
+    dense_rows, experts = select(older.silicon).rows, select_moe(older.silicon).rows
+    first_moved = any(row["gpu"] == name for rows in older.first.values() for row in rows)
     kept = [row for row in dense_rows if row[column] not in out]
-    if len(kept) < len(dense_rows):
+    if first_moved or len(kept) < len(dense_rows):
         terms = dense.with_moved(terms, kept)[0]
     kept = [row for row in experts if row[column] not in out]
-    if len(kept) < len(experts):
+    if first_moved or len(kept) < len(experts):
         layout = moe.moe_layout(terms, {moe.preset(row) for row in experts})
         terms = moe.with_moved(terms, layout, kept[:: moe.THINNED], moe.FEWER_EVALUATIONS)
     return terms
@@ -277,14 +312,14 @@ def _left_out(
     part: tuple[str, str],
     *,
     terms: Terms,
-    silicon: Path | None,
+    older: Older,
     x: NDArray[np.float64],
     rows: Sequence[Row],
     everything: Sequence[Row],
 ) -> tuple[Figures, list[Judged]]:
     """The errors and decisions of a model or a GPU with terms that were fitted to the other points, and its points one by one."""
     column, name = part
-    layout = modern_layout(older_without(terms, silicon, part))
+    layout = modern_layout(older_without(terms, older, part))
     fitted, whole = terms_without(layout, x, rows, part), [row for row in everything if row[column] == name]
     released = [row for row in whole if row["released"]]
     return figures(thinned(released), fitted, column) | decisions_of(released, fitted, column), judged_of(whole, fitted, column)

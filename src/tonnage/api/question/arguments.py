@@ -11,9 +11,21 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tonnage.errors import InputError, option, spelled
 from tonnage.errors import Path as OptionPath
+from tonnage.spec.catalog.entries import recorded_lengths
 from tonnage.spec.deployment import METRICS, Limit, parse_attainment, parse_limit
 from tonnage.spec.images import Images, parse_images
-from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part, read_pairs
+from tonnage.spec.lengths import (
+    CHARACTERS_PER_TOKEN,
+    WORDS_PER_TOKEN,
+    Lengths,
+    Pairs,
+    RecordedLengths,
+    Spread,
+    parse_lengths,
+    parse_part,
+    read_pairs,
+    with_spread,
+)
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import LengthsAsked, Scenario, leaves, to_document
@@ -265,18 +277,34 @@ class LengthsFound:
         """The images, with the mean prompt that they are part of."""
         return None if self.images is None else replace(self.images, prompt_tokens=self.isl.mean)
 
-    def spread(self, share: float) -> LengthsFound:
-        """With single numbers as means, around which lengths vary evenly by a share of them; ``exact:`` ones stay as they are."""
+    def spread(self, spread: Spread) -> LengthsFound:
+        """With single numbers as means, around which lengths vary; ``exact:`` ones stay as they are, and all do where the share is 0."""
         from tonnage.plan.note import LengthsVary
 
-        if self.pairs is not None or not share:
+        both: tuple[tuple[Which, Lengths], ...] = (("isl", self.isl), ("osl", self.osl))
+        single = {name: lengths for name, lengths in both if lengths.kind == "fixed" and not lengths.exact}
+        if self.pairs is not None or not single:
             return self
-        isl = self.isl.within(share, self.added) if self.isl.kind == "fixed" and not self.isl.exact else self.isl
-        osl = self.osl.within(share) if self.osl.kind == "fixed" and not self.osl.exact else self.osl
-        both: tuple[tuple[Which, bool], ...] = (("isl", isl is not self.isl), ("osl", osl is not self.osl))
-        changed = tuple(name for name, varies in both if varies)
-        note = (LengthsVary(which=changed, share=share),) if changed else ()
-        return replace(self, isl=isl, osl=osl, remarks=(*self.remarks, *note))
+        changed: dict[str, Any] = {
+            name: with_spread(lengths, name, spread, self.added if name == "isl" else 0) for name, lengths in single.items()
+        }
+        if isinstance(spread, RecordedLengths):
+            note = LengthsVary(which=tuple(single), share=0.0, recorded=spread.name, cvs=tuple(map(spread.cv, single)))
+        else:
+            note = LengthsVary(which=tuple(single), share=spread)
+        return replace(self, **changed, remarks=(*self.remarks, note) if spread else self.remarks)
+
+
+def spread_of(text: str) -> Spread:
+    """Read "exact", "20%" or the kind of a recorded trace. Raises InputError: it is none of these."""
+    recorded = recorded_lengths()
+    plain_text = text.strip().lower()
+    share = 0.0 if plain_text == "exact" else number_of(plain_text, "share")
+    if share is not None and 0 <= share < 1:
+        return share
+    if plain_text not in recorded:
+        raise InputError(f"{option('spread')}: '{text}' is no spread; write exact, a share below 100% or one of {', '.join(recorded)}")
+    return recorded[plain_text]
 
 
 def replays_lengths(asked: LengthsAsked) -> bool:

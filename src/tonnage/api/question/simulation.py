@@ -22,6 +22,7 @@ from tonnage.api.question.arguments import (
     replays_lengths,
     seed_of,
     slo,
+    spread_of,
 )
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, engines_meant, pools_of, router_of, scheduler_of
@@ -338,7 +339,9 @@ def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> 
         said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
         faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {said}")
     images = None if deployment is None else images_of(asked, [deployment.model], faults)
-    return lengths_found(asked, recording, faults, images)
+    lengths = lengths_found(asked, recording, faults, images)
+    spread = None if asked.spread is None else faults.of(spread_of, asked.spread)
+    return lengths if lengths is None or spread is None else lengths.spread(spread)
 
 
 def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:

@@ -11,7 +11,6 @@ from typing import Any
 from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, says_no_load
 from tonnage.api.question.arguments import (
     Faults,
-    LengthsFound,
     Many,
     attainments,
     confidence_asked,
@@ -21,6 +20,7 @@ from tonnage.api.question.arguments import (
     replays_lengths,
     slo,
     spare_of,
+    spread_of,
     whole_numbers,
 )
 from tonnage.api.question.changes import check_scaling
@@ -34,6 +34,7 @@ from tonnage.api.question.sessions import (
     shared_blocks,
     sharing_of,
     sized_router,
+    spread_lengths,
 )
 from tonnage.deploy.checkpoint import judged
 from tonnage.errors import InputError, InputErrors, UnknownName, option
@@ -57,10 +58,6 @@ from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
 
-# Shares by which lengths vary around a mean without a given spread; a smaller one where the context leaves no more room.
-# Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
-# of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; a log-normal distribution hardly differs from these.
-SPREADS = (0.2, 0.1, 0.05, 0.02)
 DEFAULT_PRECISIONS = ("fp16", "fp8")  # what is tried of a model that is published in 16 bits
 ALONE: UseCase = "chatbot"  # the use case of existing systems where requests are not described
 MOST_FRONT_ENDS = 1_000
@@ -90,7 +87,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     recorded = faults.of(recording_of, scenario.demand)
     recording = None if recorded is None else shared_blocks(recorded, scenario)
     lengths = lengths_found(scenario.lengths, recording, faults, images_of(scenario.lengths, models, faults))
-    lengths = None if lengths is None else _spread(lengths, scenario, recording, models)
+    lengths = None if lengths is None else faults.of(spread_lengths, lengths, scenario, recording, models)
     sharing = None if lengths is None else faults.of(sharing_of, scenario, lengths, recording)
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
     mode = scenario.mode or ("offline" if demand is not None and demand.offline_requests is not None else "streaming")
@@ -131,21 +128,6 @@ def _older_presets(scenario: Scenario) -> tuple[OlderPreset, ...]:
 def _model(name: str, scenario: Scenario) -> Model:
     """A model by its name, in the scenario's layout, with the context that engines are to be started with."""
     return with_context(find_model(name, scenario.layout or ""), scenario.search.max_model_len)
-
-
-def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:
-    """The lengths with single numbers as means, around which they vary: as far as every model's context has room for the longest."""
-    for share in SPREADS:
-        spread = lengths.spread(share)
-        try:
-            sharing = sharing_of(scenario, spread, recording)
-            for model in models:
-                if model is not None:
-                    check_lengths(model, spread, sharing)
-        except InputError:
-            continue
-        return spread
-    return lengths
 
 
 def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:
@@ -475,6 +457,8 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     elif name in LengthsAsked.__dataclass_fields__:
         given = scenario.lengths
         lengths_found(given if name in ("pairs", "mixture") else replace(given, isl=given.isl or 1, osl=1), None, faults)
+        if name == "spread":
+            faults.of(spread_of, text)
         if name == "osl":
             faults.of(parse_lengths, text, option("osl"), WORDS_PER_TOKEN)
     elif name in DemandAsked.__dataclass_fields__:

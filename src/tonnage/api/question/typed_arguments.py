@@ -31,6 +31,7 @@ class SharedArguments(TypedDict, total=False):
     history: Length
     images: Text
     words_per_token: Number
+    spread: Text
     shared_prefix: Length
     shared_prefix_share: Number
     shared_prefixes: int | None

@@ -194,12 +194,19 @@ class _Kill:
         """Nothing to end."""
 
 
-def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float | None = None, told: Callable[[str], None]) -> Rehearsal:
+def rehearse(
+    folder: str | Path,
+    *,
+    duration: str = "60s",
+    request_rate: float | None = None,
+    proxy: str = "embedded",
+    told: Callable[[str], None],
+) -> Rehearsal:
     """Start what ``deploy`` wrote for Compose with simulated engines, send the plan's load, and kill one instance in the middle.
 
     Raises InputError: no simulated services of Compose, or a port that is taken; TonnageError: a process does not serve, or ended early.
     """
-    from tonnage.api.running.gateway import gateway_from
+    from tonnage.api.running.gateway import gateway_from, proxy_command
 
     place, seconds = Path(folder).absolute(), parse_duration(duration, option("duration"))
     if not (place / PLAN).is_file():
@@ -207,8 +214,9 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
     plan = Plan.from_json(json.loads((place / PLAN).read_text(encoding="utf-8")))
     engines, served = _engines(place, plan)
     rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
-    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"), "--proxy", "embedded")
     settings = gateway_from(place / "gateway.yaml", {})
+    own = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"), "--proxy", "embedded")
+    argv = proxy_command(proxy, settings) or own
     front = Program(name="gateway", argv=argv, address=f"{settings.host}:{settings.port}", path="/v1/health/live")
     for one in (*engines, front):
         host, _, port = one.address.rpartition(":")

@@ -183,7 +183,7 @@ def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:
     if found is None or table is None:
         return section("sensitivity", "What would change the answer")
     line = None if found.relaxed is None else Text(f"The cheapest limit to relax: {relaxed_text(found.relaxed)}.")
-    return section("sensitivity", "What would change the answer", drawn or table, line)
+    return section("sensitivity", "What would change the answer", drawn or table, spreads_table(plan), line)
 
 
 def sensitivity_table(plan: Plan) -> Table | None:
@@ -198,6 +198,43 @@ def sensitivity_table(plan: Plan) -> Table | None:
     )
     caption = f"Systems when one input changes; now {counted(found.systems, 'system')}, {exact_number(found.systems_exact)} exactly"
     return Table(caption=caption, header=("input", "lower", "systems", "higher", "systems"), rows=rows)
+
+
+def spreads_table(plan: Plan) -> Table | None:
+    """One row for each other spread of the lengths; None where theirs is no assumption."""
+    found = plan.sensitivity
+    if found is None or not found.spreads:
+        return None
+    size = 0 if plan.choice is None else gpus_per_system(plan.choice)
+    rows = tuple((spread_name(one.spread), one.isl, one.osl, needed(one.answer, size)) for one in found.spreads)
+    return Table(caption="Systems with other spreads of the lengths", header=("spread", "ISL", "OSL", "systems"), rows=rows)
+
+
+def spread_name(spread: str) -> str:
+    """A spread in words, such as "lengths within ±20%"."""
+    if spread == "exact":
+        return "requests of equal length"
+    return f"lengths within ±{spread}" if spread.endswith("%") else f"the spread of recorded {spread}"
+
+
+def spread_text(plan: Plan) -> str:
+    """What other spreads of the lengths take, where that is another number of systems; "" elsewhere."""
+    found, best = plan.sensitivity, plan.choice
+    if found is None or best is None:
+        return ""
+    size = gpus_per_system(best)
+    before = found.systems * size
+    parts = []
+    for other in found.spreads:
+        systems, gpus = other.answer.systems, other.answer.gpus
+        if systems is None:
+            parts.append(f"with {spread_name(other.spread)} nothing meets the limits as surely")
+        elif other_size(other.answer, size):
+            where = "" if other.answer.deployment is None else f" of {other.answer.deployment.gpu}"
+            parts += [f"with {spread_name(other.spread)} it takes {gpus:,} GPUs{where} in place of {before:,}"] if gpus != before else []
+        elif systems != found.systems:
+            parts.append(f"with {spread_name(other.spread)} it takes {counted(systems, 'system')} in place of {found.systems:,}")
+    return "; ".join(parts)
 
 
 def needed(changed: Changed, gpus_per_system: int = 0) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tonnage.errors import option
 from tonnage.formats.invalid_runs import InvalidRun
 from tonnage.plan import note as notes
 from tonnage.plan.plan import Plan
@@ -122,6 +123,12 @@ def note_text(note: notes.Note) -> str:
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
         case notes.LengthInWords() | notes.LengthInCharacters():
             return f"{note.which.upper()} of {note.written} is {whole(note.tokens)} tokens{_per_token(note)}."
+        case notes.LengthsVary() if note.recorded:
+            cvs = " and ".join(f"{cv:g} of the {which.upper()}" for which, cv in zip(note.which, note.cvs, strict=False))
+            return (
+                f"Lengths are log-normal, as spread as those of recorded {note.recorded} (standard deviation over mean: {cvs}; "
+                f"tonnage catalog lengths); {option('spread')} takes another spread."
+            )
         case notes.LengthsVary():
             return (
                 f"Lengths vary by ±{percent(note.share)} around the {' and '.join(which.upper() for which in note.which)} given, which is "

@@ -165,18 +165,22 @@ def newer_text(note: OlderPreset) -> str:
 
 
 def lengths_text(plan: Plan) -> str:
-    """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)"."""
+    """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)", or "(lengths as spread as recorded chat)"."""
     from tonnage.plan.note import LengthsVary
 
     asked = plan.scenario
     assumed = next((note for note in plan.notes if isinstance(note, LengthsVary)), None)
-    share = "" if assumed is None else percent(assumed.share)
+    isl, osl = in_tokens(asked.isl, asked.mean_isl), in_tokens(asked.osl, asked.mean_osl)
+    if assumed is None:
+        return f"{isl} tokens in, {osl} out"
+    share = percent(assumed.share)
     isl, osl = (
-        as_given if assumed is None or which not in assumed.which else as_given.replace(f" ± {share}", "", 1)
-        for which, as_given in (("isl", in_tokens(asked.isl, asked.mean_isl)), ("osl", in_tokens(asked.osl, asked.mean_osl)))
+        text if which not in assumed.which else plain(round(mean)) if assumed.recorded else text.replace(f" ± {share}", "", 1)
+        for which, text, mean in (("isl", isl, asked.mean_isl), ("osl", osl, asked.mean_osl))
     )
-    which = "" if assumed is None else "lengths" if len(assumed.which) > 1 else "prompts" if "isl" in assumed.which else "answers"
-    return f"{isl} tokens in, {osl} out" + (f" ({which} within ±{share}, assumed)" if which else "")
+    which = "lengths" if len(assumed.which) > 1 else "prompts" if "isl" in assumed.which else "answers"
+    spread = f"as spread as recorded {assumed.recorded}" if assumed.recorded else f"within ±{share}, assumed"
+    return f"{isl} tokens in, {osl} out ({which} {spread})"
 
 
 def first_text(plan: Plan) -> str:

@@ -24,7 +24,7 @@ from tonnage.report.plans.comparison import compared_table, measured_text
 from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
 from tonnage.report.plans.cost import cost_text, power_text
 from tonnage.report.plans.deployments import narrow_cache_text, other_way_text
-from tonnage.report.plans.explained import explained_section, risk_text
+from tonnage.report.plans.explained import explained_section, risk_text, spread_text
 from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text, sessions_text
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
@@ -36,7 +36,7 @@ WARNED = 3  # warnings that a first screen and a first page show
 # Lines that go where there are too many, the first to go first
 SPARED = (
     *("Smaller", "Capacity", "Measured", "Measuring", "Router", "Power", "KV in FP8", "Prefix hits", "Runner-up", "Start"),
-    *("A day", "Autoscaling", "Standby", "Growth", "Risk"),
+    *("A day", "Autoscaling", "Standby", "Growth", "Spread", "Risk"),
 )
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
 LABEL = 13  # letters of the column of names in --brief
@@ -75,6 +75,7 @@ def answer_rows(plan: Plan) -> Rows:
             ("Sessions", sessions_text(plan)),
             ("Prefix hits", prefix_cache_text(plan.prefix_cache, best.systems)),
             ("A day", "" if day is None else day_text(day)),
+            ("Spread", spread_text(plan)),
             ("Measured", measured_text(plan)),
             ("Capacity", capacity_text(plan, best)),
             ("Smaller", smaller_text(plan, best)),

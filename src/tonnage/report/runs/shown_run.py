@@ -35,7 +35,7 @@ def _readings(path: Path) -> Readings:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(path).read()
+    table = pq.ParquetFile(path).read(use_threads=False)
     names = table.column("name").cast(pa.string()).to_pylist()
     found: dict[str, list[tuple[float, float]]] = {}
     for time_ns, name, value in zip(table.column("time_ns").to_pylist(), names, table.column("value").to_pylist(), strict=True):

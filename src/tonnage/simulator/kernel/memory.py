@@ -85,7 +85,7 @@ STATE = record_of(
     "streams",  # how long the front end streams the tokens of the step that is under way, or of the first of them
     "puts_off",  # … and for how long that puts off who enters
     "starts",  # when the front end begins, or began, with the tokens that it takes up together
-    "entering",  # how long those who reached the engine since the last step began kept it busy
+    "entering",  # how long requests that reached the engine since the last step began kept it busy
     "entered",  # when the last request had entered, and what was streamed since
     "over",  # whether the window has ended
     "free",  # KV blocks

@@ -23,8 +23,8 @@ alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole
 
 What a step gives its sequences goes to the front end, which takes ``stream_step_s`` to take it up, turns it into text and streams it,
 ``stream_s`` for one sequence after another, while the engine goes on. Clients have all tokens of a step when it has done with the last of
-them, and with those of every step before: that is the time of a token. A step that ends before the front end begins with those that
-wait there is taken up with them, within their ``stream_step_s``.
+them, and with those of every step before: that is the time of a token. A step that ends before the front end begins with tokens
+that wait there is taken up with them, within their ``stream_step_s``.
 
 The same front end lets requests in one after another, in the order in which they are sent. One that enters keeps it busy for ``enter_s``
 and ``enter_token_s`` for each token of its prompt, and reaches the engine when that is over, at least ``frontend_s`` after it began

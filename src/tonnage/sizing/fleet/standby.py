@@ -199,4 +199,5 @@ def shifted(found: Sensitivity | None, extra: int) -> Sensitivity | None:
 
     swings = tuple(replace(swing, low=more(swing.low), high=more(swing.high)) for swing in found.swings)
     relaxed = None if found.relaxed is None else replace(found.relaxed, systems=found.relaxed.systems + extra)
-    return replace(found, systems=found.systems + extra, swings=swings, relaxed=relaxed)
+    spreads = tuple(replace(spread, answer=more(spread.answer)) for spread in found.spreads)
+    return replace(found, systems=found.systems + extra, swings=swings, relaxed=relaxed, spreads=spreads)

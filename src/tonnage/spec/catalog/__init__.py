@@ -88,7 +88,8 @@ def _model_named(name: str, layout: str) -> Model:
     return replace(model, reading=f"{model.reading}; {why.partition('; ')[0]}") if why else model
 
 
-_BILLIONS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+_BILLIONS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(t|b|m)(?![a-z0-9])", re.IGNORECASE)
+_UNITS = {"t": 1e12, "b": 1e9, "m": 1e6}
 LIKE_SIZE = 1.5  # The most by which a model that a hint names may be larger or smaller than the size in the name
 
 
@@ -97,16 +98,35 @@ def _of_like_size(name: str) -> list[str]:
     match = _BILLIONS.search(name)
     if match is None:
         return list(entries.model_shelf().by_name)
-    size = float(match[1]) * (1e9 if match[2].lower() == "b" else 1e6)
+    size = float(match[1]) * _UNITS[match[2].lower()]
     return [model.name for model in models() if size / LIKE_SIZE <= model.parameters <= size * LIKE_SIZE]
 
 
 def gpu_spelled(name: str) -> Gpu | None:
-    """The GPU of that name, or the MIG slice of one ("h100-mig-3g.40gb"); None where there is none."""
-    found = entries.gpu_shelf().find(name)
+    """The GPU of that name, or the MIG slice of one ("h100-mig-3g.40gb"); None where there is none.
+
+    Raises InputError: a virtual GPU with a part of a card's memory, which others share by time.
+    """
+    found = entries.gpu_shelf().find(name) or _virtual(name)
     match = _MIG.match(plain(name)) if found is None else None
     whole = entries.gpu_shelf().find(match[1]) if match else None
     return found if match is None or whole is None else mig_slice(whole, int(match[2]), int(match[3]))
+
+
+_VIRTUAL = re.compile(r"^(?:nvidia-)?(?:grid-)?(.+?)-(\d{1,3})[abcq]$")  # NVIDIA vGPU: the card, gigabytes and a letter, such as L40S-48Q
+
+
+def _virtual(name: str) -> Gpu | None:
+    """The card of a virtual GPU that has all of its memory; None where the name is of none. Raises InputError: it has a part."""
+    match = _VIRTUAL.match(plain(name))
+    if match is None:
+        return None
+    base, shelf = re.sub(r"^rtx(?=[a\d])", "rtx-", match[1]), entries.gpu_shelf()
+    card = shelf.find(f"{base}-{match[2]}gb") or shelf.find(base)
+    if card is None or int(match[2]) == round(card.memory_gb):
+        return card
+    shares = f"is a virtual GPU with {match[2]} of the {card.memory_gb:g} GB of {card.name}, whose arithmetic others share by time"
+    raise InputError(f"GPU '{_shown(name)}' {shares}; plan the card, {card.name}, or describe what you get of it in a YAML file")
 
 
 def find_gpu(name_or_path: str) -> Gpu:

@@ -18,6 +18,7 @@ from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, HostCpu, System
 from tonnage.spec.images import Encoder
 from tonnage.spec.kv_tiers import Offloading
+from tonnage.spec.lengths import RecordedLengths
 from tonnage.spec.model import Model
 from tonnage.spec.typed_values import parse_yaml, read_entries
 
@@ -141,6 +142,13 @@ def offloadings() -> tuple[Offloading, ...]:
 def host_cpus() -> dict[str, HostCpu]:
     """The classes of host CPUs of ``host_cpus.yaml`` by name. Raises DataErrors: unknown keys or values of another kind."""
     return {cpu.name: cpu for cpu in read_entries(HostCpu, shipped_yaml("host_cpus.yaml"), "host_cpus.yaml")}
+
+
+@cache
+def recorded_lengths() -> Mapping[str, RecordedLengths]:
+    """The traces of ``recorded_lengths.yaml`` by name. Raises DataErrors: the file has unknown keys or values of another kind."""
+    rows = read_entries(RecordedLengths, shipped_yaml("recorded_lengths.yaml"), "recorded_lengths.yaml")
+    return {row.name: row for row in rows}
 
 
 @cache

@@ -159,6 +159,8 @@ def by_format(spelling: str) -> Model | None:
 def _without_format(spelling: str) -> tuple[str, str]:
     """A name without the endings that mark its number format, and that format; "" where there is none."""
     base, form = spelling.strip(), ""
+    if match := re.search(r"[-_.]([a-z0-9_]+-)?(un|de)quanti[sz]ed$", base, re.IGNORECASE):
+        return base[: match.start()], "bf16"  # trained to be quantized, or taken back from that: its weights are in 16 bits
     for ending, reader in _table().foreign.items():
         if re.search(rf"(?:^|[-_.]){ending}(?:$|[-_.])", base, re.IGNORECASE):
             start = re.split(rf"[-_.]{ending}(?:$|[-_.])", base, maxsplit=1, flags=re.IGNORECASE)[0].rpartition("/")[2]

@@ -11,9 +11,10 @@ import pytest
 
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
-from tools.fit.modern.fit import MOST_CLIENTS, MOVED, by_class, floor, is_moved, newest, older_without, thinned
+from tools.fit.modern.fit import MOST_CLIENTS, MOVED, Older, by_class, first_without, floor, is_moved, newest, older_without, thinned
 from tools.fit.modern.layout import KINDS, modern_layout
 from tools.fit.modern.rows import is_released, select_modern
+from tools.fit.terms import GENERATIONS, STATIC
 
 COLUMNS = (
     "source,model,gpu,gpus,tp,ep,dp,engine,engine_version,precision,kv_precision,spec_decoding,isl,osl,concurrency,"
@@ -142,4 +143,22 @@ def test_classes_are_judged_apart() -> None:
 
 def test_a_fold_without_the_older_files_keeps_their_terms() -> None:
     terms = shipped()
-    assert older_without(terms, None, ("model", "deepseek-r1")) is terms
+    assert older_without(terms, Older(), ("model", "deepseek-r1")) is terms
+
+
+def test_a_fold_without_a_gpu_fits_the_first_stage_again_without_its_rows() -> None:
+    times = {"h100-sxm-80gb": 1.0, "a100-sxm-80gb": 2.0}
+    rows = [
+        {"model": "llama-2-7b", "gpu": gpu, "precision": "fp16", "tp": 1, "isl": 128, "osl": 128, "batch": batch}
+        | {"ttft_ms": 10.0 * slower, "itl_ms": 8.0 * slower}
+        for gpu, slower in times.items()
+        for batch in (1, 8)
+    ]
+    terms = shipped()
+    assert first_without(terms, {STATIC: rows}, "mi300x") is terms
+    without = first_without(terms, {STATIC: rows}, "a100-sxm-80gb")
+    assert "a100-sxm-80gb" in terms["gpus"]
+    assert "a100-sxm-80gb" not in without["gpus"]
+    ampere = without["architectures"]["Ampere"]
+    assert ampere["memory_16"] == pytest.approx(GENERATIONS["Ampere"]["memory_16"][0])  # its start value: nothing is known of it
+    assert without["engines"]["vllm"] == terms["engines"]["vllm"]
