@@ -80,6 +80,9 @@ def test_a_run_has_the_cost_of_its_tokens_and_a_table_of_tiers(tmp_path: Path, c
     assert hour == pytest.approx(6.0, rel=1e-9)  # the tokens of an hour pay for the hour
     assert rented["usd_per_1000_requests"] == pytest.approx(6.0 / (said["requests_per_second"] * 3.6), rel=1e-9)
     assert 0 < owned["usd_per_hour"] < 30
+    assert [part.partition(":")[0] for part in rented["how"]] == ["cloud GPUs"]
+    assert [part.partition(":")[0] for part in owned["how"]][:2] == ["systems", "hosting"]
+    assert "Cloud GPUs, a year: cloud GPUs: 17,520 GPU-hours" in out
     assert json.loads((tmp_path / "run" / "run.json").read_text())["cost"] == said["cost"]
     assert [tier["met"] for tier in said["tiers"]["tiers"]] == [True, False]
     assert "1 tokens/s, TTFT 10 s at least 2" in out

@@ -81,7 +81,7 @@ def _rates(run: Measured) -> str:
 
 def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
     """What the tokens of each run cost, owned and rented; nothing where nobody named the hardware."""
-    rows, hardware, missing = [], "", dict[str, None]()
+    rows, hardware, made, missing = [], "", dict[str, None](), dict[str, None]()
     for run in runs:
         cost = run.run_json.get("cost", {"ways": ()})
         for way in cost["ways"]:
@@ -89,11 +89,12 @@ def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
             if way["usd_per_hour"] is None:
                 missing[f"{WAYS[way['where']]}: {way['how'][0]}"] = None
                 continue
+            made[f"{WAYS[way['where']]}, a year: {'; '.join(way['how'])}"] = None
             kinds = ("usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_1000_requests")
             rows.append((run.load.words, WAYS[way["where"]], *(number(way[kind]) for kind in kinds)))
     header = ("load", "USD of", "an hour", "million input tokens", "million output tokens", "1,000 requests")
     table = (Table(header=header, rows=tuple(rows)), Text(f"Cost of {hardware}.")) if rows else ()
-    return (*table, *(Text(sentence_of(line)) for line in missing))
+    return (*table, *(Text(sentence_of(line)) for line in (*made, *missing)))
 
 
 def _tiers(runs: Sequence[Measured]) -> tuple[Table, ...]:

@@ -56,7 +56,7 @@ EARLIER: dict[str, dict[str, Prior]] = {
 
 NCCL = {"pcie_latency": 3.0, "pcie_bytes": 2.0}
 USERS: dict[str, dict[str, float]] = {
-    VLLM: NCCL | {"schedule_s": 0.46e-3},
+    VLLM: NCCL | {"schedule_s": 0.46e-3, "frontend_s": 10e-3},
     SGLANG: NCCL,
     VLLM_010: {"expert_layer_4bit_s": 80e-6, "piece_layer_s": 190e-6},
 }
@@ -66,7 +66,10 @@ for 16 µs and half the bandwidth of the kernels that the links were fitted to. 
 experts in four bits took longer in 0.9 and 0.10, before their kernels were fused. gpt-oss 20B on H100, H200, MI300X and B200 asks for 60
 to 100 µs a layer (sariekr/gpu_conc), DeepSeek R1 in AWQ on eight H100 for 130 (tenstorrent/tt-inference-server#356). Until 0.11 graphs
 ended before attention: the 24 layers of gpt-oss take 4.5 ms on H200 and on B200 alike, 190 µs each, and ten requests of Qwen3 Coder 30B
-take 350 µs a layer where whole graphs take 230 (vllm-project/vllm pull/25444, which made these the default)."""
+take 350 µs a layer where whole graphs take 230 (vllm-project/vllm pull/25444, which made these the default). A
+front end of vLLM takes 5 to 8 ms before a lone prompt of 128 tokens (tenstorrent/tt-inference-server#125 and #521) and 14 to 20 for one
+a second (kubernetes-sigs/inference-perf); rows of the fit, of four clients and more, leave 16.6 with all that prompts wait for, and dense
+ones are as well predicted with 10."""
 
 TODAY = {"kv_8bit_hopper": 0.89, "layer_kv_8bit_hopper_s": 4.4e-6}
 """The same terms of vLLM from 0.12 on, about which no row here tells."""
@@ -172,6 +175,7 @@ class SiliconLayout(Layout):
             own = found["engines"].setdefault(engine, {})
             for term in dict.fromkeys((*COMMON, *OWN)):
                 own[term] = value.get(f"current.{term}", 1.0) * value.get(f"{engine}.{term}", 1.0)
+            own |= USERS.get(engine, {})
         for engine in LAMPORT:
             found["engines"][engine] |= {"one_shot_tokens": ONE_SHOT_TOKENS, **{term: value[f"lamport.{term}"] for term in ONE_SHOT}}
         for earlier, priors in EARLIER.items():

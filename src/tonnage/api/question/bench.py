@@ -427,7 +427,7 @@ def _cost(hardware: tuple[str, str, int], prices: Prices, summary: Summary) -> d
                 "usd_per_million_input_tokens": way.usd_per_million_input_tokens,
                 "usd_per_million_output_tokens": way.usd_per_million_output_tokens,
                 "usd_per_1000_requests": way.usd_per_1000_requests,
-                "how": [part.how for part in way.parts] if way.reason is None else [no_cost_text(way.reason)],
+                "how": [f"{part.name}: {part.how}" for part in way.parts] if way.reason is None else [no_cost_text(way.reason)],
             }
         )
     ratio = prices.output_to_input_price_ratio.value
