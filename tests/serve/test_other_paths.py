@@ -22,6 +22,7 @@ from tests.deploy.plans import dense
 from tests.serve.engines import SERVED, Asking, ask
 from tonnage.api import serve_simulated
 from tonnage.cli.main import run
+from tonnage.deploy.nim import METRICS
 from tonnage.deploy.service import service_of
 from tonnage.deploy.targets import target_files
 from tonnage.serve.dialect import DIALECTS
@@ -128,6 +129,9 @@ def test_nim_says_what_it_is() -> None:
         nim = Asking(running.port)
         found = {path: json.loads(nim.get(path)[1]) for path in ("/v1/metadata", "/v1/manifest", "/v1/health/ready", "/v1/health/live")}
         assert nim.post("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200
+        scraped = [nim.get(path) for path in (METRICS, "/metrics")]
+    assert [status for status, _ in scraped] == [200, 200]
+    assert all("vllm:request_success_total" in text for _, text in scraped)  # METRICS is what the PodMonitor of deploy scrapes
     assert found["/v1/metadata"]["modelInfo"][0]["shortName"].startswith("toy:")
     assert found["/v1/metadata"]["selectedModelProfileId"] in found["/v1/manifest"]["manifest_file"]
     assert [found[path]["message"] for path in ("/v1/health/ready", "/v1/health/live")] == ["ready", "live"]

@@ -125,6 +125,11 @@ def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
         ({"kv_lora_rank": 512}, "qk_nope_head_dim"),
         ({"block_configs": [{}]}, "block_configs"),
         ({"type_vocab_size": 2}, "encoder"),
+        ({"total_ut_steps": 4}, "run several times"),
+        ({"draft_vocab_size": 32_000}, "drafter"),
+        ({"ffn_multipliers": [0.5, 4.0]}, "differ in their widths"),
+        ({"num_key_value_heads_per_layer": [4] * 23}, "num_key_value_heads_per_layer"),
+        ({"num_key_value_heads_per_layer": [3] * 24}, "num_key_value_heads_per_layer"),
         ({"layers_block_type": ["mamba"] * 24, "mamba_d_state": 16, "mamba_d_conv": 4}, "KV cache"),
     ],
 )
@@ -322,3 +327,15 @@ def test_layers_that_a_search_chose_one_by_one_are_counted(tmp_path: Path) -> No
     for wrong in ([plain], "plain", [plain, {}], [plain, uneven], [plain, {"attention": 1}]):
         with pytest.raises(InputError, match=r"block_configs|n_heads_in_group|attention"):
             read(tmp_path, config | {"num_hidden_layers": 2, "block_configs": wrong})
+
+
+def test_heads_of_each_layer_and_caches_that_layers_share_are_counted(tmp_path: Path) -> None:
+    """DeciLM 7B lists key/value heads by layer; in Hunyuan Large every second layer reads the cache of the one before it."""
+    plain = read(tmp_path, PLAIN)
+    (heads,) = {some.mixer.kv_heads for some in plain.by_kind}
+    listed = read(tmp_path, PLAIN | {"num_key_value_heads_per_layer": [heads] * 12 + [1] * 12})
+    assert per_token(listed) == per_token(plain) * (heads + 1) / (2 * heads)
+    shared = read(tmp_path, PLAIN | {"use_cla": True, "cla_share_factor": 2})
+    assert per_token(shared) == per_token(plain) / 2
+    assert plain.parameters - shared.parameters == 12 * 2 * plain.hidden * heads * plain.head_dim
+    assert read(tmp_path, PLAIN | {"use_cla": False, "cla_share_factor": 2}).mixers == plain.mixers

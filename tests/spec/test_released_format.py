@@ -314,3 +314,21 @@ def test_a_pattern_that_could_be_tried_without_end_is_refused_at_once(pattern: s
 )
 def test_patterns_of_real_checkpoints_are_read(pattern: str, name: str) -> None:
     assert Names.of([f"re:{pattern}"]).hold(-1, name)
+
+
+@pytest.mark.parametrize(
+    ("said", "released"),
+    [
+        ({"compression_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}}}, "int4-g32"),
+        ({"quantization_config": {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}}}, "nvfp4"),
+        ({"quantization": {"quant_algo": "FP8"}, "quantization_config": None}, "fp8"),
+        ({"quantization": {"group_size": 64, "bits": 4}}, ""),  # MLX
+        ({"quantization": {"group_size": 64, "bits": 4}, "quantization_config": {"group_size": 64, "bits": 4}}, ""),
+    ],
+)
+def test_quantization_under_another_key_is_not_counted_as_16_bits(tmp_path: Path, said: dict[str, Any], released: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B | said), encoding="utf-8")
+    assert read_config(tmp_path).released == released
+    if not released:
+        with pytest.raises(InputError, match="has no name here"):
+            api.memory(model=str(tmp_path))

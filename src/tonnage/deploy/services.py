@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tonnage.deploy.pbtxt import Said, Word, pbtxt
 from tonnage.deploy.plan_text import paragraph
-from tonnage.deploy.triton import SERVER, Config, Said, Word, ensemble_step, pbtxt
+from tonnage.deploy.triton import SERVER, Config, ensemble_step
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.spec.service import DynamicBatching, QueuePolicy, ServedModel, Service, Stage, Stream, Tensor

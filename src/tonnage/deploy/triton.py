@@ -1,78 +1,38 @@
 """The files of a deployment with Triton on one machine.
 
-Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22); what the backends of vLLM and
-TensorRT-LLM call their tensors and parameters is recalled.
+Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22). Names, types and shapes of the tensors
+and the parameters of TensorRT-LLM's backend are those of NVIDIA/TensorRT-LLM, triton_backend/all_models/inflight_batcher_llm (config.pbtxt
+of tensorrt_llm at 0c8de69a, of ensemble at 2a9abd95, of preprocessing at 08dc37e3; read 2026-11-28); those of vLLM's are recalled.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.checkpoint import source_of
 from tonnage.deploy.monitoring import dashboard_text, rules
+from tonnage.deploy.pbtxt import Said, Word, pbtxt
 from tonnage.deploy.plan_text import Rows, argv_notes, bench_command, compare_command, gpu_words, head, page_text, paragraph
 from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.spec.precision import find_precision
 
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """The name of a value of an enumeration, which is written without quotation marks."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A comment, on its own lines, under any key that no field has."""
-
-    text: str
-
-
-def pbtxt(message: Mapping[str, Any]) -> str:
-    """A message: mappings are messages, lists are repeated fields, and a field that is a ``Said`` is a comment."""
-    return "".join(f"{line}\n" for line in _fields(message))
-
-
-def _fields(message: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in message.items():
-        if isinstance(value, Said):
-            yield from (f"# {line}" for line in value.text.splitlines())
-        elif isinstance(value, Mapping):
-            yield from _block(name, value)
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            for part in value:
-                yield from _block(name, part)
-        elif isinstance(value, list):
-            yield f"{name}: [ {', '.join(map(_scalar, value))} ]"
-        else:
-            yield f"{name}: {_scalar(value)}"
-
-
-def _block(name: str, message: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{name} {{"
-    yield from (f"  {line}" for line in _fields(message))
-    yield "}"
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, Word):
-        return value.name
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"{value}"
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
 STRING, INT32, BOOL = Word("TYPE_STRING"), Word("TYPE_INT32"), Word("TYPE_BOOL")
+FP32, UINT64 = Word("TYPE_FP32"), Word("TYPE_UINT64")
+
+# Inputs of a request that the engine takes as they are: its name of each, the ensemble's, and the type
+SAMPLING = (
+    ("temperature", "temperature", FP32),
+    ("runtime_top_p", "top_p", FP32),
+    ("runtime_top_k", "top_k", INT32),
+    ("seed", "seed", UINT64),
+    ("exclude_input_in_output", "exclude_input_in_output", BOOL),
+    ("streaming", "stream", BOOL),
+)
 
 TEXT_BATCH = 64  # Texts that the tokenizer takes at once
 DELAY_US = 1_000  # Longest that a text waits for others, in microseconds: far below any limit on the first token
@@ -130,8 +90,14 @@ def tokenize(service: Service) -> Config:
     return text_model(
         service,
         "tokenize",
-        inputs=[_tensor("TEXT", STRING, 1), _tensor("MAX_TOKENS", INT32, 1)],
-        outputs=[_tensor("INPUT_IDS", INT32, -1), _tensor("INPUT_LENGTHS", INT32, 1), _tensor("REQUEST_OUTPUT_LEN", INT32, 1)],
+        inputs=[
+            *(_tensor("TEXT", STRING, 1), _tensor("MAX_TOKENS", INT32, 1), _tensor("STOP_WORDS", STRING, -1, optional=True)),
+            *(_tensor(name, INT32, 1, optional=True) for name in ("END_ID", "PAD_ID")),
+        ],
+        outputs=[
+            *(_tensor("INPUT_IDS", INT32, -1), _tensor("INPUT_LENGTHS", INT32, 1), _tensor("REQUEST_OUTPUT_LEN", INT32, 1)),
+            *(_tensor("STOP_WORDS_IDS", INT32, 2, -1), _tensor("OUT_END_ID", INT32, 1), _tensor("OUT_PAD_ID", INT32, 1)),
+        ],
     )
 
 
@@ -155,6 +121,8 @@ def engine_model(service: Service) -> Config:
         "batch_scheduler_policy": "guaranteed_no_evict",
         "kv_cache_free_gpu_mem_fraction": f"{knobs.kv_fraction:g}" if knobs else "0.9",
         "enable_chunked_context": "true" if knobs and knobs.chunked_prefill else "false",
+        "exclude_input_in_output": "true",
+        "executor_worker_path": "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker",
     }
     return {
         "_": Said(argv_notes(service)),
@@ -163,8 +131,11 @@ def engine_model(service: Service) -> Config:
         "max_batch_size": knobs.max_batch_size if knobs else 1,
         "model_transaction_policy": {"decoupled": True},
         "input": [
-            *(_tensor("input_ids", INT32, -1), _tensor("input_lengths", INT32, 1), _tensor("request_output_len", INT32, 1)),
-            _tensor("streaming", BOOL, 1, optional=True),
+            _tensor("input_ids", INT32, -1, optional=True) | {"allow_ragged_batch": True},
+            *(_tensor(name, INT32, 1) | SCALAR for name in ("input_lengths", "request_output_len")),
+            *(_tensor(name, INT32, 1, optional=True) | SCALAR for name in ("end_id", "pad_id")),
+            _tensor("stop_words_list", INT32, 2, -1, optional=True) | {"allow_ragged_batch": True},
+            *(_tensor(name, kind, 1, optional=True) | SCALAR for name, _, kind in SAMPLING),
         ],
         "output": [_tensor("output_ids", INT32, -1, -1), _tensor("sequence_length", INT32, -1)],
         "dynamic_batching": {"preserve_ordering": False, "default_queue_policy": {"max_queue_size": _queue(service)}},
@@ -179,12 +150,27 @@ def ensemble(service: Service) -> Config:
     steps = [
         ensemble_step(
             f"{name}-tokenize",
-            {"TEXT": "text_input", "MAX_TOKENS": "max_tokens"},
-            {"INPUT_IDS": "ids", "INPUT_LENGTHS": "lengths", "REQUEST_OUTPUT_LEN": "wanted"},
+            {"TEXT": "text_input", "MAX_TOKENS": "max_tokens", "STOP_WORDS": "stop_words", "END_ID": "end_id", "PAD_ID": "pad_id"},
+            {
+                "INPUT_IDS": "ids",
+                "INPUT_LENGTHS": "lengths",
+                "REQUEST_OUTPUT_LEN": "wanted",
+                "STOP_WORDS_IDS": "stops",
+                "OUT_END_ID": "end",
+                "OUT_PAD_ID": "pad",
+            },
         ),
         ensemble_step(
             f"{name}-engine",
-            {"input_ids": "ids", "input_lengths": "lengths", "request_output_len": "wanted", "streaming": "stream"},
+            {
+                "input_ids": "ids",
+                "input_lengths": "lengths",
+                "request_output_len": "wanted",
+                "stop_words_list": "stops",
+                "end_id": "end",
+                "pad_id": "pad",
+                **{name: asked for name, asked, _ in SAMPLING},
+            },
             {"output_ids": "made", "sequence_length": "made_lengths"},
         ),
         ensemble_step(f"{name}-detokenize", {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"}, {"TEXT_OUTPUT": "text_output"}),
@@ -193,7 +179,11 @@ def ensemble(service: Service) -> Config:
         "name": name,
         "platform": "ensemble",
         "max_batch_size": TEXT_BATCH,
-        "input": [_tensor("text_input", STRING, 1), _tensor("max_tokens", INT32, 1), _tensor("stream", BOOL, 1, optional=True)],
+        "input": [
+            *(_tensor("text_input", STRING, 1), _tensor("max_tokens", INT32, 1), _tensor("stop_words", STRING, -1, optional=True)),
+            *(_tensor(name, INT32, 1, optional=True) for name in ("end_id", "pad_id")),
+            *(_tensor(asked, kind, 1, optional=True) for _, asked, kind in SAMPLING),
+        ],
         "output": [_tensor("text_output", STRING, -1)],
         "ensemble_scheduling": {"step": steps},
     }
@@ -209,6 +199,10 @@ def ensemble_step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -
 def _tensor(name: str, kind: Word, *dims: int, optional: bool = False) -> Config:
     more = {"optional": True} if optional else {}
     return {"name": name, "data_type": kind, "dims": list(dims), **more}
+
+
+SCALAR: Config = {"reshape": {"shape": []}}
+"""An input of one number for each request, which the engine takes without a dimension."""
 
 
 def _queue(service: Service) -> int:
@@ -231,25 +225,61 @@ class TritonPythonModel:
     def initialize(self, args):
         """Read the tokenizer, whose path is relative to the repository."""
         said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
-        self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
+        path = os.path.join(os.path.dirname(args["model_repository"]), said)
+        self.tokenizer = Tokenizer.from_file(path)
+        self.ends, self.pad = [], None
+        for name in ("generation_config.json", "config.json"):
+            if not self.ends and os.path.exists(os.path.join(os.path.dirname(path), name)):
+                with open(os.path.join(os.path.dirname(path), name), encoding="utf-8") as file:
+                    told = json.load(file)
+                ends = told.get("eos_token_id")
+                self.ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+                self.pad = told.get("pad_token_id")
 
 '''
 
 TOKENIZE = f'''"""Text to tokens; run by Triton's Python backend."""
 {BEGINNING}    def execute(self, requests):
         """Each request has rows of one text and the tokens wanted; rows are padded with 0 behind their end."""
-        found = []
-        for request in requests:
-            texts = triton.get_input_tensor_by_name(request, "TEXT").as_numpy()
-            wanted = triton.get_input_tensor_by_name(request, "MAX_TOKENS").as_numpy().astype(np.int32)
-            rows = [self.tokenizer.encode(text.decode("utf-8")).ids for text in texts[:, 0]]
-            lengths = np.array([[len(row)] for row in rows], dtype=np.int32)
-            ids = np.zeros((len(rows), int(lengths.max())), dtype=np.int32)
-            for place, row in enumerate(rows):
-                ids[place, : len(row)] = row
-            tensors = {{"INPUT_IDS": ids, "INPUT_LENGTHS": lengths, "REQUEST_OUTPUT_LEN": wanted}}
-            found.append(triton.InferenceResponse([triton.Tensor(name, value) for name, value in tensors.items()]))
-        return found
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        """Tokens, what ends the answer, and how long it may be."""
+        texts, wanted = self.given(request, "TEXT"), self.given(request, "MAX_TOKENS").astype(np.int32)
+        rows = [self.tokenizer.encode(text.decode("utf-8")).ids for text in texts[:, 0]]
+        lengths = np.array([[len(row)] for row in rows], dtype=np.int32)
+        ids = np.zeros((len(rows), int(lengths.max())), dtype=np.int32)
+        for place, row in enumerate(rows):
+            ids[place, : len(row)] = row
+        ends = np.full((len(rows), 1), self.ends[0] if self.ends else -1, dtype=np.int32)
+        end = self.given(request, "END_ID", ends).astype(np.int32)
+        pad = self.given(request, "PAD_ID", end if self.pad is None else np.full_like(end, self.pad)).astype(np.int32)
+        words = self.given(request, "STOP_WORDS", np.zeros((len(rows), 0), dtype=object))
+        stops = self.stops([[word.decode("utf-8") for word in row if word] for row in words])
+        tensors = {{"INPUT_IDS": ids, "INPUT_LENGTHS": lengths, "REQUEST_OUTPUT_LEN": wanted}}
+        tensors |= {{"STOP_WORDS_IDS": stops, "OUT_END_ID": end, "OUT_PAD_ID": pad}}
+        return triton.InferenceResponse([triton.Tensor(name, value) for name, value in tensors.items()])
+
+    def given(self, request, name, otherwise=None):
+        """An input of a request, which may lack an optional one."""
+        tensor = triton.get_input_tensor_by_name(request, name)
+        return otherwise if tensor is None else tensor.as_numpy()
+
+    def stops(self, rows):
+        """Stop words in the form that the engine takes: the tokens in a row, and below them where each word ends.
+
+        The model's further end tokens are words of one token. The row of ends is filled up with -1.
+        """
+        words = [[*[[token] for token in self.ends[1:]], *[self.tokenizer.encode(word, add_special_tokens=False).ids for word in row]]
+                 for row in rows]
+        width = max(1, *(sum(map(len, row)) for row in words))
+        made = np.zeros((len(words), 2, width), dtype=np.int32)
+        made[:, 1] = -1
+        for place, row in enumerate(words):
+            flat = [token for word in row for token in word]
+            made[place, 0, : len(flat)] = flat
+            made[place, 1, : len(row)] = np.cumsum([len(word) for word in row])
+        return made
 '''
 
 DETOKENIZE = f'''"""Tokens to text; run by Triton's Python backend."""
@@ -282,9 +312,9 @@ def readme(service: Service) -> str:
     image = IMAGES[service.family]
     first = f"docker pull {image}"
     if service.family != "vllm":
-        first = f"hf download {service.checkpoint} tokenizer.json --local-dir repository/tokenizer"
+        first = f"hf download {service.checkpoint} --include tokenizer.json '*config.json' --local-dir repository/tokenizer"
         if service.local:
-            first = f"mkdir --parents repository/tokenizer && cp {service.checkpoint}/tokenizer.json repository/tokenizer/"
+            first = f"mkdir --parents repository/tokenizer && cp {service.checkpoint}/{{tokenizer,*config}}.json repository/tokenizer/"
     gpus = ",".join(map(str, range(service.gpus)))
     start = (
         f"docker run --detach --name {service.name} --gpus '\"device={gpus}\"' --shm-size {service.shared_memory_gib}g --env HF_TOKEN "
@@ -320,7 +350,8 @@ def _parts(service: Service) -> tuple[str, Rows]:
     what = (
         "The model is an ensemble of a tokenizer, the engine and a detokenizer. The engine is decoupled and streams: with `stream` set, "
         "each step's tokens become a piece of text, and `bench` measures TTFT. Pieces are decoded by themselves; a tokenizer that marks "
-        "spaces at the beginning of words may lose some."
+        "spaces at the beginning of words may lose some. An answer ends at the checkpoint's end tokens, at `stop_words`, or after "
+        "`max_tokens`; `temperature`, `top_p`, `top_k`, `seed`, `end_id` and `pad_id` go to the engine, and answers leave the prompt out."
     )
     return what, [
         (f"`repository/{name}`", "the ensemble"),

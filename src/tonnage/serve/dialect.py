@@ -56,6 +56,7 @@ class Dialect:
     owner: str  # of the model, as ``/v1/models`` says it
     nested_errors: bool  # whether an error is under the key ``error``, or is the whole body with ``object: error``
     published: Published  # names of metrics
+    metrics: tuple[str, ...] = ()  # further paths of its metrics
     context: bool = True  # whether ``/v1/models`` says the longest context
     card: Mapping[str, None] = field(default_factory=dict)  # further fields of the model there
     permission: bool = False  # whether it has a permission there
@@ -122,7 +123,12 @@ OF_SGLANG = Dialect(
     source="SGLang python/sglang/srt/entrypoints/openai/protocol.py at 004c82e0 (ErrorResponse, ModelCard), read 2026-11-22",
 )
 
-OF_NIM = replace(OF_VLLM, name="nim", source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few more paths (serve/native.py)")
+OF_NIM = replace(
+    OF_VLLM,
+    name="nim",
+    metrics=("/v1/metrics",),
+    source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few more paths (serve/native.py)",
+)
 
 OF_TRITON = replace(OF_TENSORRT_LLM, name="triton", source=f"{OF_TENSORRT_LLM.source}; and Triton's generate (serve/native.py)")
 

@@ -52,6 +52,25 @@ NEEDS: tuple[tuple[str, str, Cuda], ...] = (
 be installed in their place."""
 
 
+def image_needs(image: str) -> Cuda:
+    """What the engine inside an image of NIM needs, by the version of its tag: CUDA 12 in NIM 1, CUDA 13 in NIM 2 and without a number.
+
+    NIM 1.3 is based on CUDA 12.6 (its support matrix); that NIM 2 has the CUDA of the vLLM of its months is an assumption (2026-11-28).
+    """
+    first = re.match(r"\D*(\d+)", image.rpartition(":")[2])
+    return CUDA_12 if first is not None and int(first[1]) < 2 else CUDA_13
+
+
+def check_image(image: str, machine: Machine) -> None:
+    """Refuse an image of NIM whose CUDA this driver is too old for. Raises InputError."""
+    need = image_needs(image)
+    if machine.driver and numbers(machine.driver) < numbers(need.driver):
+        raise InputError(
+            f"{option('checkpoint')}: driver {machine.driver} is too old: {image} is built with CUDA {need.version}, which needs "
+            f"{need.driver} or newer; update it, or name an image of NIM 1"
+        )
+
+
 def numbers(version: str) -> tuple[int, ...]:
     """A version as numbers, to be compared."""
     return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -383,7 +383,7 @@ def application(service: Service) -> Starlette:
     routes += [*native_routes(service), *utility_routes(service), *control_routes(service)]
     for route in routes:
         (route.methods or set()).discard("HEAD")  # Starlette adds it to GET, and no engine does
-    pages = {"/metrics": None, "/metrics/": None, service.dialect.published.path: None}
+    pages = {"/metrics": None, "/metrics/": None, service.dialect.published.path: None, **dict.fromkeys(service.dialect.metrics)}
     routes += [Route(path, metrics, methods=METHODS) for path in pages]
     origins = Middleware(CORSMiddleware, allow_methods=["*"], allow_headers=["*"])
     return Starlette(routes=routes, middleware=[origins], exception_handlers={HTTPException: not_there})

@@ -8,6 +8,7 @@ would decide.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import UnsupportedModel
@@ -168,7 +169,7 @@ def mixers(config: ConfigValues) -> tuple[Layers, ...]:
     counted: Counter[Mixer] = Counter()
     for kind, count in sorted(Counter(kinds).items(), key=lambda item: list(MAKERS).index(item[0])):
         for mixer in MAKERS[kind](config):
-            counted[mixer] += 2 * count if config.optional_or(*PASSED_ON) else count  # a layer of LongCat attends twice
+            counted += _apart(config, mixer, 2 * count if config.optional_or(*PASSED_ON) else count)  # a layer of LongCat attends twice
     return tuple(Layers(layers=count, mixer=mixer) for mixer, count in counted.items())
 
 
@@ -208,6 +209,20 @@ def _full(config: ConfigValues) -> tuple[Mixer, ...]:
             SparseLatentLayer(heads=heads, widths=widths, **sizes, pooled=config.optional_or("index_kpool", absent=1), output_gate=gate),
         )
     return (FullAttention(**heads_of(config), value_dim=config.optional_or("v_head_dim"), output_gate=_gated_output(config)),)
+
+
+def _apart(config: ConfigValues, mixer: Mixer, count: int) -> Counter[Mixer]:
+    """So many layers of a kind, apart by what a file says of their caches: heads of each layer, or layers that share one (cla)."""
+    if not isinstance(mixer, FullAttention):
+        return Counter({mixer: count})
+    if config.config.get("num_key_value_heads_per_layer") is not None:
+        listed = config.numbers("num_key_value_heads_per_layer")
+        if len(listed) != count or any(not 0 < heads <= mixer.heads or mixer.heads % heads for heads in listed):
+            config.fail("num_key_value_heads_per_layer", f"does not say of {count} layers how many heads share {mixer.heads} query heads")
+        return Counter({replace(mixer, kv_heads=heads): layers for heads, layers in Counter(listed).items()})
+    sharing = config.optional_or("cla_share_factor", absent=1) if config.flag("use_cla", False) else 1
+    keep = -(-count // sharing)
+    return Counter({mixer: keep, replace(mixer, shared_cache=True): count - keep})
 
 
 def _gated_output(config: ConfigValues) -> bool:
@@ -376,6 +391,10 @@ OPEN: dict[str, str] = {
     "num_mem_blocks": "its layers share one block of attention",
     "mask_token_id": "it fills in masks in place of writing from left to right, so that it keeps no KV cache",
     "ffn_config": "its dimensions are nested in attn_config and ffn_config",
+    "ffn_multipliers": "its layers differ in their widths",
+    "draft_vocab_size": "it is a drafter of speculative decoding, which runs next to its model",
+    "total_ut_steps": "its layers are run several times",
+    "mean_recurrence": "its layers are run several times",
     "num_layers_per_stack": "its layers are run several times",
     "n_recurrent_loops": "its layers are run several times",
     "per_layer_config": "its layers differ in their widths",

@@ -35,7 +35,7 @@ from tonnage.spec.config_layouts import (
     shown,
 )
 from tonnage.spec.model import Model
-from tonnage.spec.released_format import merged, released_format, released_kv
+from tonnage.spec.released_format import merged, quantization_of, released_format, released_kv
 from tonnage.spec.typed_values import parse_json, read_as
 
 MAX_FILE_BYTES = 4_000_000
@@ -69,6 +69,8 @@ def read_config(path: str | Path, layout: str = "") -> Model:
     config = _load(file)
     if {"layers", "hidden"} <= config.keys():
         return _model_file(str(file), config)
+    if (quantized := quantization_of(config)) is not None:
+        config = config | {"quantization_config": quantized}
     beside = file.parent / "hf_quant_config.json"
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
         config = config | {"hf_quant_config": quantized, "quantization_config": merged(config.get("quantization_config"), quantized)}

@@ -62,6 +62,17 @@ INSIDE_FIRST = ("vllm", "sglang")
 SGLang ``configs/model_config.py``. TensorRT-LLM reads it first. Read on 2026-11-28."""
 
 
+def quantization_of(config: Mapping[str, Any]) -> object:
+    """The object of a ``config.json`` that says how its checkpoint is quantized, by its present name and in its present form.
+
+    compressed-tensors had called it ``compression_config``, MLX calls it ``quantization``; Model Optimizer's may be nested.
+    """
+    keys = ("quantization_config", "compression_config", "quantization")
+    quantized = next((config[key] for key in keys if config.get(key) is not None), None)
+    inner = quantized.get("quantization") if isinstance(quantized, Mapping) else None
+    return {"quant_method": "modelopt", **inner} if isinstance(inner, Mapping) else quantized
+
+
 def merged(inside: object, beside: Mapping[str, Any]) -> object:
     """The ``quantization_config`` of a file next to an hf_quant_config.json, which adds what the first leaves open of the weights."""
     if inside is None:

@@ -150,6 +150,25 @@ def test_nim_starts_without_a_plan_on_the_gpus_of_a_profile() -> None:
         start(of(), engine="nim", model="llama-3.1-8b")
 
 
+@pytest.mark.parametrize(
+    ("image", "driver", "says"),
+    [
+        ("meta/llama-3.1-8b-instruct:1.8.4", "535.183.01", ""),
+        ("meta/llama-3.1-8b-instruct:1.8.4", "470.57.02", "driver 470.57.02 is too old: meta/llama-3.1-8b-instruct:1.8.4 .* CUDA 12"),
+        ("nvidia/vllm-model-free-nim:2.1.0", "580.65.06", ""),
+        ("nvidia/vllm-model-free-nim:2.1.0", "560.35.03", "CUDA 13, which needs 580.65.06 or newer; update it, or name an image of NIM 1"),
+        ("meta/llama-3.1-8b-instruct:latest", "560.35.03", "CUDA 13"),
+    ],
+)
+def test_nim_is_judged_by_the_cuda_of_its_image(image: str, driver: str, says: str) -> None:
+    asked = {"engine": "nim", "model": "llama-3.1-8b", "checkpoint": image}
+    if not says:
+        assert start(of(driver=driver), **asked).instances[0].argv[-1] == f"nvcr.io/nim/{image}"
+        return
+    with pytest.raises(InputError, match=f"checkpoint: .*{says}"):
+        start(of(driver=driver), **asked)
+
+
 def test_triton_serves_a_repository(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no model repository"):
         start(of(), engine="triton", model=str(tmp_path))

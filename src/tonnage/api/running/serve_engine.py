@@ -17,7 +17,7 @@ from tonnage.plan.launch import FILE, Command, command, foreign_word, needs_draf
 from tonnage.serve import launch
 from tonnage.serve.machine import Device, Machine, detect, read_machine
 from tonnage.serve.profiles import ENGINES as ORDER
-from tonnage.serve.profiles import RULE, Profile, chosen, deployed, ordered, profiles
+from tonnage.serve.profiles import RULE, Profile, check_image, chosen, deployed, ordered, profiles
 from tonnage.serve.supervisor import Program, free_ports
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.catalog.checkpoints import narrows_kv, published
@@ -150,7 +150,9 @@ def _nim(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
     if asked.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
     model, _ = _model(asked)
-    found = chosen(machine_profiles(replace(asked, engine="auto", checkpoint=None), machine), asked.profile)
+    check_image(asked.checkpoint, machine)
+    undriven = replace(machine, driver="")  # the driver is the image's business, and was judged by what it holds
+    found = chosen(machine_profiles(replace(asked, engine="auto", checkpoint=None), undriven), asked.profile)
     preset = find_engine("nim").name
     started = _profile_command(found, model, machine, preset, asked.checkpoint)
     groups = launch.placed(launch.usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
@@ -178,6 +180,8 @@ def _planned(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: 
             f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with {option('engine')} {asked.engine}"
         )
     launch.check_planned(pool, machine, choice.deployment)
+    if family == "nim" and asked.checkpoint is not None:
+        check_image(asked.checkpoint, machine)
     if foreign := foreign_word(pool):
         raise InputError(f"{option('plan')}: its command holds {foreign!r:.100}, which Tonnage does not write; size again")
     started, loads = _plan_command(asked, choice)

@@ -14,7 +14,16 @@ class TritonPythonModel:
     def initialize(self, args):
         """Read the tokenizer, whose path is relative to the repository."""
         said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
-        self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
+        path = os.path.join(os.path.dirname(args["model_repository"]), said)
+        self.tokenizer = Tokenizer.from_file(path)
+        self.ends, self.pad = [], None
+        for name in ("generation_config.json", "config.json"):
+            if not self.ends and os.path.exists(os.path.join(os.path.dirname(path), name)):
+                with open(os.path.join(os.path.dirname(path), name), encoding="utf-8") as file:
+                    told = json.load(file)
+                ends = told.get("eos_token_id")
+                self.ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+                self.pad = told.get("pad_token_id")
 
     def execute(self, requests):
         """Each request has rows of beams of tokens, and how many tokens of each count."""

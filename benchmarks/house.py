@@ -1,0 +1,81 @@
+"""The house in figures: what a reader has to know, by the syntax trees of src/tonnage (docs/design.md, "The house in figures").
+
+./benchmark house                the table
+./benchmark house --names        the names that say nothing of what they hold, by file
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PRONOUNS = ("one", "each", "most", "own", "other", "others", "some", "every")
+PARTICIPLES = ("found", "asked", "said", "told", "made", "known", "kept", "given", "taken", "held", "seen", "wanted", "meant", "left")
+UNSPOKEN = frozenset((*PRONOUNS, *PARTICIPLES))
+"""As names they do not say what a variable holds."""
+
+
+def trees(root: Path = ROOT) -> Iterator[tuple[Path, ast.Module]]:
+    """Every file of the package."""
+    for file in sorted((root / "src" / "tonnage").rglob("*.py")):
+        yield file, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def statements(tree: ast.Module) -> int:
+    """Statements, docstrings not counted."""
+
+    def is_string(node: ast.stmt) -> bool:
+        return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+    return sum(isinstance(node, ast.stmt) and not is_string(node) for node in ast.walk(tree))
+
+
+def stored(tree: ast.Module) -> Iterator[str]:
+    """The names of the variables that a file stores, once for each place; arguments are not among them."""
+    yield from (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+
+
+def unspoken(tree: ast.Module) -> Counter[str]:
+    """How often each of ``UNSPOKEN`` is a name."""
+    return Counter(name for name in stored(tree) if name in UNSPOKEN)
+
+
+def mirrored(root: Path = ROOT) -> tuple[int, int]:
+    """Modules with a test file of their name in the folder of the same name, and all modules."""
+    modules = [file for file, _ in trees(root) if file.name != "__init__.py"]
+    places = [root / "tests" / file.relative_to(root / "src" / "tonnage").with_name(f"test_{file.name}") for file in modules]
+    return sum(place.exists() for place in places), len(modules)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", action="store_true")
+    arguments = parser.parse_args()
+    files = list(trees())
+    count = sum(statements(tree) for _, tree in files)
+    names = sum(sum(1 for _ in stored(tree)) for _, tree in files)
+    silent = {file: unspoken(tree) for file, tree in files}
+    ternaries = sum(isinstance(node, ast.IfExp) for _, tree in files for node in ast.walk(tree))
+    tested, modules = mirrored()
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+    total = sum(sum(counter.values()) for counter in silent.values())
+    print(f"statements of src, docstrings not counted: {count:,} in {len(files)} files")
+    print(f"variables named by pronouns or participles: {total:,} of {names:,}, {total / names:.1%}")
+    print(f"ternaries per 1,000 statements: {1000 * ternaries / count:.1f}")
+    print(f"modules with a test file of their name: {tested} of {modules}, {tested / modules:.0%}")
+    print(f"pages: {len(pages)}, {words:,} words")
+    for file, counter in sorted(silent.items(), key=lambda item: -sum(item[1].values())) if arguments.names else ():
+        if counter:
+            common = ", ".join(f"{name} {times}" for name, times in counter.most_common(6))
+            print(f"{sum(counter.values()):>5} {file.relative_to(ROOT)}: {common}")
+
+
+if __name__ == "__main__":
+    main()
