@@ -86,6 +86,14 @@ def short_of_memory(error: BaseException) -> bool:
     return any(isinstance(part, MemoryError) or _SHORT.search(str(part)) for part in chain)
 
 
+LONGEST_LINE = 4_000  # characters of a message, whatever it quotes
+
+
+def _one_line(message: str) -> str:
+    line = " ".join(visible(message).split())
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE // 2]} … {line[-LONGEST_LINE // 4 :]}"
+
+
 class TonnageError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command returns."""
 
@@ -94,7 +102,7 @@ class TonnageError(Exception):
     @property
     def marked(self) -> str:
         """The message on one line, whatever the input that it quotes; options in it are not spelled yet."""
-        return " ".join(visible(super().__str__()).split())
+        return _one_line(super().__str__())
 
     def __str__(self) -> str:
         """The message as Python says it: options by the names of their arguments."""
@@ -145,7 +153,7 @@ class Several(TonnageError):
 
     def __init__(self, messages: Iterable[str]) -> None:
         """Keep the messages apart; equal ones once, and beyond ``MOST`` only their number."""
-        lines = [" ".join(visible(message).split()) for message in dict.fromkeys(messages)]
+        lines = list(map(_one_line, dict.fromkeys(messages)))
         if len(lines) > self.MOST:
             lines[self.MOST :] = [f"and {len(lines) - self.MOST:,} more errors like these"]
         super().__init__("\n".join(lines))

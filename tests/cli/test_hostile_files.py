@@ -108,6 +108,8 @@ def test_hidden_characters_are_shown_as_codes() -> None:
     assert visible("a\x1b[31m\x9b\u202e\ud800\r\tb\n") == "a\\x1b[31m\\x9b\\u202e\\ud800\\r\tb\n"
     assert str(InputError(f"model: {ESCAPE}")) == "model: \\x1b[2J\\x1b]0;x\\x07"
     assert visible("聊天 é 🚀") == "聊天 é 🚀"
+    assert len(str(InputError(f"model: '{'x' * 10**6}' is unknown; give another"))) < 4_000
+    assert str(InputError(f"model: '{'x' * 10**6}' is unknown; give another")).endswith("is unknown; give another")
 
 
 @pytest.mark.parametrize("verb", ["catalog h100", "catalog h100 --json", "--help", "schema"])

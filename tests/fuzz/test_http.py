@@ -140,7 +140,7 @@ def test_schemathesis(server: tuple[str, str, int]) -> None:
             nonlocal asked
             asked += 1
             status = case.call(base_url=url, timeout=60).status_code
-            assert status < 500 or status == 503
+            assert status < 500 or status == 503, (case.method, case.path, case.query, case.body)
 
         called()
     print(f"schemathesis and the {name}: {asked:,} requests; {resident_mb(pid) - before:+.0f} MB")

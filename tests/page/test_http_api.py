@@ -78,6 +78,10 @@ REFUSED: list[tuple[str, Any]] = [
     ("simulate", {"frobnicate": 1}),
     ("simulate", {"model": "llama-3.1-8b", "isl": [[]], "osl": {}}),
     ("simulate", {"scenario": 5, "model": "llama-3.1-8b"}),
+    ("simulate", {"model": "llama-3.1-8b", "isl": -2.5e15}),
+    ("simulate", {"model": "llama-3.1-8b", "isl": 50, "osl": 5, "request_rate": 4, "requests": "-1"}),
+    ("simulate", {"model": "llama-3.1-8b", "isl": 50, "osl": 5, "engine": "9" * 5_000}),
+    ("simulate", {"model": "llama-3.1-8b", "isl": 50, "osl": 5, "scenario": {"search": {"engine": "vllm 0." + "9" * 5_000}}}),
     ("compare", {"first": 1, "second": None}),
     ("compare", {}),
 ]

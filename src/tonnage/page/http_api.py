@@ -97,7 +97,7 @@ async def simulate(request: Request) -> Response:
     from pydantic import ValidationError
 
     try:
-        _arguments().model_validate(document)
+        _arguments().model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
         raise InputErrors(f"{name[:40]}: {message}; see /api/v1/openapi.json" for name, message in faults.items()) from None

@@ -141,10 +141,10 @@ ELSEWHERE: Mapping[str, Mapping[str, float]] = {
 }
 """The same, by metric, for what sets a deployment apart from the measured ones where no calibration says better: the host of another owner,
 sums over PCIe, prompts that come all at once, weights that a step reads in less than ``perf.prediction_error.LIGHT_S`` (of a model without
-rows, so that the host decides), and weights of four bits. With them 80 % of the rows of each kind among 200 that users measured are inside,
-and 85 % of their TTFT, whose errors differ most between sources; with each source left out and the factors from the others, 80 to 84 % of
-all rows (``./benchmark field --widths``, 2026-11-28). Over PCIe they are at least 2, since hosts differ by 40 % to a factor of two, and of
-four bits at least 3: of 17 rows of dense models in AWQ and GPTQ none was inside (2026-11-28)."""
+rows, so that the host decides), and weights of four bits. With them at least 80 % of the rows of each kind among 200 that users measured
+are inside, and 85 % of their TTFT, whose errors differ most between sources; with each source left out, and both its terms and the factors
+by the others, 77 to 89 % (``./benchmark field``, 2026-11-28). Over PCIe they are at least 2, since hosts differ by 40 % to a factor of two,
+and of four bits at least 3: of 17 rows of dense models in AWQ and GPTQ none was inside (2026-11-28)."""
 
 CALIBRATED_CURRENT = 1.2
 """Widening after a calibration on an engine of today. The table's calibrated errors are of NIM; ten points of each deployment of 2026 left

@@ -206,3 +206,30 @@ def test_prints(browser: Chromium, pages: dict[str, Path]) -> None:
     printed = browser.pdf()
     assert printed.startswith(b"%PDF")
     assert 3 <= printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") <= 16
+
+
+# What a notebook's page says of everything inside of a cell
+FOREIGN = """<!doctype html><meta name="viewport" content="width=device-width, initial-scale=1"><style>
+.out dl { display: block; } .out dt { float: left; clear: left; } .out table { table-layout: fixed; margin: 0 auto; }
+.out tbody tr:nth-child(odd) td, .out th { text-align: right; background: pink; white-space: nowrap; }
+.out h1, .out h2 { font-size: 60px; } .out pre { white-space: pre-wrap; font-size: 40px; } .out * { letter-spacing: 3px; }
+</style><div class="out" style="width: %dpx">%s</div>"""
+LAID_OUT = """(() => {
+  const cell = document.querySelector('.out').getBoundingClientRect(), tops = [...document.querySelectorAll('dl.big > div')].map(
+    tile => Math.round(tile.getBoundingClientRect().top));
+  const shown = [...document.querySelectorAll('svg')].filter(svg => svg.checkVisibility());
+  document.querySelectorAll('details').forEach(fold => fold.open = true);
+  const style = getComputedStyle(document.querySelector('pre')), wide = [...document.querySelectorAll('svg, table, dl, h1, h2')].filter(
+    e => e.getBoundingClientRect().right > cell.right + 1).map(e => e.tagName);
+  return {tiles: tops.filter(top => top === tops[0]).length, kinds: shown.map(svg => svg.classList[1]), white: style.whiteSpace, wide};
+})()"""
+
+
+@pytest.mark.parametrize(("width", "kind", "tiles"), [(850, "wide", 4), (370, "narrow", 2)])
+def test_in_a_notebook_reports_keep_their_looks_and_follow_the_width_of_the_cell(
+    browser: Chromium, tmp_path: Path, width: int, kind: str, tiles: int
+) -> None:
+    page = tmp_path / "cell.html"
+    page.write_text(FOREIGN % (width, run_lesson(LessonConfig(batcher="static"))._repr_html_()), encoding="utf-8")
+    browser.show(page, 1280, 900)
+    assert browser.value(LAID_OUT) == {"tiles": tiles, "kinds": [kind], "white": "pre", "wide": []}

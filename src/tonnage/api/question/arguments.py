@@ -61,7 +61,7 @@ def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]
 
 def listed(values: Many, where: str) -> tuple[str, ...]:
     """The values one by one, without repeats. Raises InputError: nothing is left, or an empty item between commas."""
-    parts = [values] if isinstance(values, int) else values.split(",") if isinstance(values, str) else [str(v) for v in values]
+    parts = [values] if isinstance(values, int | float) else values.split(",") if isinstance(values, str) else [str(v) for v in values]
     texts = [str(part).strip() for part in parts]
     if not texts or any(not text for text in texts):
         raise InputError(f"{where}: '{values}' has an empty item; write one value or several with commas between")

@@ -98,7 +98,7 @@ def narrow_cache_text(plan: Plan) -> str:
     losses = ", ".join(f"{loss.least:g} to {loss.most:g}% of the score in {loss.benchmark}" for loss in narrow.losses)
     return (
         f"{option('precision')} {narrow.deployment.precision} keeps {narrow.times:.1f} times the tokens: {fewer} "
-        f"({exact_number(narrow.systems_exact)} exactly); published losses {losses}"
+        f"({exact_number(narrow.systems_exact)} exactly); published losses {losses} ({narrow.source.partition(' (')[0]})"
     )
 
 

@@ -36,7 +36,7 @@ MOST_GPUS = 72  # Most GPUs of a server that is named by their number
 _SHAPE = re.compile(r"^(\d{1,3})\s*[x×*]\s*-?(.+)$")
 _SHAPE_BEHIND = re.compile(r"^(.+?)-?[x×*]-?(\d{1,2})$")  # "h100x8"
 _MIG = re.compile(r"^(.+?)-(?:mig-)?(\d)g\.(\d{1,3})gb$")
-_VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
+_VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d{1,9}(?:\.\d{1,9})*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
 
 
 def _shown(spelling: str) -> str:
