@@ -64,9 +64,15 @@ ROOFLINE = coefficient_array(
 @st.composite
 def step_models(draw: st.DrawFn) -> StepModel:
     """The roofline, scaled by irregular factors, or whole milliseconds a step, where everything happens at once."""
-    frontend, stream = draw(st.sampled_from([0.0, 0.001, 0.0123456789])), draw(st.sampled_from([0.0, 0.0, 0.0005, 0.00123456789]))
+    front_end = {
+        "frontend_s": draw(st.sampled_from([0.0, 0.001, 0.0123456789])),
+        "stream_s": draw(st.sampled_from([0.0, 0.0, 0.0005, 0.00123456789])),
+        "stream_step_s": draw(st.sampled_from([0.0, 0.0, 0.001, 0.00087654321])),
+        "enter_s": draw(st.sampled_from([0.0, 0.0, 0.002, 0.0061234567])),
+        "enter_token_s": draw(st.sampled_from([0.0, 1e-4])),
+    }
     if draw(st.booleans()):
-        return StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=frontend, stream_s=stream)
+        return StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), **front_end)
     scale = draw(st.lists(st.floats(0.1, 3.0), min_size=COEFFICIENTS, max_size=COEFFICIENTS))
     coefficients = ROOFLINE * np.array(scale)
     coefficients[at.NORM] = draw(st.floats(1.0, 4.0))
@@ -86,7 +92,7 @@ def step_models(draw: st.DrawFn) -> StepModel:
     if draw(st.booleans()):
         coefficients[[at.LAUNCHES, at.EAGER]] = draw(st.sampled_from([4.1e-3, 8.3e-3])), draw(st.sampled_from([0.0, 1.9e-3]))
         coefficients[at.GRAPHED_TO] = draw(st.sampled_from([0.0, 11.0]))
-    return StepModel(coefficients=coefficients, frontend_s=frontend, stream_s=stream)
+    return StepModel(coefficients=coefficients, **front_end)
 
 
 @st.composite

@@ -2,8 +2,9 @@
 
 In a fenced ``console`` block, a line "$ ./tonnage …" is a command (a backslash at its end goes on) and what follows is
 its output, with "…" alone where lines were left out; in a ``sh`` block every line is a command, and so is "./tonnage …" in
-backticks in a table. Each line shown must be a line of the real output: the same words in the same order, and the same
-numbers. README's commands and the first one of each page are run in the core, the others by ./check --accuracy. Comments above a block:
+backticks in a table, where the bold texts behind it must be parts of the output. Each line shown must be a line of the real
+output: the same words in the same order, and the same numbers. README's commands and the first one of each page are run in
+the core, the others by ./check --accuracy. Comments above a block:
 
     <!-- exit 3 -->                  the exit code, where it is not 0
     <!-- within 20 % -->             how far the numbers may be off: predictions move when the coefficients are fitted anew
@@ -36,7 +37,7 @@ from typing import Any
 import pytest
 
 from benchmarks.held_out import held_out_in_short
-from tests.tolerance import Tolerance, distance, words_and_numbers
+from tests.tolerance import NUMBER, Tolerance, distance, words_and_numbers
 from tonnage.cli import main as command_line
 from tonnage.report.numbers import number as rounded
 
@@ -58,6 +59,7 @@ class Example:
     command: str
     comments: dict[str, str]
     shown: dict[int, str] = field(default_factory=dict)
+    figures: tuple[str, ...] = ()  # parts of the output that the row of a table shows in bold
 
     @property
     def exit_code(self) -> int:
@@ -87,8 +89,9 @@ def examples_of(page: Path) -> Iterator[Example]:
         if not kind and (found := COMMENT.match(text)):
             comments[found[1].removesuffix(":")] = found[2]
         if not kind and text.startswith("|"):
-            for command in re.findall(r"`(\./tonnage [^`]*)`", text):
-                yield Example(page=page, line=at, command=command, comments=comments)
+            for command, rest in re.findall(r"`(\./tonnage [^`]*)`((?:(?!`\./tonnage ).)*)", text):
+                figures = tuple(re.findall(r"\*\*(.+?)\*\*", rest))
+                yield Example(page=page, line=at, command=command, comments=comments, figures=figures)
         elif not kind and text and not COMMENT.match(text):
             comments = {}  # they are of the block or the table behind them
         starts = text.startswith("$ ") if kind == "console" else kind == "sh" and text.strip() and not text.startswith("#")
@@ -174,6 +177,11 @@ def test_command_prints_what_the_page_shows(example: Example) -> None:
         assert alike, f"{example.page.name}:{number + 1}: no such line in the output: {line}\n{printed}"
         closest = min(alike, key=lambda found: distance(numbers, found))
         assert any(example.tolerance.holds(numbers, found) for found in alike), f"{example.page.name}:{number + 1}: {line}\nreal: {closest}"
+    whole = " ".join(printed.split())
+    for figure in example.figures:
+        words, numbers = words_and_numbers(figure)
+        seen = [words_and_numbers(match[0])[1] for match in re.finditer(re.escape(words).replace(r"\#", NUMBER.pattern), whole)]
+        assert any(example.tolerance.holds(numbers, found) for found in seen), f"{example.where}: no {figure}; {seen}\n{printed}"
 
 
 def test_what_is_not_run_here_is_run_by_a_test() -> None:
@@ -235,6 +243,12 @@ def test_figures_of_the_courses_table_are_those_of_its_commands() -> None:
     text = COURSE.read_text(encoding="utf-8")
     assert answers(EXAMPLES)
     assert FIGURE.findall(text) == answers(EXAMPLES)
+
+
+def test_every_command_of_the_courses_items_shows_a_figure() -> None:
+    items = [example for example in EXAMPLES if example.page == COURSE and not example.shown]
+    assert len(items) > 45
+    assert [example.command for example in items if not example.figures] == []
 
 
 def anchors(page: Path) -> set[str]:

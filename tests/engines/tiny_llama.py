@@ -1,8 +1,9 @@
-"""Makes a Llama of 32 million random weights with a tokenizer of its own; run by the Python of the engines' environment.
+"""Makes a Llama of random weights with a tokenizer of its own; run by the Python of the engines' environment.
 
-    python tiny_llama.py FOLDER
+    python tiny_llama.py FOLDER [LAYERS HIDDEN]
 
-The tokenizer is a byte-level BPE trained on invented words, so that nothing is downloaded.
+Without a size it has 8 layers of 512, 32 million weights. The tokenizer is a byte-level BPE trained on invented words, so that nothing is
+downloaded.
 """
 
 import random
@@ -31,7 +32,7 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-def main(folder: str) -> None:
+def main(folder: str, layers: int = LAYERS, hidden: int = HIDDEN) -> None:
     """Write the model and the tokenizer as transformers does."""
     torch.manual_seed(0)
     words = tokenizer()
@@ -39,14 +40,14 @@ def main(folder: str) -> None:
     fast.chat_template = TEMPLATE
     fast.save_pretrained(folder)
     config = LlamaConfig(
-        hidden_size=HIDDEN,
-        intermediate_size=1_408,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=8,
-        num_key_value_heads=4,
+        hidden_size=hidden,
+        intermediate_size=hidden * 11 // 4,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64,
+        num_key_value_heads=hidden // 128,
         head_dim=64,
         vocab_size=words.get_vocab_size(),
-        max_position_embeddings=4_096,
+        max_position_embeddings=16_384,
         bos_token_id=0,
         eos_token_id=1,
         tie_word_embeddings=False,
@@ -55,4 +56,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -37,10 +37,10 @@ def python() -> Path:
     return found
 
 
-def tiny_model(python: Path, folder: Path) -> Path:
-    """A folder with the model and its tokenizer, made by the engines' transformers."""
-    script = Path(__file__).with_name("tiny_llama.py")
-    subprocess.run([str(python), str(script), str(folder)], check=True, capture_output=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+def tiny_model(python: Path, folder: Path, *size: int) -> Path:
+    """A folder with the model, of ``tiny_llama.py``'s layers and hidden size, and its tokenizer, made by the engines' transformers."""
+    command = [str(python), str(Path(__file__).with_name("tiny_llama.py")), str(folder), *map(str, size)]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
     return folder
 
 

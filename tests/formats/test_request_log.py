@@ -307,3 +307,17 @@ def test_a_log_in_text_is_refused_by_its_kind(tmp_path: Path, kind: str, name: s
         with pytest.raises(InputError, match="access log in text, which has no counts of tokens; let the proxy write a JSON object"):
             read()
     assert not (tmp_path / "run").exists()
+
+
+def test_durations_in_two_units_are_not_averaged(tmp_path: Path) -> None:
+    rows = lines(timestamp=lambda t: t, latency=lambda t: 1.1 if int(2 * t) % 2 else 1100, **USAGE)
+    summary, facts = imported(written(tmp_path, rows), tmp_path)
+    assert (summary.counted, summary.e2e_ms.mean) == (30, pytest.approx(1100))
+    assert facts["failed"] == {"a duration too short for its tokens": 30}
+
+
+def test_counts_with_commas_between_thousands_are_numbers(tmp_path: Path) -> None:
+    rows = lines(ts=str, duration_ms="1,100", prompt_tokens="1,000", completion_tokens="101")
+    summary, _ = imported(written(tmp_path, rows), tmp_path)
+    assert (summary.counted, summary.e2e_ms.mean) == (60, pytest.approx(1100))
+    assert set(describe_workload(tmp_path / "log.jsonl").traffic.recording.isl) == {1000}

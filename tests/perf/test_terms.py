@@ -22,6 +22,7 @@ from tonnage.perf.step_terms import HOST_STEP
 from tonnage.perf.terms import client_turnaround_s, coefficients, encoder_seconds, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import engines, find_encoder, find_engine, find_gpu, find_model, gpus
+from tonnage.spec.catalog.entries import host_cpus
 from tonnage.spec.deployment import Deployment, Parallelism, parse_adapters
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.images import parse_images
@@ -459,3 +460,28 @@ def test_405b_in_16_bits_needs_two_systems_of_eight() -> None:
     halves = estimated_instance(replace(whole, parallelism=Parallelism(tp=8, pp=2)), gpus_per_system=8, prompt_tokens=1000)
     assert halves.memory.tokens > 10_000
     assert halves.memory.weight_bytes * 16 == pytest.approx(2 * 405.9e9, rel=0.02)
+
+
+def test_what_a_front_end_costs_is_that_of_its_measured_class_of_core_scaled_to_the_host() -> None:
+    """One API server of vLLM was measured on EPYC 9005, whose cores are 1.25 times as fast as those of the shipped terms' hosts."""
+    measured, speed = find_engine("vllm").front_end, host_cpus()["epyc-9005"].speed
+    assert measured is not None
+    one = step_model(deployment(engine="vllm"))
+    assert one.enter_s == pytest.approx(1e-6 * measured.enter_us * speed)
+    assert one.stream_step_s == pytest.approx(1e-6 * measured.step_us * speed)
+    d = deployment(engine="vllm")
+    four = step_model(replace(d, knobs=replace(d.knobs, front_ends=4)))
+    assert (four.enter_s, four.enter_token_s, four.stream_step_s) == pytest.approx(
+        (one.enter_s / 4, one.enter_token_s / 4, one.stream_step_s)
+    )
+    slow = step_model(replace(d, gpu=replace(d.gpu, host_speed=0.5)))
+    assert (slow.enter_s, slow.stream_step_s) == pytest.approx((2 * one.enter_s, 2 * one.stream_step_s))
+    wide = step_model(replace(d, parallelism=Parallelism(dp=8)))
+    assert (wide.enter_s, wide.stream_step_s) == pytest.approx((8 * one.enter_s, 8 * one.stream_step_s))
+    unknown = step_model(deployment(engine="sglang"))
+    assert unknown.enter_s == unknown.enter_token_s == unknown.stream_step_s == 0.0
+
+
+def test_every_measured_front_end_names_a_class_of_the_catalog() -> None:
+    for engine in engines():
+        assert engine.front_end is None or (engine.front_end.cpu in host_cpus() and engine.front_end.date and engine.front_end.source)

@@ -328,6 +328,31 @@ def test_a_step_without_a_token_leaves_the_front_end_idle() -> None:
     assert ms(requests.last_token_ns) == [4.4]
 
 
+def test_requests_enter_one_after_another_however_long_they_are_under_way() -> None:
+    entering = replace(TICK, enter_s=0.002)
+    at_once = open_trace(*[(0, 5, 1)] * 3)
+    assert ms(run_reference(at_once, entering, KNOBS, 100).requests.first_token_ns) == [3.0, 5.0, 7.0]
+    assert ms(run_reference(at_once, replace(entering, frontend_s=0.01), KNOBS, 100).requests.first_token_ns) == [11.0, 13.0, 15.0]
+    by_tokens = replace(entering, enter_s=0.001, enter_token_s=0.001)
+    assert ms(run_reference(open_trace((0, 5, 1), (0, 2, 1)), by_tokens, KNOBS, 100).requests.first_token_ns) == [7.0, 10.0]
+
+
+def test_tokens_put_off_who_enters_and_who_entered_puts_off_tokens() -> None:
+    """From 3 ms on half a millisecond of each step is streamed, so that 2 ms of the second take until 5.5; it is heard at 6."""
+    step = replace(TICK, enter_s=0.002, stream_s=0.0005)
+    requests = run_reference(open_trace((0, 5, 20), (3, 5, 1)), step, KNOBS, 100).requests
+    assert ms(requests.first_token_ns) == [3.5, 6.5 + 2.0 + 2 * 0.5]
+    alone = run_reference(open_trace((3, 5, 1)), step, KNOBS, 100).requests
+    assert ms(alone.first_token_ns) == [6.5]
+
+
+def test_steps_that_wait_for_the_front_end_are_taken_up_together() -> None:
+    """Of 2.5 ms to take up a step: the first ends at 1, the next two while that is done, and go along at 3.5."""
+    requests = run_reference(open_trace((0, 5, 4)), replace(TICK, stream_step_s=0.0025), KNOBS, 100).requests
+    assert ms(requests.first_token_ns) == [3.5]
+    assert ms(requests.last_token_ns) == [8.5]
+
+
 def test_tokens_that_clients_would_have_after_the_window_do_not_happen() -> None:
     result = run_reference(open_trace(*[(0, 5, 3)] * 3), STREAMING, KNOBS, 100, window_ps=int(3.5 * MS))
     assert result.requests.osl.tolist() == [2] * 3

@@ -385,7 +385,7 @@ def test_a_single_front_end_that_ends_the_load_is_told_and_more_of_them_carry_mo
     assert 0.85 * told.requests_per_second_of_one < one.choice.requests_per_second_per_instance <= 1.02 * told.requests_per_second_of_one
     assert four.choice.requests_per_second_per_instance > 1.5 * told.requests_per_second_of_one
     assert note_text(told).endswith("several of them (--api-server-count) would carry more.")
-    assert note_text(more).startswith("Every instance is taken to run 4 API servers (--api-server-count 4): one can stream ")
+    assert note_text(more).startswith("Every instance is taken to run 4 API servers (--api-server-count 4): one can serve ")
     assert "--api-server-count" not in one.choice.launch
     assert four.choice.launch[four.choice.launch.index("--api-server-count") + 1] == "4"
 

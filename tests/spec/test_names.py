@@ -91,6 +91,7 @@ def test_a_virtual_gpu_with_all_of_a_cards_memory_is_that_card_and_one_with_a_pa
         ("me/Qwen3-8B-AWQ-dequantized", "qwen3-8b", "bf16"),
         ("google/gemma-3-27b-it-qat-q4_0-unquantized", "gemma-3-27b", "bf16"),
         ("inclusionAI/Ling-1T-FP8", "ling-1t", "fp8"),
+        ("nvidia/Qwen3-14B-NVFP4A16", "qwen3-14b", "nvfp4-wo"),
     ],
 )
 def test_the_format_of_a_name_is_that_of_its_weights(name: str, model: str, released: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +106,13 @@ def test_a_name_of_a_trillion_is_offered_no_small_model(monkeypatch: pytest.Monk
         find_model("maker/unheard-2T")
     assert "kimi-k3" in str(error.value)
     assert "7b" not in str(error.value)
+
+
+@pytest.mark.parametrize("ending", ["W4A8C8-TP4-Paddle", "2Bits-TP2-Paddle", "NVFP4KV8", "w3a16", "2of4", "int5-mixed"])
+def test_a_name_with_a_format_that_is_not_known_is_not_taken_for_a_fine_tune_in_16_bits(
+    ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert find_model("maker/Llama-3.1-8B-Instruct-Medical").released == "bf16"
+    with pytest.raises(UnknownName):
+        find_model(f"maker/Llama-3.1-8B-Instruct-Medical-{ending}")

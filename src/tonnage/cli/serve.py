@@ -141,7 +141,7 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
 
 
 def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
-    """In processes of their own; each gets the flags that describe one instance."""
+    """In separate processes; each gets the flags that describe one instance."""
     if "plan" in asked and "instances" not in asked:
         from tonnage.api.running.plans import planned
 

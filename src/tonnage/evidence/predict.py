@@ -70,6 +70,7 @@ class Point:
     window_s: float | None = None
     # the distributions of prompt and output lengths, where the row says that they vary; ``isl`` and ``osl`` are used elsewhere
     drawn: tuple[Lengths, Lengths] | None = None
+    served: bool = False  # whether the row reports a TTFT, so that requests that are all sent at once pass a server's front end
 
     @property
     def load(self) -> str:
@@ -141,6 +142,7 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
         requests=row.get("requests"),
         window_s=row.get("window_s"),
         drawn=_drawn(row),
+        served=row.get("ttft_ms") is not None,
     )
 
 
@@ -173,9 +175,8 @@ def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple
 
 # The load that a benchmark sent for one row of a measured table, as a workload that can be simulated. In a closed loop all clients start
 # together, and each sends its next request when the last is answered, after the client's serial turnaround. Where there are no more
-# requests than clients, the benchmark runs in the engine's own process and nothing is streamed. In an open loop requests arrive at random
-# (Poisson, or as bursty as the row
-# says).
+# requests than clients and no TTFT is reported, the benchmark runs in the engine's own process and nothing is streamed. In an open loop
+# requests arrive at random (Poisson, or as bursty as the row says).
 
 
 def open_loop(rate: float, *, burstiness: float = 1.0, in_flight: int = 0) -> OpenLoop:
@@ -318,7 +319,7 @@ def simulated(point: Point, load: Load | None = None) -> Requests:
     workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
-    model = step.in_process if workload.queued else step
+    model = step.in_process if workload.queued and not point.served else step
     return spec_of(d, replace(instance, step=model)).run(trace, window_ps=window)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tonnage.evidence.predict import SEED, Point, read_point, reported_metrics, workload_of
 from tonnage.perf import step_terms as at
-from tonnage.perf.host import responding_s, streaming_s
+from tonnage.perf.host import front_end_s, responding_s, streaming_s
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.terms import coefficients, resolve
@@ -229,7 +229,8 @@ class LoadedRows:
         engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
         streaming = streaming_s(engine, point.deployment)
         responding = responding_s(engine, float(c[of][at.HOST_SEQUENCE]))
-        model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding)
+        more: dict[str, Any] = {"stream_s": streaming, "response_s": responding, **front_end_s(point.deployment)}
+        model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), **more)
         load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
         trace, model = load.trace(SEED), model.in_process if load.queued else model
         window = -1 if point.window_s is None else to_ps(point.window_s)

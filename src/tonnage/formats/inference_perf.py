@@ -59,7 +59,7 @@ def inference_perf_points(document: dict[str, Any], where: str) -> Iterator[Poin
         for statistic, ending in STATISTICS.items():
             scale = 1e3 * (tokens if ours in ("tpot", "itl") else 1.0)
             measured = measure_at(document, where, "successes", "latency", theirs, statistic, scale=scale)
-            if ours != "itl" or not ending or abs(tokens - 1) <= VARIES:  # the gaps of other tokens have other percentiles
+            if scale and (ours != "itl" or not ending or abs(tokens - 1) <= VARIES):  # the gaps of other tokens have other percentiles
                 values[f"{ours}{ending}_ms"] = measured or values.get(f"{ours}{ending}_ms")
     for theirs, ours in (("requests_per_sec", "requests_s"), ("output_tokens_per_sec", "output_tok_s")):
         values[ours] = measure_at(document, where, "successes", "throughput", theirs)
@@ -79,13 +79,16 @@ def _load(document: Any, where: str) -> dict[str, str | int | float | None]:
 
 
 def _tokens_a_token(document: dict[str, Any], where: str) -> float:
-    """The tokens after the first that its latencies count, for each one that the server counted; 1 where the server counted none."""
+    """The tokens after the first that its latencies count, for each one that the server counted.
+
+    It is 1 where the server counted none, and 0 where the rates do not tell what the latencies count.
+    """
     by_server = number_at(document, where, "successes", "output_tokens", "mean")
     rates = [number_at(document, where, "successes", "throughput", f"{name}_per_sec") for name in ("output_tokens", "requests")]
-    if not by_server or by_server <= 1 or not all(rates):
+    if not by_server or by_server <= 1:
         return 1.0
-    counted = (rates[0] or 0.0) / (rates[1] or 1.0)
-    return (counted - 1) / (by_server - 1) if counted > 1 else 1.0
+    counted = (rates[0] or 0.0) / (rates[1] or 1.0) if all(rates) else 0.0
+    return (counted - 1) / (by_server - 1) if counted > 1 else 0.0
 
 
 def is_inference_perf(document: Any) -> bool:

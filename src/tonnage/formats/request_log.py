@@ -91,6 +91,7 @@ FASTEST_NS, START_TOKENS = 500_000, 50
 """A request takes from 0.5 ms to 0.5 s for each of its tokens, 50 more for its start: so a duration without a unit has only one."""
 EDGE = 2.0  # How near, as a factor, a duration may be to the end of that range before Tonnage asks for its unit
 DEPTH = 6
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _GO = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|μs|ms|s|m|h)(?![a-zµμ])")
 _GO_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 6e10, "h": 3.6e12}
 
@@ -222,8 +223,12 @@ def _lines(records: Iterable[Fields], relative: int, left_out: Counter[str], mod
 
 def _request(line: _Line, unit: int, first_unit: int) -> ImportedRequest:
     """A request, once the units of its file are known."""
-    begin, end = line.begin_ns, line.end_ns
+    begin, end, outcome = line.begin_ns, line.end_ns, line.outcome
     took = None if line.took is None else round(line.took[0] * (line.took[1] or unit))
+    if (
+        line.took and took is not None and not line.took[1] and took * EDGE < FASTEST_NS * (line.osl + START_TOKENS)
+    ):  # of another unit than the others
+        outcome = outcome or "a duration too short for its tokens"
     if line.stamped_last and took is not None:
         begin, end = begin - took, begin
     elif end is None and took is not None:
@@ -232,14 +237,14 @@ def _request(line: _Line, unit: int, first_unit: int) -> ImportedRequest:
     if first is None and line.first_took is not None:
         first = begin + round(line.first_took[0] * (line.first_took[1] or first_unit))
     seen = first is not None and end is not None and begin < first < end
-    events = () if end is None or line.outcome else (first, end) if seen and line.osl > 1 else (end,)
+    events = () if end is None or outcome else (first, end) if seen and line.osl > 1 else (end,)
     return ImportedRequest(
         due_ns=begin,
         sent_ns=begin,
         events_ns=tuple(moment for moment in events if moment is not None),
         isl=line.isl,
         osl=line.osl,
-        outcome=line.outcome,
+        outcome=outcome,
         single=False,
         streamed=seen and line.osl > 1,
     )
@@ -319,7 +324,9 @@ def _value(fields: Fields, names: Sequence[str]) -> tuple[Any, int]:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, as such or as text."""
+    """A finite number, as such or as text, also with commas between thousands."""
+    if isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()):
+        value = value.replace(",", "")
     try:
         number = float(value) if not isinstance(value, bool) else None
     except (TypeError, ValueError, OverflowError):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
 from tonnage.perf.matrices import scaled_by_blocks
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.entries import host_cpus
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE
 
 if TYPE_CHECKING:
@@ -138,6 +140,24 @@ def responding_s(engine: Group, sequence_s: float) -> float:
     if "response_s" not in engine:
         return 0.0
     return max(sequence_s - (engine["sequence_s"] - engine["response_s"]), 0.0)
+
+
+def front_end_s(deployment: Deployment) -> dict[str, float]:
+    """``enter_s``, ``enter_token_s`` and ``stream_step_s`` of ``StepModel`` for one attention rank; empty where they are not known.
+
+    Several front ends share the requests evenly, as in ``streaming_s``. Each takes up the tokens of every rank's step.
+    """
+    measured = find_engine(deployment.engine).front_end
+    if measured is None:
+        return {}
+    ranks, front_ends = deployment.parallelism.dp, deployment.knobs.front_ends
+    second = 1e-6 * host_cpus()[measured.cpu].speed / deployment.gpu.host_speed
+    entering = second * ranks / front_ends
+    return {
+        "enter_s": measured.enter_us * entering,
+        "enter_token_s": measured.enter_token_us * entering,
+        "stream_step_s": measured.step_us * second * ranks,
+    }
 
 
 def streaming_s(engine: Group, deployment: Deployment) -> float:

@@ -264,13 +264,36 @@ class StepModel:
     stream_s: float = 0.0
     # seconds per sequence and step in which the engine hands tokens to the front end; ``coefficients`` include them
     response_s: float = 0.0
+    # seconds in which the front end takes up the tokens of a step, before it streams those of the first sequence; steps that wait for it
+    # are taken up together
+    stream_step_s: float = 0.0
+    # enter_s, enter_token_s: seconds in which the front end is busy with a request that enters, and with each token of its prompt
+    enter_s: float = 0.0
+    enter_token_s: float = 0.0
+
+    def entering_s(self, isl: int) -> float:
+        """Seconds until a request with so long a prompt is in the engine, when it enters alone."""
+        return max(self.frontend_s, self.enter_s + isl * self.enter_token_s)
+
+    def front_end_busy(self, rate: float, isl: float, osl: float, steps_per_s: float) -> float:
+        """Share of its time that the front end works for requests per second of mean lengths, and for steps per second.
+
+        Steps for which it has no time are taken up with others.
+        """
+        busy = rate * (self.enter_s + isl * self.enter_token_s + osl / self.tokens_per_step * self.stream_s)
+        return busy + min(steps_per_s * self.stream_step_s, max(1.0 - busy, 0.0))
 
     @property
     def in_process(self) -> StepModel:
         """The same engine called from its own process, which returns whole answers and streams nothing."""
         c = self.coefficients.copy()
         c[HOST_SEQUENCE] -= self.response_s
-        return replace(self, coefficients=c, stream_s=0.0, response_s=0.0)
+        return replace(self, coefficients=c, stream_s=0.0, stream_step_s=0.0, response_s=0.0, enter_s=0.0, enter_token_s=0.0)
+
+    @property
+    def inside(self) -> StepModel:
+        """The same engine where requests come from another engine: no front end lets them in, and their tokens are streamed as before."""
+        return replace(self, frontend_s=0.0, enter_s=0.0, enter_token_s=0.0)
 
     def seconds(
         self,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.perf import step_terms as at
 from tonnage.perf.attention import AttentionTerms, add_attention, attention_terms
-from tonnage.perf.host import HostTerms, add_host, host_terms, responding_s, streaming_s
+from tonnage.perf.host import HostTerms, add_host, front_end_s, host_terms, responding_s, streaming_s
 from tonnage.perf.images_and_adapters import add_adapters, encoded_seconds, transformer
 from tonnage.perf.links import LinkTerms, add_communication, dispatch_terms, largest_of, link_terms
 from tonnage.perf.matrices import MatrixTerms, add_matrices, format_name, matrix_rate, matrix_terms
@@ -262,7 +262,9 @@ def step_model(deployment: Deployment) -> StepModel:
     if deployment.step_source is not None:
         engine = engine_terms(terms_of(deployment), preset)
         array, stream_s = reduction(deployment).coefficients, streaming_s(engine, deployment)
-        return StepModel(coefficients=array, frontend_s=engine["frontend_s"], drafting=drafted, stream_s=stream_s)
+        return StepModel(
+            coefficients=array, frontend_s=engine["frontend_s"], drafting=drafted, stream_s=stream_s, **front_end_s(deployment)
+        )
     groups = terms_of(deployment)
     terms = resolve(groups, deployment.model, deployment.gpu, deployment.precision, split, preset)
     engine = engine_terms(groups, preset)
@@ -278,6 +280,7 @@ def step_model(deployment: Deployment) -> StepModel:
         drafting=drafted,
         stream_s=streaming_s(engine, deployment),
         response_s=responding_s(engine, float(array[at.HOST_SEQUENCE])),
+        **front_end_s(deployment),
     )
 
 

@@ -153,7 +153,7 @@ class FrontEnds:
 
     front_ends: int  # of an instance
     setting: str  # the engine's flag for their number; "" where it has none
-    requests_per_second_of_one: float  # what one can stream, in requests per second
+    requests_per_second_of_one: float  # what one can let in and stream, in requests per second
     requests_per_second: float  # the highest load of an instance
     code: Literal["front-ends"] = "front-ends"
 

@@ -72,7 +72,7 @@ class Explanation:
     binds: str  # the term that takes most
     limits: tuple[LimitUse, ...]
     binding_limit: Bound
-    front_end_busy: float  # share of its time that the front end streams tokens; 0 for a job, which has none
+    front_end_busy: float  # share of its time that the front end works; 0 for a job, which has none
     ttft: tuple[TtftParts, ...] = ()  # where the mean TTFT goes, and its p95; empty for a job
 
 

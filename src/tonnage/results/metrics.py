@@ -51,8 +51,8 @@ class TtftParts:
     """Where a TTFT goes, in milliseconds; the parts before ``saved_ms`` sum to it."""
 
     statistic: Literal["mean", "p95"]  # the mean of the parts, or that of the requests around the 95th percentile
-    front_end_ms: float  # from sending a request until the engine has it, and back
-    queue_ms: float  # until the first step with its prompt: for a step that was under way, a slot and KV blocks
+    front_end_ms: float  # from sending a request until the engine has it, behind earlier ones, and back
+    queue_ms: float  # until the first step with its prompt: for streamed tokens, a step that was under way, a slot and KV blocks
     prefill_ms: float  # the steps of its prompt, as long as they are on an idle instance
     shared_ms: float  # what other requests in these steps, and steps between them, add
     handover_ms: float  # of two pools: the transfer of the KV cache, and the decode pool's queue and first step

@@ -122,5 +122,5 @@ def decode_knobs(knobs: EngineKnobs) -> EngineKnobs:
 def pool_engines(spec: EngineSpec, count: int, *, inside: bool = False, plain: bool = False) -> list[Any]:
     """The engines of a pool; engines that get requests ``inside``, from other engines, are reached without a front end."""
     if inside:
-        spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
+        spec = replace(spec, step=spec.step.inside)
     return [spec.plain_engine(seed=place) if plain else spec.engine(seed=place, ends_only=inside) for place in range(count)]

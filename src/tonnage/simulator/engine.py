@@ -19,7 +19,7 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.results.requests import UNFINISHED
-from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
+from tonnage.simulator.kernel.build import check_engine, machine, rows_for, set_arrival, settings
 from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.memory import BETWEEN, ENDS, HANDED_ON, NEVER, TOKENS, UNDER_WAY, Machine
 from tonnage.simulator.kernel.run import copied, grown, log_of, requests_of, without_first
@@ -314,7 +314,7 @@ class Engine:
         rows.generated[first:last] = columns[4] == HANDED_ON
         self._row |= {int(number): first + i for i, number in enumerate(columns[2])}
         s["coming"] = last - s["arrived"]
-        s["next_arrival"] = rows.sent[s["arrived"]] + self._machine.cfg["frontend"] if s["arrived"] < last else NEVER
+        set_arrival(self._machine, int(s["arrived"]))
 
 
 def _cancelled(entries: list[tuple[int, int]]) -> NDArray[np.int64]:

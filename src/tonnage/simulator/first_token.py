@@ -18,6 +18,7 @@ from tonnage.units import PS_PER_NS, to_ps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tonnage.perf.step import StepModel
     from tonnage.results.requests import Requests
     from tonnage.simulator.spec import EngineSpec
 
@@ -54,7 +55,8 @@ def request_parts(record: Requests, spec: EngineSpec) -> Ints:
     """
     if record.admitted_ns is None:
         raise ValueError("a measured run, which does not say when prompts began to be computed")
-    front, streamed = to_ps(spec.step.frontend_s) // PS_PER_NS, to_ps(spec.step.stream_s) // PS_PER_NS
+    streamed = (to_ps(spec.step.stream_step_s) + to_ps(spec.step.stream_s)) // PS_PER_NS
+    front = np.minimum(_entering_ns(record, spec.step), record.admitted_ns - record.due_ns)
     computed = record.first_token_ns if record.prefilled_ns is None else record.prefilled_ns
     inside = computed - record.admitted_ns
     alone = alone_ns(record.isl, record.cached_tokens, spec)
@@ -70,6 +72,18 @@ def request_parts(record: Requests, spec: EngineSpec) -> Ints:
             alone_ns(record.isl, 0 * record.isl, spec) - alone,
         ]
     )
+
+
+def _entering_ns(record: Requests, step: StepModel) -> Ints:
+    """Nanoseconds from sending each request until its engine has it, without those for which streamed tokens put it off."""
+    busy = (to_ps(step.enter_s) + record.isl * to_ps(step.enter_token_s)) // PS_PER_NS
+    waits = np.zeros_like(busy)
+    for instance in np.unique(record.instance):
+        rows = np.flatnonzero(record.instance == instance)
+        rows = rows[np.argsort(record.due_ns[rows], kind="stable")]
+        before = np.cumsum(busy[rows]) - busy[rows]
+        waits[rows] = np.maximum.accumulate(record.due_ns[rows] - before) + before - record.due_ns[rows]
+    return waits + np.maximum(busy, to_ps(step.frontend_s) // PS_PER_NS)
 
 
 def alone_ns(isl: Ints, cached: Ints, spec: EngineSpec) -> Ints:

@@ -60,6 +60,10 @@ RATIO_LEAST = RATIO_START * 14 // 100
 RATIO_DECAY = (RATIO_START - RATIO_LEAST) // 600
 """… over 600 decode steps (``SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS``)."""
 
+FOURTHS = 3
+"""Of four parts of a step, those for which its tokens put off the requests that enter at most: an event loop comes to its requests between
+the messages, however many they are (an assumption)."""
+
 RETRACT_STEPS = 20
 """Further tokens of each request that the ratio must cover after a retraction (``SGLANG_RETRACT_DECODE_STEPS``)."""
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from tonnage.perf.step import Drafting
     from tonnage.results.metrics import Summary, TtftParts
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.search.contender import Contender, Sized
 
 
@@ -62,7 +61,7 @@ def explained(best: Sized) -> Explanation:
         binds=parts[0].term,
         limits=_limits(best),
         binding_limit=capacity.binds or SATURATION,
-        front_end_busy=0.0 if capacity.binds == THROUGHPUT else _front_end_busy(instance, rate),
+        front_end_busy=0.0 if capacity.binds == THROUGHPUT else instance.front_end_busy(rate, 1 / mean),
         ttft=() if capacity.binds == THROUGHPUT else _ttft_parts(best),
     )
 
@@ -81,12 +80,6 @@ def _ttft_parts(best: Sized) -> tuple[TtftParts, ...]:
         rate = on_lattice(place_of(rate) // WIDTH[best.care] * WIDTH[best.care])
         record = middle(instance.open(rate, instance.requests_of(rate, best.care, count), instance.traffic.seed, count))
     return ttft_parts(record, instance.spec)
-
-
-def _front_end_busy(instance: Instance, rate: float) -> float:
-    """Sequences that the engine gives tokens to, each second, times what the front end takes for one."""
-    messages = rate * instance.traffic.osl.mean / instance.step.tokens_per_step
-    return messages * instance.step.stream_s / instance.deployment.parallelism.dp
 
 
 def step_terms(

@@ -136,13 +136,15 @@ def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidat
 
 
 def _front_ends(best: Sized) -> Iterator[FrontEnds]:
-    """What the front ends of an instance can stream, where there are several or one is all but busy; nothing of a job."""
-    question, instance, knobs = best.contender.question, best.ready.instance, best.ready.trial.deployment.knobs
-    alone_s = instance.step.stream_s * knobs.front_ends / instance.deployment.parallelism.dp
-    if question.offline or alone_s <= 0:
+    """What the front ends of an instance can serve, where there are several or one is all but busy; nothing of a job."""
+    instance, knobs, capacity = best.ready.instance, best.ready.trial.deployment.knobs, best.as_predicted
+    tpot_ms, rate = capacity.summary.tpot_ms.mean, capacity.rate
+    steps_per_s = 1e3 / (tpot_ms * instance.step.tokens_per_step) if tpot_ms else 0.0
+    of_request = instance.front_end_busy(1.0)
+    if best.contender.question.offline or of_request <= 0:
         return
-    most, rate = instance.step.tokens_per_step / (question.osl.mean * alone_s), best.as_predicted.rate
-    if knobs.front_ends > 1 or rate > FRONT_END_ENDS * most:
+    most = 1.0 / (of_request * knobs.front_ends)
+    if knobs.front_ends > 1 or instance.front_end_busy(rate, steps_per_s) > FRONT_END_ENDS:
         launch = find_engine(instance.deployment.engine).launch
         setting = "" if launch is None else launch.flag("front_ends") or ""
         yield FrontEnds(front_ends=knobs.front_ends, setting=setting, requests_per_second_of_one=most, requests_per_second=rate)

@@ -230,7 +230,7 @@ TP_DEGREES = (1, 2, 4, 8)
 
 PP_DEGREES = (1, 2, 4, 8, 16)
 
-MOVES = ("tokens", "batch", "chunk")
+MOVES = ("tokens", "batch", "chunk", "front_ends")
 """The engine's knobs, in the order in which they are searched."""
 
 DECIDING: dict[Mode, tuple[LimitMetric, ...]] = {
@@ -295,7 +295,7 @@ class Question:
         replays_lengths: whether the recording's own lengths come with it; otherwise they are drawn.
         max_batch_sizes, max_num_tokens, chunked_prefill: knobs that the asker set; empty or None leaves them to the
             engine and to ``tune``.
-        stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise; no search moves them.
+        stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise; the search moves the latter alone.
         shares: of the memory, by the rule of the engines that have each as a setting; empty for the engines' own.
         max_model_len: context that engines are started with, which ``model`` has as well; None for that of the longest request.
         systems: servers to buy in, at most one of each GPU; those of the catalog where none is named.
@@ -376,7 +376,12 @@ class Question:
         """The knobs that the asker did not set; of two pools none is searched."""
         if self.pools is not None:
             return ()
-        given = {"tokens": bool(self.max_num_tokens), "batch": bool(self.max_batch_sizes), "chunk": self.chunked_prefill is not None}
+        given = {
+            "tokens": bool(self.max_num_tokens),
+            "batch": bool(self.max_batch_sizes),
+            "chunk": self.chunked_prefill is not None,
+            "front_ends": self.front_ends is not None,
+        }
         return tuple(move for move in MOVES if not given[move])
 
     @property

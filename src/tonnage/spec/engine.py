@@ -86,6 +86,19 @@ class MemoryDefault:
     kv_fraction: float | None = None  # as in ``EngineKnobs``; None where it does not depend on the memory
 
 
+@strict
+class FrontEnd:
+    """What keeps the one event loop of an API server busy apart from streaming, in µs of a core of the class ``cpu``."""
+
+    enter_us: float  # to let a request in: HTTP, template, the message to the engine
+    enter_token_us: float  # for each token of its prompt
+    step_us: float  # to take up the tokens that one engine has made in a step
+    cpu: str  # class of the core it was measured on (``host_cpus.yaml``)
+    # source, date: where it was measured and when
+    source: str
+    date: str
+
+
 UNPACKING = {8: "int8-wo", 4: "mxfp4 unpacked"}
 """The measured formats whose kernels unpack as many bits as Marlin does of FP8 and FP4."""
 
@@ -117,6 +130,7 @@ class EnginePreset(EngineKnobs):
     # formats that it unpacks to 16 bits on NVIDIA's generations without units for them, such as "fp8 Ampere"
     unpacks: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()  # tools of ``Precision.method`` whose checkpoints it loads
+    front_end: FrontEnd | None = None  # None where its costs are not known: requests then enter without waiting for one another
     front_ends_per_rank: bool = False  # an instance is run with a front end for each rank of data-parallel attention, not with one for all
     slots_bounded: bool = False  # it refuses to start with more slots than tokens of a step, or than sequences whose states its pool holds
     before_rows: bool = False  # whether its versions are older than every one that was measured, so that its terms are those of a later one

@@ -239,6 +239,17 @@ def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
 
 
 @strict
+class HostCpu:
+    """A class of host CPUs by what one core of it does."""
+
+    name: str  # such as "epyc-9005"
+    speed: float  # of a core with one thread at work, over those of the hosts on which the shipped terms were measured
+    # source, date: of the scores, and when they were taken down
+    source: str
+    date: str
+
+
+@strict
 class System:
     """A server of several GPUs, such as ``dgx-h100``."""
 

@@ -433,5 +433,18 @@ def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None 
     at_most = "" if round(mean) == longest else f"{mean:,.0f} tokens on average and up to "
     raise InputError(
         f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the context of {model.name}, {most:,} tokens; "
-        "shorten them or choose a model with a longer context"
+        f"shorten them or choose a model with a longer context{_meant_tokens(isl, osl, most)}"
     )
+
+
+_IN_WORDS = re.compile(r"([\d.,]+)\s*words?")
+
+
+def _meant_tokens(isl: Lengths, osl: Lengths, most: int) -> str:
+    """A hint, where lengths in words would fit if their numbers were tokens: slides often say words and mean tokens."""
+    found = {name: match[1] for name, one in (("isl", isl), ("osl", osl)) if (match := _IN_WORDS.fullmatch(str(one)))}
+    tokens = {name: number_of(text) or math.inf for name, text in found.items()}
+    if not found or tokens.get("isl", isl.longest) + tokens.get("osl", osl.longest) > most:
+        return ""
+    typed = " ".join(f"{option(name)} {text}" for name, text in found.items())
+    return f"; if your source says words and means tokens, as the course's slide does, write {typed}"

@@ -145,7 +145,7 @@ def engines_of(asked: Instances, *, caching: bool = True, inside: bool = False) 
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
     spec = spec_of(deployment, one, tiers=asked.tiers)
     if inside:
-        spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
+        spec = replace(spec, step=spec.step.inside)
     if not caching:
         spec = replace(spec, knobs=replace(spec.knobs, prefix_caching=False))
     return lambda: CachedEngine(spec)

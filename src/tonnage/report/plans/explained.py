@@ -47,11 +47,11 @@ def _sentences(explained: Explanation, pools: int) -> tuple[str, ...]:
     busy = explained.front_end_busy
     if busy >= FRONT_END_LIMITS:
         lines.append(
-            f"The front end streams tokens {percent(busy)} of the time, which limits: a larger stream interval, or a further API server, "
-            "relieves it."
+            f"The front end is busy {percent(busy)} of the time, which limits: a further API server or a larger stream "
+            "interval relieves it."
         )
     elif busy >= FRONT_END_FELT:
-        lines.append(f"The front end streams tokens {percent(busy)} of the time.")
+        lines.append(f"The front end is busy {percent(busy)} of the time.")
     return tuple(lines)
 
 

@@ -195,11 +195,11 @@ def _of_choice(note: notes.OfChoice) -> str:
             most = number(note.requests_per_second_of_one)
             if note.front_ends > 1:
                 named = f" ({note.setting} {note.front_ends})" if note.setting else ""
-                return f"Every instance is taken to run {note.front_ends} API servers{named}: one can stream {most} requests/s."
+                return f"Every instance is taken to run {note.front_ends} API servers{named}: one can serve {most} requests/s."
             ends = f"and so ends its load at {number(note.requests_per_second)}"
             told = f" ({note.setting})" if note.setting else ""
             return (
-                f"Every instance is taken to run one API server, which can stream {most} requests/s {ends}: several of them{told} would "
+                f"Every instance is taken to run one API server, which can serve {most} requests/s {ends}: several of them{told} would "
                 "carry more."
             )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
 from tonnage.simulator.kernel.compiler import part, two_forms
+from tonnage.simulator.kernel.front_end import enter, reaches
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.ranks import queue
 from tonnage.simulator.kernel.schedulers import never_fits
@@ -18,9 +19,9 @@ from tonnage.simulator.kernel.shared import first_of, follow, next_row, put_on_i
 def submit(m, r, sent):
     """Put the request of a row on its way to the engine; without sessions rows are sent in the order of their times."""
     s = m.state
-    if s.coming == 0:
-        s.next_arrival = sent + m.cfg.frontend
     m.rows.sent[r] = sent
+    if s.coming == 0:
+        s.next_arrival = reaches(m, r)
     put_on_its_way(m, r)
     s.coming += 1
 
@@ -31,7 +32,7 @@ def submit_routed(m, r):
     s = m.state
     if s.coming == 0:
         s.arrived = r
-        s.next_arrival = m.rows.sent[r] + m.cfg.frontend
+        s.next_arrival = reaches(m, r)
     else:
         m.rows.next[s.last_coming] = r
     s.last_coming = r
@@ -54,9 +55,12 @@ def take_coming(m):
     """The first of those on their way is there; its row."""
     s = m.state
     r = first_of(m)
+    enter(m, r)
     s.coming -= 1
     s.arrived = take_first(m, r)
-    s.next_arrival = m.rows.sent[s.arrived] + m.cfg.frontend if s.coming > 0 else NEVER
+    s.next_arrival = NEVER
+    if s.coming > 0:
+        s.next_arrival = reaches(m, s.arrived)
     return r
 
 

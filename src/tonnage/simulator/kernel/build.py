@@ -14,6 +14,7 @@ from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, UNFINISHED, gap_edges_ns
 from tonnage.simulator.kernel.blocks import EMPTY, LINE_2, PIECE_2, PLACE_2
 from tonnage.simulator.kernel.decoding import CELLS_2
+from tonnage.simulator.kernel.front_end import reached
 from tonnage.simulator.kernel.memory import NEVER, SETTINGS, SLOT, STATE, STEP, Lists, Log, Machine, Prices, Rows, Tallies, Watch
 from tonnage.simulator.kernel.prefix_cache import NOTE, Cache
 from tonnage.simulator.kernel.schedulers import CODES, SCHEDULERS
@@ -89,6 +90,9 @@ def settings(
         "max_context": max_context,
         "frontend": to_ps(step.frontend_s),
         "stream": to_ps(step.stream_s),
+        "stream_step": to_ps(step.stream_step_s),
+        "enter": to_ps(step.enter_s),
+        "enter_token": to_ps(step.enter_token_s),
         "window": window_ps,
         "window_tokens": windows.tokens,
         "window_blocks": windows.blocks,
@@ -148,8 +152,18 @@ def idle(cfg: Any) -> Any:
 def send(m: Machine, count: int) -> None:
     """Put the first ``count`` rows on their way; they say when they are sent."""
     m.state["coming"] = count
-    if count:
-        m.state["next_arrival"] = m.rows.sent[0] + m.cfg["frontend"]
+    set_arrival(m, 0)
+
+
+def set_arrival(m: Machine, first: int) -> None:
+    """Note when the row that is the first of those on their way reaches the engine, if there are any."""
+    s, cfg = m.state, m.cfg
+    if s["coming"]:
+        s["next_arrival"] = reached(
+            s["entered"], m.rows.sent[first], cfg["frontend"], cfg["enter"] + m.rows.isl[first] * cfg["enter_token"]
+        )
+    else:
+        s["next_arrival"] = NEVER
 
 
 def rows_for(
@@ -296,5 +310,6 @@ def send_first_turns(m: Machine, trace: Trace) -> int:
     cache.at[:count], cache.row[:count] = sent, firsts
     m.state["coming"] = count
     if count:
-        m.state["arrived"], m.state["next_arrival"] = firsts[0], sent[0] + m.cfg["frontend"]
+        m.state["arrived"] = firsts[0]
+        set_arrival(m, firsts[0])
     return count

@@ -185,7 +185,9 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
     spare = np.maximum(cfg["slots"][:, None] - 1 - np.arange(most), 0)
     line_a, line_c = np.full((2, len(kinds), most + 1), -1)
     size = ring_size(max(count, 2))
-    late = (int(trace.osl.sum()) if closely else 0) + len(trace) if bool((cfg["stream"] > 0).any()) else 0
+    late = (
+        (int(trace.osl.sum()) if closely else 0) + len(trace) if bool((cfg["stream"] + cfg["stream_step"] + cfg["enter"] > 0).any()) else 0
+    )
     return Fleet(
         cfg=cfg,
         state=state,

@@ -11,6 +11,7 @@ from tonnage.simulator.kernel.arrivals import shed, take_arrivals
 from tonnage.simulator.kernel.blocks import held
 from tonnage.simulator.kernel.compiler import part, reference_at, two_forms
 from tonnage.simulator.kernel.decoding import leave_decoding
+from tonnage.simulator.kernel.front_end import streamed
 from tonnage.simulator.kernel.loop import (
     MOST_STEPS,
     advance_alone,
@@ -29,7 +30,6 @@ from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.queue import give_back, leave_queue
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.shared import forget_transfers
-from tonnage.simulator.kernel.tokens import streamed
 from tonnage.simulator.request import CANCELLED
 from tonnage.simulator.rules import RATIO_START
 

@@ -8,12 +8,13 @@ from tonnage.simulator.kernel.arrivals import shed, take_arrivals
 from tonnage.simulator.kernel.blocks import rounds_with_blocks
 from tonnage.simulator.kernel.compiler import jitable, part, two_forms
 from tonnage.simulator.kernel.decoding import count_gaps, see_gap
+from tonnage.simulator.kernel.front_end import put_off, streamed
 from tonnage.simulator.kernel.members import book
 from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
-from tonnage.simulator.kernel.shared import forget_transfers
-from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
+from tonnage.simulator.kernel.shared import first_of, forget_transfers
+from tonnage.simulator.kernel.tokens import end_requests, end_step
 from tonnage.simulator.rules import RATIO_DECAY, RATIO_LEAST, RATIO_START
 
 # Steps that are alike, taken at once, compiled. Between two events (an arrival that the engine looks at, the end of a prompt, the last
@@ -77,7 +78,7 @@ def steps_ahead(m, most):
     if cfg.leaps == 0 or (s.filling > 0 and s.held == 0) or step.prefill_tokens > 0 or s.steady == 0:
         return 1
     most, longer = min(s.next_end - s.round, most), slope(m)
-    if most <= 1 or s.seen > s.now + s.lasts or s.decoding * cfg.stream > s.lasts:
+    if most <= 1 or s.seen_next > s.now + s.lasts + s.streams or s.streams > s.lasts or (cfg.enter > 0 and s.puts_off < s.streams):
         return 1
     if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
         return 1
@@ -129,6 +130,7 @@ def leap(m, steps, began):
     record_alone(m, more, began)
     gap = s.lasts + longer
     s.seen += after(gap, longer, more)
+    s.starts = s.now
     s.free -= m.step.grown
     s.ratio = max(s.ratio - more * RATIO_DECAY, RATIO_LEAST)
     s.context += more * s.decoding
@@ -210,7 +212,9 @@ def end_steps(m, steps, began):
     s.unheard = 0 if prompts > 0 or decodes == 0 or m.cfg.receive == 1 else (s.unheard + steps) % m.cfg.receive
     m.step.ended = 0
     m.step.returned = 0
+    put_off(m, first_of(m), steps - 1)
     take_arrivals(m, began if m.cfg.overlap > 0 else s.now - 1)
+    put_off(m, first_of(m), 1)
     end_step(m)
     if steps > 1:
         leap(m, steps, start)

@@ -48,7 +48,10 @@ SETTINGS = record_of(
     "kv_blocks",
     "max_context",
     "frontend",
+    "enter",  # picoseconds in which a request that enters keeps the front end busy …
+    "enter_token",  # … and for each token of its prompt
     "stream",
+    "stream_step",
     "window",  # time ends there; -1 for never
     "window_tokens",  # a sequence of so many tokens or more …
     "window_blocks",  # … holds these for its sliding windows
@@ -79,6 +82,11 @@ STATE = record_of(
     "seen",  # when clients have the tokens of the last step that ended
     "gap",  # … less when they had those of the step before
     "seen_next",  # … and will have those of the step that is under way, or of the first of them
+    "streams",  # how long the front end streams the tokens of the step that is under way, or of the first of them
+    "puts_off",  # … and for how long that puts off who enters
+    "starts",  # when the front end begins, or began, with the tokens that it takes up together
+    "entering",  # how long requests that reached the engine since the last step began kept it busy
+    "entered",  # when the last request had entered, and what was streamed since
     "over",  # whether the window has ended
     "free",  # KV blocks
     "running",  # how many are in ``Lists.running``

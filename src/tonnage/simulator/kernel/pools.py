@@ -135,7 +135,13 @@ def _blocks_last(
         cfg = machine.cfg
         if cfg["shortest"] or (cfg["scheduler"] not in ANY_LENGTH and shortest < int(cfg["block_tokens"])):
             return False
-        begin, end = _ended_after(made.at[numbers], int(cfg["stream"])), arrived[numbers]
+        if (
+            cfg["enter"] > 0
+        ):  # requests may have put off the tokens: no step ended before its prompt's first one began and it lasted so long
+            begin = np.maximum.accumulate(made.admitted[numbers] * PS_PER_NS + made.lasted[numbers])
+        else:
+            begin = _ended_after(made.at[numbers], int(cfg["stream"]), int(cfg["stream_step"]))
+        end = arrived[numbers]
         sends = end >= 0
         if int(cfg["kv_blocks"]) < _most_held(begin[sends], end[sends], blocks[numbers[sends]]) + _step_blocks(cfg, shortest, longest):
             return False
@@ -158,15 +164,15 @@ def _most_held(begin: NDArray[np.int64], end: NDArray[np.int64], blocks: NDArray
     return int((taken[1:] - taken[end.searchsorted(begin)]).max(initial=0))
 
 
-def _ended_after(at: NDArray[np.int64], stream: int) -> NDArray[np.int64]:
+def _ended_after(at: NDArray[np.int64], stream: int, stream_step: int) -> NDArray[np.int64]:
     """Instants before which the steps did not end whose tokens clients had then, in order: earlier by what the front end took for them.
 
     A front end that was behind does not tell when a step ended; it was after the last one that is known.
     """
-    if stream == 0 or not len(at):
+    if stream + stream_step == 0 or not len(at):
         return at
     steps, which, count = np.unique(at, return_inverse=True, return_counts=True)
-    ends = steps - count * stream
+    ends = steps - count * stream - stream_step
     known = np.concatenate([np.ones(1, bool), ends[1:] > steps[:-1]])
     return np.asarray(np.maximum.accumulate(np.where(known, ends, 0))[which])
 

@@ -71,7 +71,7 @@ def queue_new(m, r):
     ranks.key[r] = deadline if note.order == BY_DEADLINE else ranks.priority[r]
     ranks.latest[r] = NEVER
     if note.shed > 0 and deadline < NEVER:
-        ranks.latest[r] = deadline - price_alone(m, m.rows.isl[r]) - m.cfg.stream
+        ranks.latest[r] = deadline - price_alone(m, m.rows.isl[r]) - m.cfg.stream_step - m.cfg.stream
         note.soonest = min(note.soonest, ranks.latest[r])
     if ranked(m):
         push_by_rank(m, r, ranks.newest[ranks.priority[r]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.compiler import called, part
+from tonnage.simulator.kernel.front_end import reaches
 from tonnage.simulator.kernel.memory import NEVER
 
 
@@ -17,7 +18,7 @@ def push(m, r):
         at[i], row[i] = at[above], row[above]
         i = above
     at[i], row[i] = sent, r
-    m.state.next_arrival = at[0] + m.cfg.frontend
+    m.state.next_arrival = reaches(m, row[0])
 
 
 @called()

@@ -13,20 +13,6 @@ from tonnage.simulator.kernel.shared import catch_up, filled, released
 
 
 @part()
-def streamed(m, ends):
-    """When clients have the tokens of a step that ends at ``ends``, and all before them."""
-    sequences = 0
-    if m.cfg.stream > 0:
-        if m.step.alone == 0:
-            sequences = m.state.decoding
-        for f in range(m.state.filling):
-            slot = m.slots[m.lists.filling[f]]
-            if slot.computed + m.lists.take[f] == slot.isl + slot.generated:
-                sequences += 1
-    return max(m.state.seen, ends) + sequences * m.cfg.stream
-
-
-@part()
 def end_step(m):
     """Hand out the tokens of a step."""
     s = m.state

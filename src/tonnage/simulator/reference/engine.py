@@ -21,11 +21,17 @@ A step with any prefill in it costs ``step_seconds``, rounded once, half to even
 alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the price is
 ``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B has k guesses.
 
-What a step gives its sequences goes to the front end, which turns it into text and streams it, ``stream_s`` for one sequence
-after another, while the engine goes on. Clients have all tokens of a step when it has done with the last of
-them, and with those of every step before: that is the time of a token.
+What a step gives its sequences goes to the front end, which takes ``stream_step_s`` to take it up, turns it into text and streams it,
+``stream_s`` for one sequence after another, while the engine goes on. Clients have all tokens of a step when it has done with the last of
+them, and with those of every step before: that is the time of a token. A step that ends before the front end begins with tokens
+that wait there is taken up with them, within their ``stream_step_s``.
 
-A request reaches the engine ``frontend_s`` after it was sent. One that can never fit is rejected when the engine looks at it.
+The same front end lets requests in one after another, in the order in which they are sent. One that enters keeps it busy for ``enter_s``
+and ``enter_token_s`` for each token of its prompt, and reaches the engine when that is over, at least ``frontend_s`` after it began
+to enter. Where that takes time, tokens go first: what a step streams puts off all who have not reached the engine by the end of that
+step, by the time that this takes, but by three quarters of the step at most. And requests that reached the engine since the step before
+began put off the tokens of this one, where the front end is not done with both before it ends. One that can never fit is rejected when
+the engine looks at it.
 
 With ``shed`` a request is also rejected before a step is put together (after 3) if it waits, has had no token, and would have its first one
 later than its limit even if that step had its prompt alone and whole, less what the prefix cache has of it.
@@ -53,7 +59,7 @@ from tonnage.simulator.reference.batcher import Batcher
 from tonnage.simulator.reference.job import NEVER, Job, Prices, Step
 from tonnage.simulator.reference.prefix_cache import PrefixCache
 from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
-from tonnage.simulator.rules import accepted, threshold
+from tonnage.simulator.rules import FOURTHS, accepted, threshold
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Scheduler, Windows
 from tonnage.spec.sessions import Contents
@@ -156,7 +162,9 @@ class Engine:
         self.scheduler = knobs.scheduler
         self.batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, self.drafted, windows)
         self.prices = Prices(step, knobs.max_batch_size)
-        self.frontend_ps, self.stream_ps = to_ps(step.frontend_s), to_ps(step.stream_s)
+        self.frontend_ps, self.stream_ps, self.stream_step_ps = to_ps(step.frontend_s), to_ps(step.stream_s), to_ps(step.stream_step_s)
+        self.enter_ps, self.enter_token_ps = to_ps(step.enter_s), to_ps(step.enter_token_s)
+        self.entered = self.entering = self.streams = self.puts_off = self.starts = 0
         self.window_ps = window_ps
         self.answer = answer or (lambda _, at: None)
         self.contents = contents
@@ -344,6 +352,8 @@ class Engine:
         self.began, self.time, self.seen = self.time, self.ends, self.seen_next
         self.unheard = 0 if step.prefill_tokens or not step.decode_sequences else (self.unheard + 1) % self.batcher.knobs.receive_interval
         self.take_arrivals(self.looks(self.time - 1))
+        if self.enter_ps:
+            self.entered += self.puts_off
         inside, got, worked = list(self.batcher.running), {}, {job.id for job, _ in step.work}
         for job, new in step.work:
             job.computed += new
@@ -357,7 +367,13 @@ class Engine:
     def streamed(self, step: Step, ends: int) -> int:
         """When clients have the tokens of a step that ends at ``ends``, and all before them."""
         sequences = sum(job.computed + new == job.tokens for job, new in step.work)
-        return max(self.seen, ends) + sequences * self.stream_ps
+        begins, self.entering = max(self.seen + self.entering, ends), 0
+        self.streams = sequences * self.stream_ps
+        if sequences and ends >= self.starts:
+            self.streams += self.stream_step_ps
+            self.starts = begins
+        self.puts_off = min(self.streams, (ends - self.time) // 4 * FOURTHS)
+        return begins + self.streams
 
     def beyond(self, instant: int) -> bool:
         """Whether time has ended by then."""
@@ -368,8 +384,12 @@ class Engine:
         return self.began if self.batcher.knobs.overlap_schedule else until
 
     def arrival(self, job: Job) -> int:
-        """When a request that was sent reaches the engine."""
-        return job.due + self.frontend_ps
+        """When the next request reaches the engine."""
+        return max(self.entered, job.due) + max(self.frontend_ps, self.enters(job))
+
+    def enters(self, job: Job) -> int:
+        """How long a request that enters keeps the front end busy."""
+        return self.enter_ps + job.isl * self.enter_token_ps
 
     def hears(self, until: int) -> bool:
         """Whether there is something to be received of what came up to and including ``until``; not between two looks."""
@@ -379,10 +399,13 @@ class Engine:
         """Queue what reaches the engine up to and including ``until``, and reject what can never fit."""
         while self.hears(until):
             job = self.coming.pop(0)
+            arrival = self.arrival(job)
+            self.entered = max(self.entered, job.due) + self.enters(job)
+            self.entering += self.enters(job)
             if self.batcher.never_fits(job):
                 job.status = REJECTED
                 self.entries.append((job.id, self.time, 0, REJECTED))
-                self.answer(job.id, self.arrival(job))
+                self.answer(job.id, arrival)
             else:
                 self.batcher.queue(job)
 
@@ -402,7 +425,7 @@ class Engine:
         new = job.isl - found
         if (new, found) not in self.alone:
             self.alone[new, found] = self.prices.of(Step(prefill_tokens=new, prefill_sequences=1, pairs_2=new * (2 * found + new)))
-        return self.time + self.alone[new, found] + self.stream_ps
+        return self.time + self.alone[new, found] + self.stream_step_ps + self.stream_ps
 
     def tokens(self, job: Job) -> int:
         """The tokens of a computation that is complete: one, and of a decode the guesses before it that were right; how many."""

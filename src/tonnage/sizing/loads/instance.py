@@ -232,7 +232,11 @@ class Instance:
     def unloaded_ttft_s(self) -> float:
         """Closed form: prefill of what is to be computed of one prompt of mean length, alone, and the front end, in seconds."""
         tokens, new = round(self.traffic.isl.mean), round(self.computed)
-        return self.step.frontend_s + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
+        return self.step.entering_s(tokens) + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
+
+    def front_end_busy(self, rate: float, steps_per_s: float = 0.0) -> float:
+        """``StepModel.front_end_busy`` at requests per second of the instance."""
+        return self.step.front_end_busy(rate / self.deployment.parallelism.dp, self.traffic.isl.mean, self.traffic.osl.mean, steps_per_s)
 
     def unloaded_tpot_s(self) -> float:
         """Closed form: seconds of a decode step of one request halfway through its output, over the tokens that the step yields."""

@@ -8,7 +8,7 @@ token or throughput does; and a smaller budget always, as prompts then interrupt
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from tonnage.perf.memory import startable
 from tonnage.plan.note import KnobChange
 from tonnage.plan.reason import Behind
 from tonnage.sizing.loads.instance import LOADED
+from tonnage.spec.catalog import find_engine
 
 if TYPE_CHECKING:
     from tonnage.plan.reason import Reason
@@ -68,6 +69,12 @@ def _full_step_s(instance: Instance, tokens: int) -> float:
 BATCH = (8, 4_096)
 """Range of the batch size."""
 
+FRONT_END_BUSY = 0.5
+"""Share of its time that a front end works at the highest load of the closed form, from which several are tried."""
+
+FRONT_ENDS = (2, 4, 8)
+"""Times as many front ends as the engine's own that are tried."""
+
 PER_TOKEN = ("tpot", "itl")
 """Metrics of the time from one token to the next."""
 
@@ -79,9 +86,11 @@ def variants(one: Contender, outcome: Sized | Reason, *, everything: bool = Fals
     """
     bound = _ends(outcome)
     smaller, larger = everything or bound in PER_TOKEN, everything or bound not in PER_TOKEN
-    in_flight = math.inf if everything else LOADED * one.bound(one.as_asked) * one.instance.alone_e2e_s
+    most = one.bound(one.as_asked)
+    in_flight = math.inf if everything else LOADED * most * one.instance.alone_e2e_s
+    moves = [move for move in one.question.free_moves if move != "front_ends" or one.instance.front_end_busy(most) > FRONT_END_BUSY]
     ways = []
-    for settings in _ways(one.ready, one.question.free_moves, smaller=smaller, larger=larger):
+    for settings in _ways(one.ready, moves, smaller=smaller, larger=larger):
         way = []
         for knobs in settings:
             deployment = replace(one.ready.trial.deployment, knobs=knobs)
@@ -111,7 +120,7 @@ def changes(ready: Ready, default: EngineKnobs) -> tuple[KnobChange, ...]:
     return tuple(KnobChange(knob=name, default=own, chosen=chosen) for name, own, chosen in pairs if own != chosen)
 
 
-def _ways(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) -> Iterator[list[EngineKnobs]]:
+def _ways(ready: Ready, moves: Sequence[str], *, smaller: bool, larger: bool) -> Iterator[list[EngineKnobs]]:
     """The knobs that differ in one from the first, nearest first: no limit's value changes them, so looser limits choose from the same."""
     first, own = ready.first.deployment.knobs, ready.trial.deployment.knobs
     batch, slots = first.max_batch_size, ready.instance.batch == ready.instance.knobs.max_batch_size
@@ -125,6 +134,9 @@ def _ways(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) 
         ways += [[replace(first, max_batch_size=size) for size in way if BATCH[0] <= size <= BATCH[1]] for way in (down, up)]
     if "chunk" in moves and larger:
         ways.append([replace(first, chunked_prefill=not first.chunked_prefill)])
+    launch = find_engine(ready.first.deployment.engine).launch
+    if "front_ends" in moves and launch is not None and launch.flag("front_ends"):
+        ways.append([replace(first, front_ends=times * first.front_ends) for times in FRONT_ENDS])
     for way in ways:
         settings = [startable(ready.instance.memory, knobs) for knobs in way]
         if further := [knobs for knobs in settings if knobs != own]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tonnage.errors import DataError, InputError
 from tonnage.spec.engine import EnginePreset
-from tonnage.spec.hardware import Gpu, System
+from tonnage.spec.hardware import Gpu, HostCpu, System
 from tonnage.spec.images import Encoder
 from tonnage.spec.kv_tiers import Offloading
 from tonnage.spec.lengths import RecordedLengths
@@ -136,6 +136,12 @@ def system_shelf() -> Shelf[System]:
 def offloadings() -> tuple[Offloading, ...]:
     """The offloaders of ``offloading.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
     return read_entries(Offloading, shipped_yaml("offloading.yaml"), "offloading.yaml")
+
+
+@cache
+def host_cpus() -> dict[str, HostCpu]:
+    """The classes of host CPUs of ``host_cpus.yaml`` by name. Raises DataErrors: unknown keys or values of another kind."""
+    return {cpu.name: cpu for cpu in read_entries(HostCpu, shipped_yaml("host_cpus.yaml"), "host_cpus.yaml")}
 
 
 @cache

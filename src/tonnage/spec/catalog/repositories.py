@@ -173,9 +173,14 @@ def _without_format(spelling: str) -> tuple[str, str]:
     return base, form
 
 
+FORMAT = re.compile(r"w\d+a\d+\w*|\d+bits?|(nv|mx)?fp[468]\w*|int[2-8]\w*|quanti[sz]ed|\dof\d")  # Words of names that mark a number format
+
+
 def by_words(spelling: str) -> Model | None:
     """The model whose family, version and size are words of a name, under that name and marked as a guess; None where none are."""
     words = _words(spelling)
+    if any(FORMAT.fullmatch(word) for word in re.split(r"[-_.]", spelling.lower().rpartition("/")[2])):
+        return None  # in a format that is not known, and so not in 16 bits
     if {*words, *re.split(r"[-_.]", spelling.lower().rpartition("/")[2])} & set(_table().others):
         return None
     fits = [(len(known), model) for known, model in _families() if _holds(words, known)]
