@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -145,6 +146,19 @@ def test_requests_are_forgotten_while_others_come(monkeypatch: pytest.MonkeyPatc
     for number in range(5):
         instance.submit(number, isl=40, osl=2, deliver=lambda tokens, status: None)
     assert instance.engine.cached(4) == 0
+
+
+def test_long_prompts_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.serve.instance.KEPT_TOKENS", 10_000)
+    instance = Instance("0", serve_simulated(model="llama-3.1-8b").engine(), WallClock(1e6))
+    for number in range(30):
+        instance.submit(number, isl=1_000, osl=1, deliver=lambda tokens, status: None)
+        for _ in range(100):
+            instance.wake()
+            if instance.engine.jobs[number].ended:
+                break
+            time.sleep(0.002)
+    assert len(instance.engine.live._rows) <= 12
 
 
 # Simulated time on the wall, at any pace, and with changes of pace.

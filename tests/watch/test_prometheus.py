@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
+import threading
 from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.answering import answering
 from tests.workload.test_history import MONDAY, answer, series
 from tonnage.api.compare import read_history
 from tonnage.cli.main import run
+from tonnage.watch import settings
 from tonnage.watch.drift import Server
 
 COUNT = "vllm:e2e_request_latency_seconds_count"
@@ -92,3 +95,28 @@ def test_what_the_server_refuses_and_no_server_are_one_line(server: Stand, capsy
     assert "is no header; write such as" in capsys.readouterr().err
     assert run(["workload", "from-prometheus", server.url, "--forecast", "6mo"]) == 2
     assert "needs the systems of a plan" in capsys.readouterr().err
+
+
+class Deep(http.server.BaseHTTPRequestHandler):
+    """A server whose answers are nested too deeply, or hold a number of thousands of digits."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"[" * 100_000 if self.path != "/digits" else b'{"version": "' + b"9" * 5_000 + b'", "n": ' + b"9" * 5_000 + b"}")
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_answers_that_are_too_deep_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Deep) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert run(["workload", "from-prometheus", url]) == 1
+        assert "no answer of a Prometheus" in capsys.readouterr().err
+        assert settings._json(f"{url}/deep") == settings._json(f"{url}/digits") == {}
+        server.shutdown()
+    assert settings._plain("9" * 5_000) == "9" * 5_000

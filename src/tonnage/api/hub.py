@@ -107,7 +107,7 @@ def _apart(model: Model, about: Path) -> str:
         indexed = json.loads(about.read_text(encoding="utf-8"))["weight_bytes"]
         alone = deployment_of(model="llama-3.1-8b", gpu="b300", tp=1, engine="vllm")
         counted = weight_bytes(replace(alone, model=model, precision=find_precision(model.usual_precision)))
-    except (OSError, ValueError, KeyError, TypeError, InputError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
         return ""
     if not isinstance(indexed, int) or indexed <= 0 or abs(counted / indexed - 1) <= APART:
         return ""

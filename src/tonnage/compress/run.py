@@ -16,10 +16,12 @@ from typing import Any
 
 from tonnage.compress.checks import Job
 from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT, TOOLS, script
+from tonnage.csv_file import read_text
 from tonnage.deploy.checkpoint import MANIFEST
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.formats.lm_eval import task_scores
 from tonnage.results.store import write_json
+from tonnage.spec.typed_values import parse_json
 
 PINS = "pins.txt"
 
@@ -109,7 +111,7 @@ def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
     file = folder / MANIFEST
     if not file.is_file():
         raise InputError(f"{option('lm_eval')}: {folder} has no {MANIFEST}; make the checkpoint first, without {option('lm_eval')}")
-    manifest = json.loads(file.read_text(encoding="utf-8"))
+    manifest = parse_json(read_text(file), str(file), "make the checkpoint again")
     before, after = task_scores(original), task_scores(made)
     common = [(name, one, after[name]) for name, one in before.items() if name in after and after[name].metric == one.metric]
     tasks = {

@@ -91,7 +91,7 @@ def judged(model: str) -> Judged | None:
         precision, original = find_precision(manifest["precision"]), manifest["original"]
         like, loss = published_loss(precision, manifest["parameters"]) or ("", 0.0)
         return Judged(precision=precision.name, original=original, text=text, scores=scores, like=like, loss=loss, **found)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{file}: is no manifest of tonnage compress; make the checkpoint again") from None
 
 

@@ -186,7 +186,7 @@ def second_opinion(deployment: Deployment) -> float:
     model, gpu, stated = deployment.model, deployment.gpu, (deployment.step_source, deployment.calibration, deployment.adapters)
     if any((*stated, deployment.images)) or deployment.parallelism.pp > 1 or (measured_model(model) and not model.is_moe):
         return 1.0
-    if not kernels.covers(deployment) or gpu != find_gpu(gpu.name):  # a host, a clock or a power limit of its own
+    if not kernels.covers(deployment) or gpu != find_gpu(gpu.name):  # with another host, clock or power limit
         return 1.0
     return kernels.ratio_to(step_model(deployment).coefficients, deployment)
 

@@ -60,6 +60,7 @@ class WallClock:
 
 
 KEPT = 4_096  # Requests after which ended ones are forgotten
+KEPT_TOKENS = 500_000  # Tokens of their prompts after which they are, at some 50 bytes each
 Deliver = Callable[[int, int], None]  # Takes output tokens and the status of the request after them, when its client has them
 
 
@@ -81,7 +82,7 @@ class Instance:
         self.handing_at = 0  # when the engine made what is being handed out, in picoseconds of its time
         self._without: set[int] = set()
         self._begun: set[int] = set()
-        self._taken = 0
+        self._taken = self._tokens = 0  # requests, and tokens of prompts since the last were forgotten
 
     def wakes_by(self, ring_at: Callable[[int], None], late: Callable[[float], None]) -> None:
         """Let ``ring_at`` set an alarm, whose ring calls ``wake``; ``late`` takes the wall-clock seconds by which deliveries were late."""
@@ -120,7 +121,9 @@ class Instance:
         ``received``, its KV cache and first token come from another engine then.
         """
         self._taken += 1
-        if self._taken % KEPT == 0:
+        self._tokens += isl
+        if self._taken % KEPT == 0 or self._tokens > KEPT_TOKENS:
+            self._tokens = 0
             self.engine.forget()
         if self.engine.watched is not None:
             unshared = Content(ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0)

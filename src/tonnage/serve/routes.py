@@ -199,7 +199,7 @@ def _rank(name: str, path: str) -> int:
         return RANK
     try:
         return int(json.loads((Path(path) / "adapter_config.json").read_text(encoding="utf-8"))["r"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise Refused(f"Loading lora {name} failed: No adapter found for {path}", status=404, kind="NotFoundError") from None
 
 

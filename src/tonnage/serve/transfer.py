@@ -114,7 +114,15 @@ class Transfers:
             async with asyncio.timeout(ANSWERS_IN_S), httpcore2.AsyncConnectionPool() as pool:
                 response = await pool.request("GET", url)
             found = json.loads(response.content) if response.status == 200 else {}
-        except (OSError, ValueError, TypeError, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            RecursionError,
+            httpcore2.NetworkError,
+            httpcore2.ProtocolError,
+            httpcore2.UnsupportedProtocol,
+        ):
             found = {}
         if found.get("tokens") != asked.prompts[0].tokens:
             raise Refused("Internal server error", status=500, kind="InternalServerError")

@@ -31,6 +31,7 @@ from tonnage.workload.history_fit import HistoryFit
 
 MOST_POINTS = 10_000  # Points of a series in one answer; Prometheus refuses more than 11,000
 TIMEOUT_S = 120.0
+MOST_BYTES = 2**28  # of an answer
 MANY = 50  # Instances from which on requests are read every five minutes and not every minute
 
 
@@ -105,15 +106,15 @@ class Server:
         data = urlencode({"query": query, "start": start, "end": end, "step": step}).encode()
         try:
             with urllib.request.urlopen(urllib.request.Request(self._url, data, self._headers), timeout=TIMEOUT_S) as response:
-                return json.load(response)
+                return json.loads(response.read(MOST_BYTES))
         except urllib.error.HTTPError as error:
             body = error.read(100_000).decode("utf-8", "replace")
             try:
                 said = str(inside(json.loads(body), "error") or body)
-            except ValueError:
+            except (ValueError, RecursionError):
                 said = body
             raise InputError(f"{self._url}: answers {error.code} to {query}: {' '.join(said.split())[:200]}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise TonnageError(f"{self._url}: no answer of a Prometheus ({' '.join(str(error).split())[:120]}); is it up?") from None
 
 

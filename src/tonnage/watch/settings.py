@@ -14,6 +14,7 @@ from tonnage.plan.candidate import Pool
 from tonnage.spec.catalog import engines, find_engine
 from tonnage.spec.catalog.checkpoints import HALF, find_checkpoints
 from tonnage.spec.precision import find_precision
+from tonnage.spec.typed_values import MOST_DIGITS
 from tonnage.watch.expected import signals_on
 
 Value = str | int | float | bool | None
@@ -202,13 +203,13 @@ def _plain(value: Any) -> Value:
         return None
     if value in ("True", "False"):
         return value == "True"
-    return int(value) if value.isdigit() else value
+    return int(value) if value.isdigit() and len(value) < MOST_DIGITS else value
 
 
 def _json(url: str, timeout_s: float = 2.0) -> dict[str, Any]:
     """The object behind a URL; empty where there is none."""
     try:
         found = json.loads(fetch(url, timeout_s) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
