@@ -394,3 +394,13 @@ def test_a_front_end_that_ends_nothing_is_not_spoken_of() -> None:
     plan = planned(model="llama-3.1-70b", tp="4", isl=2_000)
     assert plan.choice is not None
     assert front_ends(plan) is None
+
+
+def test_the_search_tries_several_api_servers_where_one_works_most_of_its_time() -> None:
+    """Llama 3.2 1B on a B200 outruns one API server threefold; a number that the asker gave is kept."""
+    busy = size(replace(question(**{**SMALL_MODEL, "peak_rps": 5_000.0}), deepen=False))
+    assert busy.choice is not None
+    assert busy.choice.knobs is not None
+    assert busy.choice.knobs.front_ends > 1
+    assert busy.choice.launch[busy.choice.launch.index("--api-server-count") + 1] == str(busy.choice.knobs.front_ends)
+    assert "front_ends" not in question(**SMALL_MODEL, front_ends=1).free_moves
