@@ -45,6 +45,7 @@ PAGES = (
     (
         "simulate",
         "serve",
+        "front-end",
         "gateway",
         "load-balancing",
         "memory",

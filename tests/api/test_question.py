@@ -56,9 +56,9 @@ def test_systems_that_exist_are_a_question_by_themselves_and_beside_other_gpus()
     """Without lengths, those and the limits of a chat, which the plan says."""
     (alone,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100").questions
     assert alone.demand.of_existing
-    assert (str(alone.isl), str(alone.osl)) == ("500+-20%", "200+-20%")
+    assert (str(alone.isl), str(alone.osl)) == ("lognormal:500,480", "lognormal:200,154")
     assert [str(limit) for limit in alone.slo] == ["TTFT p95 ≤ 1 s", "ITL p99 ≤ 250 ms"]
-    assert [note_text(note).split(":")[0][:25] for note in alone.remarks] == ["The use case chatbot sets", "Lengths vary by ±20% arou"]
+    assert [note_text(note).split(":")[0][:25] for note in alone.remarks] == ["The use case chatbot sets", "Lengths are log-normal, a"]
     (own,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100", isl="exact:100", osl="exact:50").questions
     assert (str(own.isl), own.slo, own.remarks) == ("exact:100", (), ())
     question = asked(have="2xdgx-h100", gpu="l40s")

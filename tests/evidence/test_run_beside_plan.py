@@ -201,7 +201,7 @@ def test_rows_that_one_of_them_cannot_price_count_for_none(tmp_path: Path) -> No
 
 
 CLIENTS = 9
-CHOICE = {"model": "llama-3-8b", "precision": "fp8", "gpu": "h100", "tp": 1, "engine": "vllm"}
+CHOICE = {"model": "llama-3-8b", "precision": "fp8", "gpu": "h100", "tp": 1, "engine": "sglang"}
 
 
 def replayed(sent_ns: list[int], due_ns: list[int]) -> Requests:

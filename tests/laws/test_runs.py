@@ -74,7 +74,7 @@ def test_a_later_clock_changes_nothing(engine: str, seed: int, shift: int) -> No
 def test_where_everything_takes_longer_by_a_factor_every_time_does(engine: str, seed: int, factor: int) -> None:
     made, trace = MADE[engine], closed_trace(seed)
     step = step_model(made)
-    times = replace(step, frontend_s=0.0, stream_s=0.0)
+    times = replace(step, frontend_s=0.0, stream_s=0.0, stream_step_s=0.0, enter_s=0.0, enter_token_s=0.0)
     longer = times.coefficients.copy()
     longer[list(DURATIONS)] *= factor
     one, more = ran(made, trace, times), ran(made, trace, replace(times, coefficients=longer))

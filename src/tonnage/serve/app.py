@@ -22,7 +22,7 @@ from tonnage.serve.metrics import Metrics
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, Limits, asked_of
 from tonnage.serve.rules import broken_json
-from tonnage.serve.tokens import Reader, Tokens
+from tonnage.serve.tokens import NO_TEXT, Reader, Tokens
 from tonnage.serve.transfer import Transfers
 from tonnage.spec.typed_values import DEEPEST
 from tonnage.version import VERSION
@@ -255,8 +255,8 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 def parsed(body: bytes) -> Any:
     """The JSON value of a body.
 
-    Raises json.JSONDecodeError: it is no JSON; HTTPException: it is nested too deeply, or holds a number of thousands of digits or a text
-    without UTF-8 (a lone surrogate), over which what reads and answers it would stumble.
+    Raises json.JSONDecodeError: it is no JSON; Refused: a text without UTF-8 (a lone surrogate); HTTPException: it is nested too deeply, or
+    holds a number of thousands of digits, over which what reads and answers it would stumble.
     """
     try:
         document = json.loads(body)
@@ -266,6 +266,8 @@ def parsed(body: bytes) -> Any:
             return document
     except json.JSONDecodeError:
         raise
+    except UnicodeEncodeError:
+        raise Refused(NO_TEXT) from None
     except (ValueError, RecursionError):
         pass
     raise HTTPException(400, "There was an error parsing the body")

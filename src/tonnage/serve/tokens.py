@@ -11,6 +11,8 @@ from typing import Protocol
 from tonnage.bench.prompts import TokenizerFile
 from tonnage.serve.dialect import Refused
 
+NO_TEXT = "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"  # What vLLM says of half a character
+
 CHARACTERS = 4  # Of a token, where no tokenizer is given
 
 # Each is one token of four characters, with the space before it, so that an answer that comes back in a later prompt has the same tokens.
@@ -205,7 +207,7 @@ def _whole(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Refused("TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]") from None
+        raise Refused(NO_TEXT) from None
     return text
 
 

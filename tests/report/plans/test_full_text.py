@@ -60,8 +60,8 @@ def test_systems_before_rounding_have_digits_enough_to_see_which_way() -> None:
         assert needed(Changed(change=0.2, systems=2, systems_exact=exact, deployment=None, reason=None)) == said
     for busy, said in [
         (0.1, ""),
-        (0.43, "The front end streams tokens 43% of the time."),
-        (0.93, "tokens 93% of the time, which limits: a larger stream"),
+        (0.43, "The front end is busy 43% of the time."),
+        (0.93, "busy 93% of the time, which limits: a further API server"),
     ]:
         explained = full().explain
         assert explained is not None

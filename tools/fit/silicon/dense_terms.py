@@ -221,7 +221,8 @@ def silicon_layout(terms: Terms) -> SiliconLayout:
         }
     groups = (("current", COMMON), ("lamport", ONE_SHOT), ("Blackwell", BLACKWELL), (FP4, OF_FP4))
     priors = {f"{group}.{term}": prior for group, named in groups for term, prior in named.items()}
-    priors |= {f"{engine}.{term}": (1.0, spread) for engine in ENGINES for term, spread in OWN.items()}
+    own = ((engine, term) for engine in ENGINES for term in OWN if term not in USERS.get(engine, {}))
+    priors |= {f"{engine}.{term}": (1.0, OWN[term]) for engine, term in own}
     priors |= {f"{engine}.{term}": prior for engine in LAMPORT for term, prior in BARRIER_FREE.items()}
     priors |= {f"{earlier}.{term}": prior for earlier, own in EARLIER.items() for term, prior in own.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))

@@ -56,10 +56,8 @@ class TritonPythonModel:
 
         The model's further end tokens are words of one token. The row of ends is filled up with -1.
         """
-        words = [
-            [*[[token] for token in self.ends[1:]], *[self.tokenizer.encode(word, add_special_tokens=False).ids for word in row]]
-            for row in rows
-        ]
+        words = [[*[[token] for token in self.ends[1:]], *[self.tokenizer.encode(word, add_special_tokens=False).ids for word in row]]
+                 for row in rows]
         width = max(1, *(sum(map(len, row)) for row in words))
         made = np.zeros((len(words), 2, width), dtype=np.int32)
         made[:, 1] = -1
