@@ -143,7 +143,7 @@ def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -
     examples = Path(__file__).parents[2] / "examples"
     names = {"RUN": run_folder, "OUT": tmp_path / "out.json", "POINTS": examples / "nim-llama-3-8b-h100-fp8.csv"}
     words = [str({**names, "TRACE": examples / "code-completion.csv"}.get(word, word)) for word in verb.split()]
-    for limit in (700_000, 500_000):
+    for limit in (900_000, 700_000):
         command = ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", sys.executable, "-m", "tonnage", *words]
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert ended.returncode in (0, 1), ended.stderr

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.engine_loop import measure
 from benchmarks.gpu_loop import USED, device_of, hardware, served
 from tests.engines.vllm_server import python
 from tonnage.results.store import read_run
+
+pytestmark = pytest.mark.engines
 
 
 def test_each_request_gets_its_prompt_and_its_tokens(model: Path, tmp_path: Path) -> None:

@@ -309,7 +309,8 @@ def test_a_header_that_drips_or_never_ends_is_given_up(monkeypatch: pytest.Monke
         with socket.create_connection(("127.0.0.1", running.port), timeout=10) as endless, suppress(ConnectionError):
             for _ in range(1_000):
                 endless.sendall(b"X" * 1_000)
-            raise AssertionError("a header of a megabyte was taken")
+            while endless.recv(65_536):  # its timeout says that the connection was not closed
+                pass
         with socket.create_connection(("127.0.0.1", running.port), timeout=10) as kept:
             for _ in range(3):  # no header is awaited while an answer is made, and a prompt client has all the time between
                 kept.sendall(whole)
