@@ -115,19 +115,19 @@ class TonnageError(Exception):
     @property
     def paths(self) -> tuple[Path, ...]:
         """The options that the message names, in order."""
-        return tuple(tuple(found[1].split(".")) for found in _OPTION.finditer(self.marked))
+        return tuple(tuple(match[1].split(".")) for match in _OPTION.finditer(self.marked))
 
     @property
     def path(self) -> Path:
         """The option that is wrong, with which the message begins; empty where it begins with none."""
-        found = _OPTION.match(self.marked)
-        return tuple(found[1].split(".")) if found else ()
+        match = _OPTION.match(self.marked)
+        return tuple(match[1].split(".")) if match else ()
 
     @property
     def reason(self) -> str:
         """The message without the option that it begins with, as Python says it."""
-        found = re.match(f"{_OPTION.pattern}: ", self.marked)
-        return spelled(self.marked[found.end() :], keyword) if found else str(self)
+        match = re.match(f"{_OPTION.pattern}: ", self.marked)
+        return spelled(self.marked[match.end() :], keyword) if match else str(self)
 
 
 def _restored(kind: type[TonnageError], args: tuple[object, ...], state: dict[str, object]) -> TonnageError:

@@ -37,9 +37,9 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
     from tonnage.bench.intervals import compare
 
     invalid = InvalidRuns(include=include_invalid, allow_errors=True)
-    one, other = (_believed(folder, invalid) for folder in (first, second))
-    found = compare(one.requests, other.requests, slo=attainments(attain))
-    return replace(found, notes=(*found.notes, *invalid.sentences))
+    run, other = (_believed(folder, invalid) for folder in (first, second))
+    comparison = compare(run.requests, other.requests, slo=attainments(attain))
+    return replace(comparison, notes=(*comparison.notes, *invalid.sentences))
 
 
 def _believed(folder: Path, invalid: InvalidRuns) -> Run:
@@ -129,8 +129,8 @@ def describe_workload(
     """Lengths, arrivals and shared prefixes of recorded traffic; arguments as of ``tonnage workload describe``. Raises InputError."""
     if model is None and (gpu is not None or tp is not None):
         raise InputError(f"{option('gpu')}, {option('tp')}: belong to a model; give {option('model')} too")
-    found = describe(traffic_from(str(file), "the traffic", trace_unit))
-    return found if model is None else replace(found, gain=_gain(found.limits, model, gpu, tp, engine))
+    description = describe(traffic_from(str(file), "the traffic", trace_unit))
+    return description if model is None else replace(description, gain=_gain(description.limits, model, gpu, tp, engine))
 
 
 def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, engine: str) -> KvGain:
@@ -214,7 +214,7 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
         answers = server.read(seconds)
         if save is not None:
             try:
-                save.write_text("".join(json.dumps(one) + "\n" for one in answers), encoding="utf-8")
+                save.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
             except OSError as error:
                 raise InputError(
                     f"{option('save')}: cannot write '{save}' ({error.strerror}); name a file in a folder that exists"
@@ -258,13 +258,13 @@ def fit_history(
     from tonnage.workload.history_fit import fit_history as fit
 
     target = scenario_target(output)
-    found = fit(history, "scenario" if target is None else target.stem, model=model, isl=isl, osl=osl)
+    history_fit = fit(history, "scenario" if target is None else target.stem, model=model, isl=isl, osl=osl)
     if target is not None:
-        files = dict(found.files)
-        if plan is not None and (points := measured_loads(planned(plan).plan, found)):
+        files = dict(history_fit.files)
+        if plan is not None and (points := measured_loads(planned(plan).plan, history_fit)):
             files[f"{target.stem}.hours.csv"] = points
-        write_scenario(found.scenario, files, target)
-    return found
+        write_scenario(history_fit.scenario, files, target)
+    return history_fit
 
 
 def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coefficients: str | Path | None = None) -> Today:

@@ -227,7 +227,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
         if isinstance(entry, Model):
             facts["parameters_billions"] = round(entry.parameters / 1e9, 2)
             facts["quality"] = [asdict(score) for score in find_quality(entry.name)]
-            found["checkpoints"] += [] if text == "models" else [asdict(one) for one in find_checkpoints(entry.name)]
+            found["checkpoints"] += [] if text == "models" else [asdict(checkpoint) for checkpoint in find_checkpoints(entry.name)]
         found[shelves[type(entry)]].append(facts)
     if not any(found.values()):
         raise InputError(f"catalog: nothing matches '{text}'; leave the text out to see everything")

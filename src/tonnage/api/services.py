@@ -72,8 +72,8 @@ def size_servers(
     whole = sum(stream.rate for stream in answer.service.streams)
     loads = tuple(whole * share for share in CURVE)
     points = (run_service(at, requests=count, seed=seed or 0) for at in (with_rate(answer.service, load) for load in loads))
-    seen = tuple(_result(with_rate(answer.service, load), run) for load, run in zip(loads, points, strict=True))
-    return replace(sized, curve=ServiceSweep(unit="requests/s", loads=loads, points=seen))
+    service_results = tuple(_result(with_rate(answer.service, load), run) for load, run in zip(loads, points, strict=True))
+    return replace(sized, curve=ServiceSweep(unit="requests/s", loads=loads, points=service_results))
 
 
 def calibrate_service(
@@ -95,10 +95,10 @@ def calibrate_service(
     document = parse_yaml(read_text(str(files[0]), "service"), str(files[0])) if files else None
     if files:
         read_service(files[0])
-    found = calibrated([path for path in paths if path.is_dir()], document, include_invalid=include_invalid)
+    service_calibration = calibrated([path for path in paths if path.is_dir()], document, include_invalid=include_invalid)
     if output is not None:
-        write_yaml(Path(output), found.document)
-    return found
+        write_yaml(Path(output), service_calibration.document)
+    return service_calibration
 
 
 def deploy_service(path: Path | str, *, target: str, output: Path | str, requests: int | None = None, seed: int | None = None) -> Deployed:
@@ -113,8 +113,8 @@ def deploy_service(path: Path | str, *, target: str, output: Path | str, request
     service, servers, words = read_service(path), 1, "One server, as the file has no limits to size it by."
 
     def files_of(answer: str) -> dict[str, str]:
-        one = SizedFiles(name=Path(path).stem, service=service, servers=servers, source=Path(path).name, answer=answer)
-        return service_files(one, target)
+        sized_files = SizedFiles(name=Path(path).stem, service=service, servers=servers, source=Path(path).name, answer=answer)
+        return service_files(sized_files, target)
 
     files = files_of(words)  # what cannot be written is refused before anything is simulated
     if service.limits:

@@ -222,16 +222,16 @@ def _equal_lengths(asks: Simulation, workload: Workload, record: Requests, *, pl
 
     fewest, most = COMPARED
     lengths = (workload.isl, workload.osl)
-    equal = workload.pairs is None and all(one.kind == "fixed" and not one.exact for one in lengths)
+    equal = workload.pairs is None and all(length.kind == "fixed" and not length.exact for length in lengths)
     if not equal or asks.changes or not isinstance(workload.arrivals, OpenLoop) or len(record) < fewest:
         return None
-    isl, osl = (one.within(VARIED) for one in lengths)
+    isl, osl = (length.within(VARIED) for length in lengths)
     if isl.longest + osl.longest > asks.deployment.model.max_context:
         return None
     count = min(len(record), most)
-    other = _served(asks, replace(workload, isl=isl, osl=osl, requests=count), plain=plain).requests
-    rows = [counted_rows(one) for one in (record, other)]
-    seen, varied = (of_rows(one, its[its < count])[0].p95 for one, its in zip((record, other), rows, strict=True))
+    requests = _served(asks, replace(workload, isl=isl, osl=osl, requests=count), plain=plain).requests
+    rows = [counted_rows(one) for one in (record, requests)]
+    seen, varied = (of_rows(one, its[its < count])[0].p95 for one, its in zip((record, requests), rows, strict=True))
     if not seen or varied is None or abs(varied / seen - 1) <= DECIDES:
         return None
     return EqualLengths(share=VARIED, requests=count, ttft_p95_ms=seen, varied_ttft_p95_ms=varied)

@@ -170,7 +170,7 @@ def answer(
         lambda asked, plan: finished(with_measurement(plan, asked, runs)),
     )
     for step in steps:
-        plans = [step(asked, plan) for asked, plan in zip(understood.questions, plans, strict=True)]
+        plans = [step(question, plan) for question, plan in zip(understood.questions, plans, strict=True)]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)
         plans[0] = replace(plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood)))
@@ -378,7 +378,7 @@ def size_use_cases(
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
-    understood = [ask(one, **asked) for one in scenarios]
+    understood = [ask(scenario, **asked) for scenario in scenarios]
     names = _names(understood)
     for name, one in zip(names, understood, strict=True):
         _check(name, one)

@@ -150,7 +150,7 @@ class ConversationFile:
 
     def drawn(self, *, pause: Pause, osl: Sequence[int] | None, seed: int) -> Conversations:
         """The conversations ready to be sent, with pauses where the file says none, and answers of ``osl`` where that is given."""
-        starts = np.concatenate([[0], np.cumsum([len(each) for each in self.conversations])]).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum([len(conversation) for conversation in self.conversations])]).astype(np.int64)
         pauses = pause.draw(int(starts[-1]), np.random.default_rng(seed))
         said = [-1 if turn.pause_s is None else round(turn.pause_s * 1e9) for turn in self.turns]
         pauses = np.where(np.array(said) >= 0, said, pauses).astype(np.int64)

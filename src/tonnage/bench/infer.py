@@ -314,11 +314,11 @@ def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool,
     inputs = tuple((described | given).values())
     if not inputs:
         raise InputError(f"{where}: {page} describes no inputs; write them, such as {where} 'pixels=FP32[3,224,224]'")
-    for one in inputs:
-        if any(length < 0 for length in one.dims):
-            raise InputError(f"{where}: '{one.name}' has an open length; write one, such as '{one.name}={one.data_type}[128]'")
-        if one.data_type not in KINDS_OF_NUMPY and one.data_type != "BYTES":
-            raise InputError(f"{where}: '{one.name}' is {one.data_type}, of which no values are made; send another type")
+    for tensor in inputs:
+        if any(length < 0 for length in tensor.dims):
+            raise InputError(f"{where}: '{tensor.name}' has an open length; write one, such as '{tensor.name}={tensor.data_type}[128]'")
+        if tensor.data_type not in KINDS_OF_NUMPY and tensor.data_type != "BYTES":
+            raise InputError(f"{where}: '{tensor.name}' is {tensor.data_type}, of which no values are made; send another type")
     return Tensors(inputs=inputs, batched=batched or bool(given), binary=binary, called=called, seed=seed)
 
 
@@ -340,5 +340,5 @@ def _described(metadata: str) -> tuple[dict[str, Tensor], bool]:
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}, True
     found = {name: Tensor(name=name, data_type=kind, dims=shape) for name, kind, shape in rows}
-    batched = all(one.dims and one.dims[0] < 0 for one in found.values())
-    return ({name: replace(one, dims=one.dims[1:]) for name, one in found.items()} if batched else found), batched
+    batched = all(tensor.dims and tensor.dims[0] < 0 for tensor in found.values())
+    return ({name: replace(tensor, dims=tensor.dims[1:]) for name, tensor in found.items()} if batched else found), batched

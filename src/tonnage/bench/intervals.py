@@ -298,10 +298,10 @@ def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) 
     ratios = []
     for place, metric in enumerate(ours):
         ratios += _ratios(metric, ours[metric], theirs[metric], seed=seed + 2 * place)
-    one, other = summarize(first), summarize(second)
-    ratios += [Ratio(metric="itl_ms", statistic=s, first=getattr(one.itl_ms, s), second=getattr(other.itl_ms, s)) for s in STATISTICS]
+    summary, other = summarize(first), summarize(second)
+    ratios += [Ratio(metric="itl_ms", statistic=s, first=getattr(summary.itl_ms, s), second=getattr(other.itl_ms, s)) for s in STATISTICS]
     for name in ("requests_per_second", "output_tokens_per_second"):
-        ratios.append(Ratio(metric=name, statistic="mean", first=getattr(one, name), second=getattr(other, name)))
+        ratios.append(Ratio(metric=name, statistic="mean", first=getattr(summary, name), second=getattr(other, name)))
     for ours_met, theirs_met in zip(attained(first, slo), attained(second, slo), strict=True):
         ratios.append(share_ratio(ours_met, theirs_met))
         rates = (ours_met.requests_per_second, theirs_met.requests_per_second)

@@ -166,8 +166,8 @@ def prompts(*, seed: int, tokenizer: Path | None, characters: float = CHARACTERS
     words = tuple(counter.words()) if counter is not None else PLAIN_WORDS
     ring = tuple(random.Random(seed).choices(words, k=_RING))
     additive = counter is not None and counter.count(" ".join(ring)) == len(ring) and all(counter.count(word) == 1 for word in words)
-    made = Prompts(words=words, ring=ring, seed=seed, counter=counter, characters=characters, additive=additive)
-    return replace(made, shared=made.text(-1, shared_tokens), shared_tokens=shared_tokens) if shared_tokens else made
+    prompts = Prompts(words=words, ring=ring, seed=seed, counter=counter, characters=characters, additive=additive)
+    return replace(prompts, shared=prompts.text(-1, shared_tokens), shared_tokens=shared_tokens) if shared_tokens else prompts
 
 
 def body_bytes(body: dict[str, object]) -> bytes:

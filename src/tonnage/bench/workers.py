@@ -209,27 +209,27 @@ def _together(load: Load, seen: Sequence[Observed], order: np.typing.NDArray[np.
     tally = Tally()
     for each in seen:
         _add(tally, each.tally)
-    seconds = max(len(each.cpu) for each in seen)
-    busiest = [max(each.cpu[k] for each in seen if k < len(each.cpu)) for k in range(seconds)]
+    seconds = max(len(observed.cpu) for observed in seen)
+    busiest = [max(observed.cpu[k] for observed in seen if k < len(observed.cpu)) for k in range(seconds)]
     return Observed(
         load=load,
-        sent=sum(each.sent for each in seen),
+        sent=sum(observed.sent for observed in seen),
         tally=tally,
         lateness_ns=array("q", [late for each in seen for late in each.lateness_ns]),
         begun_lateness_ns=array("q", [late for each in seen for late in each.begun_lateness_ns]),
-        ends_ns=array("q", np.concatenate([np.asarray(each.ends_ns, dtype=np.int64) for each in seen])[order].tolist()),
+        ends_ns=array("q", np.concatenate([np.asarray(observed.ends_ns, dtype=np.int64) for observed in seen])[order].tolist()),
         endpoint=seen[0].endpoint,
         cpu=array("d", busiest),
-        cpu_share=max(each.cpu_share for each in seen),
-        cpu_s=sum(each.cpu_s for each in seen),
-        seconds=max(each.seconds for each in seen),
+        cpu_share=max(observed.cpu_share for observed in seen),
+        cpu_s=sum(observed.cpu_s for observed in seen),
+        seconds=max(observed.seconds for observed in seen),
         start_ns=seen[0].start_ns,
         started_unix_ns=seen[0].started_unix_ns,
-        connections=sum(each.connections for each in seen),
-        retries=sum(each.retries for each in seen),
-        held=sum(each.held for each in seen),
-        waits=sum(each.waits for each in seen),
-        interrupted=interrupted or any(each.interrupted for each in seen),
+        connections=sum(observed.connections for observed in seen),
+        retries=sum(observed.retries for observed in seen),
+        held=sum(observed.held for observed in seen),
+        waits=sum(observed.waits for observed in seen),
+        interrupted=interrupted or any(observed.interrupted for observed in seen),
     )
 
 

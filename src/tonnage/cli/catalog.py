@@ -75,7 +75,7 @@ class Instance:
     lora: str | None = about('LoRA adapters, for which memory is set aside, such as "rank=16 adapters=8".')
 
 
-KNOBS = tuple(replace(one, group=None) for one in leaf_flags(leaf for leaf in simulated_leaves() if leaf.name in OF_MEMORY))
+KNOBS = tuple(replace(leaf_flag, group=None) for leaf_flag in leaf_flags(leaf for leaf in simulated_leaves() if leaf.name in OF_MEMORY))
 
 
 @with_flags(*flags_of(Instance), *KNOBS)
@@ -88,8 +88,8 @@ def memory(*, model: str, json: bool = False, **asked: Any) -> None:
     """
     from tonnage.report.facts import memory as document
 
-    found = api.memory(model=model, **given(asked))
-    print_answer(lambda: document(found.lines()), found.to_json, json=json)
+    memory_report = api.memory(model=model, **given(asked))
+    print_answer(lambda: document(memory_report.lines()), memory_report.to_json, json=json)
 
 
 def schema() -> int:

@@ -55,7 +55,7 @@ def deploy(
     """
     if plan.suffix != ".json" and is_service(plan):
         refuse_given({"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated or None})
-        found = api.deploy_service(plan, target=target, output=output)
+        deployed = api.deploy_service(plan, target=target, output=output)
     else:
         with ExitStack() as stack:
             bar = cache(lambda: stack.enter_context(progress_bar(f"Sizing for {target}", quiet=json)))
@@ -63,16 +63,16 @@ def deploy(
             def sized(done: int, total: int, name: str) -> None:
                 bar()(done, total, name)
 
-            found = api.deploy(
+            deployed = api.deploy(
                 plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter, simulated=simulated, progress=sized
             )
     if json:
         from tonnage.results.store import json_text
 
-        sys.stdout.write(json_text({"folder": str(output), "target": target, **asdict(found)}))
+        sys.stdout.write(json_text({"folder": str(output), "target": target, **asdict(deployed)}))
         return
-    print("\n".join(f"{output}/{name}" for name in found.files))
-    print("\n".join(found.notes))
+    print("\n".join(f"{output}/{name}" for name in deployed.files))
+    print("\n".join(deployed.notes))
     print(f"{output}/README.md says how to start it, test it and compare it with the plan")
 
 
@@ -116,9 +116,9 @@ def rehearse(
     """
     from tonnage.report.verified import rehearsed
 
-    found = api.rehearse(folder, duration=duration, request_rate=request_rate, proxy=proxy, told=say)
-    print_answer(lambda: rehearsed(found), lambda: {**asdict(found), "as_planned": found.as_planned}, json=json)
-    return 0 if found.as_planned else FAULTS
+    rehearsal = api.rehearse(folder, duration=duration, request_rate=request_rate, proxy=proxy, told=say)
+    print_answer(lambda: rehearsed(rehearsal), lambda: {**asdict(rehearsal), "as_planned": rehearsal.as_planned}, json=json)
+    return 0 if rehearsal.as_planned else FAULTS
 
 
 @with_flags()

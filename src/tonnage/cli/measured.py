@@ -134,18 +134,18 @@ def compare(
     refuse(given, f"is for a run beside a plan; {second} is no file of one")
     from tonnage.api.compare import compare_runs
 
-    found = compare_runs(first, second, attain=attain or (), include_invalid=include_invalid)
-    write_page(report, lambda: two_runs_page(found, first.name, second.name))
-    print_answer(lambda: two_runs(found, first.name, second.name), lambda: {**values, **found.to_json()}, json=json)
+    comparison = compare_runs(first, second, attain=attain or (), include_invalid=include_invalid)
+    write_page(report, lambda: two_runs_page(comparison, first.name, second.name))
+    print_answer(lambda: two_runs(comparison, first.name, second.name), lambda: {**values, **comparison.to_json()}, json=json)
 
 
 def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) -> None:
     from tonnage.api.compare import compare_plan
 
     compile_if_needed()
-    found = compare_plan(run, plan, **given)
+    run_beside_plan = compare_plan(run, plan, **given)
     values = {"run": str(run), "plan": str(plan)}
-    print_answer(lambda: run_and_plan(found, run.name), lambda: {**values, **found.to_json()}, json=json)
+    print_answer(lambda: run_and_plan(run_beside_plan, run.name), lambda: {**values, **run_beside_plan.to_json()}, json=json)
 
 
 @with_flags()
@@ -233,16 +233,16 @@ def workload(
 
 
 def _describe(file: Path, report: Path | None, asked: dict[str, Any], *, json: bool) -> None:
-    found = api.describe_workload(file, **asked)
-    write_page(report, lambda: described(found))
-    print_answer(lambda: described(found, figures=False), found.to_json, json=json)
+    description = api.describe_workload(file, **asked)
+    write_page(report, lambda: described(description))
+    print_answer(lambda: described(description, figures=False), description.to_json, json=json)
 
 
 def _fit(file: Path, output: Path | None, asked: dict[str, Any], *, json: bool) -> None:
     if output is None and not json:
         raise InputError(f"{option('output')}: missing; name the file to write, for example {option('output')} scenario.yaml")
-    found = api.fit_workload(file, output, **asked)
-    print_answer(lambda: fitted(found, output), found.to_json, json=json)
+    fit = api.fit_workload(file, output, **asked)
+    print_answer(lambda: fitted(fit, output), fit.to_json, json=json)
 
 
 def _from_prometheus(read: dict[str, Any], fit: dict[str, Any], report: Path | None, forecast: str | None, *, json: bool) -> None:
@@ -254,7 +254,7 @@ def _from_prometheus(read: dict[str, Any], fit: dict[str, Any], report: Path | N
         raise InputError(f"{option('forecast')}: needs the systems of a plan; give {option('plan')}")
     if plan is not None:
         compile_if_needed()
-    found = fit_history(read_history(**read), **fit)
-    beside = None if plan is None else today(plan, found, forecast=forecast)
-    write_page(report, lambda: fitted_history(found, output, plan, beside, figures=True))
-    print_answer(lambda: fitted_history(found, output, plan, beside, figures=False), (beside or found).to_json, json=json)
+    history_fit = fit_history(read_history(**read), **fit)
+    beside = None if plan is None else today(plan, history_fit, forecast=forecast)
+    write_page(report, lambda: fitted_history(history_fit, output, plan, beside, figures=True))
+    print_answer(lambda: fitted_history(history_fit, output, plan, beside, figures=False), (beside or history_fit).to_json, json=json)

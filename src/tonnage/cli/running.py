@@ -129,8 +129,8 @@ def demo(
 
     compile_if_needed()
     warm_up()
-    found = api.demo(seconds=seconds, seed=seed, told=say, watch=live_view)
-    print_answer(lambda: demonstrated(found), found.to_json, json=json)
+    demonstration = api.demo(seconds=seconds, seed=seed, told=say, watch=live_view)
+    print_answer(lambda: demonstrated(demonstration), demonstration.to_json, json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,8 +103,8 @@ def explain(plan: Path, /) -> None:
     from tonnage.report.plans.explained import why_text
 
     several = read_use_cases(plan)
-    made = why_text(read_plans(plan)) if several is None else use_cases_why(several)
-    print_answer(lambda: made, lambda: None, json=False)
+    document = why_text(read_plans(plan)) if several is None else use_cases_why(several)
+    print_answer(lambda: document, lambda: None, json=False)
 
 
 @with_flags()
@@ -146,10 +146,10 @@ def diff(
     refuse(given, f"belongs to the traffic of a deployment; {second} is no history")
     from tonnage.report.plans.diff import diff_json, diff_text
 
-    other = Path(second)
-    found = _differences(first, other)
-    names = (first.stem, other.stem) if first.stem != other.stem else (str(first), second)
-    print_answer(lambda: diff_text(found, names), lambda: diff_json(found), json=json)
+    path = Path(second)
+    differences = _differences(first, path)
+    names = (first.stem, path.stem) if first.stem != path.stem else (str(first), second)
+    print_answer(lambda: diff_text(differences, names), lambda: diff_json(differences), json=json)
 
 
 def _drifted(read: dict[str, Any], beside: dict[str, Any], report: Path | None, *, json: bool) -> None:
@@ -166,12 +166,12 @@ def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
     """What two files say differently, each of one plan, or each of several use cases."""
     from tonnage.report.plans.diff import differences, use_case_differences
 
-    fleet, other = read_use_cases(first), read_use_cases(second)
-    if fleet is not None and other is not None:
-        return use_case_differences(fleet, other)
-    if fleet is None and other is None:
+    fleet, use_cases = read_use_cases(first), read_use_cases(second)
+    if fleet is not None and use_cases is not None:
+        return use_case_differences(fleet, use_cases)
+    if fleet is None and use_cases is None:
         return differences(_one(first), _one(second))
-    several, single = (first, second) if other is None else (second, first)
+    several, single = (first, second) if use_cases is None else (second, first)
     raise InputError(f"{several}: holds several use cases and {single} does not; give two files of the same kind")
 
 

@@ -102,18 +102,18 @@ def _check_flags(engine: str, told: dict[str, Any]) -> None:
 def _launched(engine: str, told: dict[str, Any]) -> None:
     front = {name: told.pop(name) for name in FRONT if name in told}
     shown = {name: told.pop(name) for name in SHOWN if name in told}
-    asked = api.EngineAsked(engine=engine, **told)
+    engine_asked = api.EngineAsked(engine=engine, **told)
     listed, dry, json = (bool(shown.get(name)) for name in SHOWN[1:])
     if not (listed or dry) and (json or "machine" in shown):
         raise InputError(f"--{'json' if json else 'machine'}: belongs to --list-profiles or --dry-run; add one of them")
     machine = api.this_machine(shown.get("machine"))
     if listed:
-        found = api.machine_profiles(asked, machine)
+        found = api.machine_profiles(engine_asked, machine)
         print_answer(
             lambda: listing(machine, found), lambda: {"machine": machine.to_json(), "profiles": [one.to_json() for one in found]}, json=json
         )
         return
-    start = api.prepare_engine(asked, machine, dry=dry)
+    start = api.prepare_engine(engine_asked, machine, dry=dry)
     if dry:
         print_answer(lambda: starting(machine, start), lambda: {"machine": machine.to_json(), **start.to_json()}, json=json)
         return

@@ -63,8 +63,8 @@ def calibrate_service(measured: Sequence[Path], output: Path | None, asked: Mapp
     from tonnage.report.services import calibrated
 
     refuse_given(asked, ("include_invalid",))
-    found = api.calibrate_service(measured, output=output, include_invalid=bool(asked.get("include_invalid")))
-    print_answer(lambda: calibrated(found, output), found.to_json, json=json)
+    service_calibration = api.calibrate_service(measured, output=output, include_invalid=bool(asked.get("include_invalid")))
+    print_answer(lambda: calibrated(service_calibration, output), service_calibration.to_json, json=json)
 
 
 def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:

@@ -123,16 +123,16 @@ def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
     compile_if_needed(quiet=bool(output.quiet), fleet=True)
     with progress_bar("sizing", quiet=bool(output.quiet)) as progress:
-        found = api.size_use_cases(scenarios, progress=progress, command=command_line(), today=today(), **asked)
+        use_cases = api.size_use_cases(scenarios, progress=progress, command=command_line(), today=today(), **asked)
     if output.output is not None:
         from tonnage.results.store import write_json
 
-        write_json(output.output, found.to_json())
+        write_json(output.output, use_cases.to_json())
     from tonnage.report.plans.use_cases import use_cases_report
 
-    write_page(output.report, lambda: use_cases_report(found))
-    print_use_cases(found, output.form)
-    return DONE if found.choice is not None else NO_ANSWER
+    write_page(output.report, lambda: use_cases_report(use_cases))
+    print_use_cases(use_cases, output.form)
+    return DONE if use_cases.choice is not None else NO_ANSWER
 
 
 def _write(plans: Sequence[Plan], output: Output) -> None:

@@ -88,10 +88,10 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
 
 def same_format(made: str, planned: str) -> bool:
     """Whether a checkpoint in the one precision is what a plan in the other counts on; the KV cache is mostly the engine's choice."""
-    one, other = find_precision(made), find_precision(planned)
-    if one.weight_format in HALF:
-        return other.weight_format in HALF and (one.sparse, one.kv) == (other.sparse, other.kv)
-    return one.weights == other.weights
+    precision, other = find_precision(made), find_precision(planned)
+    if precision.weight_format in HALF:
+        return other.weight_format in HALF and (precision.sparse, precision.kv) == (other.sparse, other.kv)
+    return precision.weights == other.weights
 
 
 def asked_tool(tool: str | None, form: Format, pools: Sequence[Pool]) -> str:
@@ -154,7 +154,7 @@ def check_model(model: Path) -> Model:
 
 def check_plan_model(spec: Model, planned: Model) -> None:
     """Refuse a folder with another model than the plan's. Raises InputError: with both shapes."""
-    shapes = [(one.layers, one.hidden, one.vocab, one.experts) for one in (spec, planned)]
+    shapes = [(model.layers, model.hidden, model.vocab, model.experts) for model in (spec, planned)]
     if shapes[0] != shapes[1]:
         told = ["{} layers of {}, vocabulary {}, {} experts".format(*shape) for shape in shapes]
         raise InputError(f"{option('plan')}: is for {planned.name} ({told[1]}), and the folder holds {told[0]}; give the plan's model")

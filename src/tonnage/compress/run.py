@@ -93,16 +93,16 @@ def run(job: Job, told: Callable[[str], None]) -> Compressed:
     if job.output.exists():
         raise InputError(f"{option('output')}: {job.output} is there already; name another folder")
     python = python_of(job.tool, told)
-    made = job.output.with_name(f".{job.output.name}.{os.getpid()}.partial")
-    made.mkdir(parents=True)
+    path = job.output.with_name(f".{job.output.name}.{os.getpid()}.partial")
+    path.mkdir(parents=True)
     try:
-        recipe = recipe_of(job, output=made)
-        figures = _worked(python, job, recipe, made, told)
-        manifest = _manifest(job, recipe.replace(str(made), str(job.output)), made, figures)
-        write_json(made / MANIFEST, manifest)
-        made.rename(job.output)
+        recipe = recipe_of(job, output=path)
+        figures = _worked(python, job, recipe, path, told)
+        manifest = _manifest(job, recipe.replace(str(path), str(job.output)), path, figures)
+        write_json(path / MANIFEST, manifest)
+        path.rename(job.output)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
     return Compressed(folder=job.output, manifest=manifest)
 
 

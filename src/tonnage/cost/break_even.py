@@ -58,7 +58,7 @@ def crossings(first: Curve, second: Curve, up_to: float) -> tuple[bool | None, t
     scale = max(abs(first.base), abs(second.base), abs(first.slope * up_to), abs(second.slope * up_to), 1e-300)
     at_start: bool | None = None
     cheaper: bool | None = None
-    found: list[Crossing] = []
+    crossings: list[Crossing] = []
     for begin, end in zip(edges, [*edges[1:], up_to], strict=True):
         gap += steps[begin]
         for volume, side in _sides(gap, slope, begin, end, TIE * scale):
@@ -66,9 +66,9 @@ def crossings(first: Curve, second: Curve, up_to: float) -> tuple[bool | None, t
                 if cheaper is None:
                     at_start = side
                 else:
-                    found.append(Crossing(volume=volume, first_cheaper_above=side))
+                    crossings.append(Crossing(volume=volume, first_cheaper_above=side))
                 cheaper = side
-    return at_start, tuple(found)
+    return at_start, tuple(crossings)
 
 
 def _steps(first: Curve, second: Curve, up_to: float) -> dict[float, float]:

@@ -32,14 +32,14 @@ SERVER_OVER_GPUS = 1.8
 
 def traffic_of(plan: Plan) -> Traffic:
     """The year's load behind a plan; the mean of its hourly profile where it has one."""
-    demand, asked = plan.demand, plan.scenario
+    demand, understood = plan.demand, plan.scenario
     profile = demand.profile or ()
     mean = sum(profile) / len(profile) if profile else demand.mean_requests_per_second
     return Traffic(
         peak_requests_per_second=demand.sizing_requests_per_second,
         mean_requests_per_second=mean,
-        input_tokens=asked.mean_isl,
-        output_tokens=asked.mean_osl,
+        input_tokens=understood.mean_isl,
+        output_tokens=understood.mean_osl,
         profile=profile,
     )
 
@@ -268,7 +268,7 @@ def api_request(traffic: Traffic, prices: Prices, model: str | None = None) -> t
     """USD that one request costs at an API, and the arithmetic; the list must have a price for the model."""
     price = prices.api_price(model)
     if price is None:
-        raise UnknownName("API price", str(model), [known.name for known in prices.api])
+        raise UnknownName("API price", str(model), [api_price.name for api_price in prices.api])
     into, out = price.usd_per_million_input_tokens, price.usd_per_million_output_tokens
     hosts = f" (median of {price.hosts} hosts)" if price.hosts and price.hosts > 1 else ""
     usd = (traffic.input_tokens * into.value + traffic.output_tokens * out.value) / 1e6

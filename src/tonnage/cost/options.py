@@ -155,11 +155,11 @@ def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
     tiers = prices.cloud_tiers(serving.gpu, serving.gpus_per_instance)
     if not tiers:
         return NoCost(code="cloud-price", name=serving.gpu)
-    kept: list[Rent] = []
+    rents: list[Rent] = []
     for rent in (_rent(tier, serving, prices) for tier in tiers):
-        if not any(other.outdoes(rent) for other in kept):
-            kept.append(rent)
-    return tuple(kept)
+        if not any(other.outdoes(rent) for other in rents):
+            rents.append(rent)
+    return tuple(rents)
 
 
 def _rent(tier: CloudTier, serving: Serving, prices: Prices) -> Rent:
@@ -355,7 +355,7 @@ def with_cost_together(found: UseCases, prices: Prices, where: tuple[Where, ...]
         loads = [summed([traffic[case.name] for case in pool.cases]) for pool in one.pools]
         pools = [(_pool_serving(pool, peak_of(load)), load, pool.instances) for pool, load in zip(one.pools, loads, strict=True)]
         rented = [cloud(load, serving, prices).total_usd_per_year for serving, load, _ in pools]
-        owned = [_owned_systems(each, [pool for pool in pools if pool[0].system == each.system], prices) for each in one.systems]
+        owned = [_owned_systems(system, [pool for pool in pools if pool[0].system == system.system], prices) for system in one.systems]
         return replace(
             one,
             owned_usd_per_year=_total(owned) if "on-prem" in where else None,
@@ -367,17 +367,17 @@ def with_cost_together(found: UseCases, prices: Prices, where: tuple[Where, ...]
 
 def summed(traffics: Sequence[Traffic]) -> Traffic:
     """Several loads as one, with all peaks at once; its hours are known where all profiles are equally long."""
-    peaks = [one.peak_requests_per_second for one in traffics]
-    means = [one.mean_requests_per_second for one in traffics]
+    peaks = [traffic.peak_requests_per_second for traffic in traffics]
+    means = [traffic.mean_requests_per_second for traffic in traffics]
     mean = math.fsum(one for one in means if one is not None) if None not in means else None
     weights = [one or peak for one, peak in zip(means, peaks, strict=True)]
-    alike = len({len(one.profile) for one in traffics}) == 1
+    alike = len({len(traffic.profile) for traffic in traffics}) == 1
     return Traffic(
         peak_requests_per_second=math.fsum(peaks),
         mean_requests_per_second=mean,
         input_tokens=math.fsum(one.input_tokens * weight for one, weight in zip(traffics, weights, strict=True)) / math.fsum(weights),
         output_tokens=math.fsum(one.output_tokens * weight for one, weight in zip(traffics, weights, strict=True)) / math.fsum(weights),
-        profile=tuple(map(math.fsum, zip(*(one.profile for one in traffics), strict=True))) if alike else (),
+        profile=tuple(map(math.fsum, zip(*(traffic.profile for traffic in traffics), strict=True))) if alike else (),
     )
 
 

@@ -78,9 +78,9 @@ def compare(
     both = hybrid(traffic, serving, prices, min_instances)
     tokens = api_cost(traffic, prices, model)
     sent_on = overflow(traffic, serving, prices, model)
-    asked = [option for option in (owned, rented, both, tokens, sent_on) if option.where in where]
-    alone = tuple(_alone(asked))
-    shown = [option for option in asked if not any(option.where == each.way for each in alone)]
+    way_costs = [option for option in (owned, rented, both, tokens, sent_on) if option.where in where]
+    alone = tuple(_alone(way_costs))
+    shown = [option for option in way_costs if not any(option.where == same_as.way for same_as in alone)]
     known = [(option.total_usd_per_year, option.where) for option in shown if option.total_usd_per_year is not None]
     figures = dict.fromkeys(figure for way in shown for figure in way.figures)
     alone_priced = [NotComparable(way=known[0][1])] if len(known) == 1 and len(shown) > 1 else []
@@ -195,19 +195,19 @@ def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
     What is rented at once may hold several instances: of these so many are paid for as hold the instances of each moment, and both fleets
     are rented as costs least for them. The hours that were simulated are taken to repeat for a year.
     """
-    found = plan.autoscaling
-    if found is None or found.best is None or found.fixed is None or plan.choice is None:
-        return found
+    autoscaling = plan.autoscaling
+    if autoscaling is None or autoscaling.best is None or autoscaling.fixed is None or plan.choice is None:
+        return autoscaling
     rents = rents_of(serving_of(plan.choice, plan.scenario.spare_systems), prices)
     if isinstance(rents, NoCost):
-        return found
+        return autoscaling
     cheapest = []
-    for run in (found.fixed, found.best.run):
-        hours = math.fsum(each.hours for each in run.held)
+    for run in (autoscaling.fixed, autoscaling.best.run):
+        hours = math.fsum(held.hours for held in run.held)
         yearly = ((run.rented_hours(rent.instances) / hours * HOURS_PER_YEAR * rent.usd, rent) for rent in rents)
         cheapest.append(min(yearly, key=lambda priced: priced[0]))
     (fixed, _), (scaled, rent) = cheapest
-    return replace(found, cost=AutoscalingCost(fixed_usd_per_year=fixed, scaled_usd_per_year=scaled, offer=rent.offer))
+    return replace(autoscaling, cost=AutoscalingCost(fixed_usd_per_year=fixed, scaled_usd_per_year=scaled, offer=rent.offer))
 
 
 def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
@@ -229,8 +229,8 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
     model = catalog_id(plan.scenario.model)
     if requests is None or seconds is None:
         least = len(plan.choice.pools)  # one instance of each: prefill alone answers nothing
-        found = compare(traffic, serving, prices, min_instances=least, today=today, model=model, where=where)
-        return with_outlook(found, plan, prices, today)
+        yearly_cost = compare(traffic, serving, prices, min_instances=least, today=today, model=model, where=where)
+        return with_outlook(yearly_cost, plan, prices, today)
     job = plan.job or in_proportion(requests, seconds, serving)
     return job_cost(job, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
 
@@ -266,15 +266,15 @@ def cost_of_run(rate: float, tokens: tuple[float, float], hardware: tuple[str, s
 
 def _worth(plan: Plan, cost: Cost | None) -> Measurement | None:
     """What measuring the choice would save a year, owned or rented: a share of the systems saves that share of the cost."""
-    found, choice = plan.measurement, plan.choice
-    if found is None or choice is None or not isinstance(cost, YearlyCost):
-        return found
+    measurement, choice = plan.measurement, plan.choice
+    if measurement is None or choice is None or not isinstance(cost, YearlyCost):
+        return measurement
     known = [way.total_usd_per_year for way in cost.ways if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None]
     if not known:
-        return found
+        return measurement
     of_system = min(known) / choice.systems
-    usd = of_system * found.seconds / 3_600 / HOURS_PER_YEAR
-    return replace(found, usd=usd, saved_usd_per_year=found.saved_systems * of_system - usd)
+    usd = of_system * measurement.seconds / 3_600 / HOURS_PER_YEAR
+    return replace(measurement, usd=usd, saved_usd_per_year=measurement.saved_systems * of_system - usd)
 
 
 def catalog_id(model: str) -> str:
@@ -428,12 +428,12 @@ def _rental(job: JobDone, instances: int, rents: tuple[Rent, ...] | NoCost) -> _
     """The cheapest rental that holds the instances; more machines never cost less, as each adds its own ramp-up and drain."""
     if isinstance(rents, NoCost):
         return rents
-    found = []
+    rentals = []
     for rent in rents:
         times = rent.holding(instances)
         hours = max(LEAST_HOURS, job.seconds_on(times * rent.instances) / 3_600)
-        found.append(_Rental(rent=rent, times=times, hours=hours))
-    return min(found, key=lambda rental: rental.usd)
+        rentals.append(_Rental(rent=rent, times=times, hours=hours))
+    return min(rentals, key=lambda rental: rental.usd)
 
 
 def _jobs(owned: float | None, each: float | None, power: float, most: float) -> float | None:

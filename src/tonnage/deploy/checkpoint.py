@@ -59,7 +59,7 @@ def loading(
         _check_made(asked.strip(), find_precision(precision))
         return Loading(checkpoint=asked.strip(), told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.", named=True)
     wanted, spec = find_precision(precision), find_engine(engine)
-    found = published(model, wanted, spec, vendor)
+    checkpoint = published(model, wanted, spec, vendor)
     repository = next((word for word in planned if re.fullmatch(HUB_NAME, word)), "")
     words = quantised_at_start(model, wanted, spec)
     quantised = bool(words) and tuple(planned[-len(words) :]) == words
@@ -67,9 +67,9 @@ def loading(
         return Loading(checkpoint=repository, told=f"The engine loads `{repository}`, for which the plan was made.")
     listed = next((one for one in find_checkpoints(model) if one.repository == repository), None)
     if listed is not None and same_weights(listed.format, wanted.weights):
-        found = listed
-    if found is not None:
-        return Loading(checkpoint=found.repository, told=_of_published(found, wanted))
+        checkpoint = listed
+    if checkpoint is not None:
+        return Loading(checkpoint=checkpoint.repository, told=_of_published(checkpoint, wanted))
     return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)
 
 
@@ -100,11 +100,11 @@ def _check_made(folder: str, wanted: Precision) -> None:
     found = judged(folder)
     if found is None:
         return
-    made = find_precision(found.precision)
-    if not same_weights(made.weight_format, wanted.weight_format) or made.sparse != wanted.sparse:
+    precision = find_precision(found.precision)
+    if not same_weights(precision.weight_format, wanted.weight_format) or precision.sparse != wanted.sparse:
         raise InputError(
-            f"{option('checkpoint')}: {folder} is in {made.name}, and the plan is for {wanted.name}; size again with "
-            f"{option('precision')} {made.name}, or make the plan's by tonnage compress"
+            f"{option('checkpoint')}: {folder} is in {precision.name}, and the plan is for {wanted.name}; size again with "
+            f"{option('precision')} {precision.name}, or make the plan's by tonnage compress"
         )
 
 
@@ -145,18 +145,18 @@ def _made_first(model: str, wanted: Precision, engine: EnginePreset) -> Loading:
             checkpoint=folder,
             told=f"{told} No tool that creates one is known: put your own into this folder of every instance, or give `--checkpoint`.",
         )
-    tool, made = maker
+    tool, makes = maker
     return Loading(
         checkpoint=folder,
         told=f"{told} Create it with {tool.tool}, and put it into this folder of every instance:",
-        make=(tool.command.format(repository=source_of(model), scheme=made.scheme, folder=folder),),
+        make=(tool.command.format(repository=source_of(model), scheme=makes.scheme, folder=folder),),
     )
 
 
 def source_of(model: str) -> str:
     """The checkpoint that a tool quantises: the 16-bit one, or the author's own if there is none in 16 bits, or a folder."""
     half = half_of(model)
-    return half.repository if half else next((one.repository for one in find_checkpoints(model)), _folder(model, HALF[1]))
+    return half.repository if half else next((checkpoint.repository for checkpoint in find_checkpoints(model)), _folder(model, HALF[1]))
 
 
 def _folder(model: str, weights: str) -> str:

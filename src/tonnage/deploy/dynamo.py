@@ -56,7 +56,7 @@ def files(service: Service) -> dict[str, str]:
     }
     if service.file:
         written["engine-config.yaml"] = yaml_text(
-            engine_config(service, {file_name(one): yaml_text(worker_file(one)) for one in service.halves})
+            engine_config(service, {file_name(half): yaml_text(worker_file(half)) for half in service.halves})
         )
     if service.local:
         written["model-cache.yaml"] = yaml_text(model_cache(service))

@@ -58,7 +58,7 @@ def rules(service: Service, gpus: str, least: int, *, front: str = "") -> dict[s
     failures where the engine does not: "gateway" for ``tonnage gateway``, or "haproxy".
     """
     found = objectives(service) if len(service.halves) == 1 else ()
-    shares = [one for one in found if one.budget is not None]
+    shares = [objective for objective in found if objective.budget is not None]
     use = {"record": GPU_USE, "labels": {"deployment": service.name}, "expr": gpus}
     groups: list[Any] = [{"name": f"{service.name}-gpus", "rules": [use]}]
     if shares:
@@ -71,11 +71,11 @@ def rules(service: Service, gpus: str, least: int, *, front: str = "") -> dict[s
         groups.append(noted({"name": f"{service.name}-slow-share", "interval": "30s", "rules": recorded}, about))
     burning = [rule for one in found for rule in _burning(service, one)]
     if burning:
-        lines = ["The plan's limits over 30 days: " + "; ".join(one.label for one in found) + "."]
+        lines = ["The plan's limits over 30 days: " + "; ".join(objective.label for objective in found) + "."]
         lines.append(
             "A rate of 14.4 spends 2 % of the month's budget in an hour. Both windows must burn: the short one ends the alert soon."
         )
-        if any(one.stands_in for one in found):
+        if any(objective.stands_in for objective in found):
             lines.append("The engine publishes no TPOT of single requests; the gaps between tokens stand in for it.")
         groups.append(noted({"name": f"{service.name}-limits", "rules": burning}, "\n".join(lines)))
     groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least, front))})
@@ -172,9 +172,9 @@ def _load_rules(service: Service, at: str) -> Iterator[Any]:
 
 def _drift_rules(service: Service) -> Iterator[Any]:
     """Longer prompts and outputs, slower steps, and a load that outgrows the plan within two weeks."""
-    signals, at, asked = service.signals, f'deployment="{service.name}"', service.plan.scenario
+    signals, at, understood = service.signals, f'deployment="{service.name}"', service.plan.scenario
     requests = f"{signals.histograms['e2e']}_count{{{at}}}"
-    sides = (("Prompts", signals.prompt_tokens, asked.mean_isl), ("Outputs", signals.output_tokens, asked.mean_osl))
+    sides = (("Prompts", signals.prompt_tokens, understood.mean_isl), ("Outputs", signals.output_tokens, understood.mean_osl))
     for side, counter, tokens in sides:
         if counter and tokens:
             expr = f"sum(increase({counter}{{{at}}}[1d])) / sum(increase({requests}[1d])) > {(1 + LONGER) * tokens:.6g}"
@@ -287,9 +287,9 @@ class Objective:
 def objectives(service: Service) -> tuple[Objective, ...]:
     """The limits that count, of which the engine publishes a histogram; the strictest of those with one name."""
     found: dict[str, Objective] = {}
-    for one in _all(service):
-        if one.key not in found or one.limit.milliseconds < found[one.key].limit.milliseconds:
-            found[one.key] = one
+    for objective in _all(service):
+        if objective.key not in found or objective.limit.milliseconds < found[objective.key].limit.milliseconds:
+            found[objective.key] = objective
     return tuple(found.values())
 
 

@@ -94,8 +94,8 @@ def limits_line(service: Service) -> str:
 
 def head(service: Service) -> str:
     """The comment at the beginning of a target's first file."""
-    made = service.plan.provenance
-    written = f"Written by tonnage {made.tonnage} deploy from a plan" + (f" of {made.date}" if made.date else "") + "."
+    provenance = service.plan.provenance
+    written = f"Written by tonnage {provenance.tonnage} deploy from a plan" + (f" of {provenance.date}" if provenance.date else "") + "."
     lines = [written, f"{choice_line(service)}.", instead_line(service), f"Limits: {limits_line(service)}.", carries_line(service)]
     return "\n".join(line for line in lines if line)
 
@@ -130,8 +130,8 @@ def image_note(service: Service) -> str:
     """What is known of the image."""
     if service.simulated:
         return "Built from Tonnage's Containerfile; no registry has it."
-    known = service.interface
-    return f"{known.name}; {known.amd_source if service.gpu.vendor == 'AMD' else known.image_source}"
+    interface = service.interface
+    return f"{interface.name}; {interface.amd_source if service.gpu.vendor == 'AMD' else interface.image_source}"
 
 
 def least_line(service: Service) -> str:
@@ -163,8 +163,8 @@ def bench_command(service: Service, url: str, *, instances: int, triton: bool = 
 
 def bench_lengths(plan: Plan) -> dict[str, str]:
     """The plan's lengths as ``bench`` takes them: their means where it takes no such distribution."""
-    found = plan.scenario
-    lengths = {"isl": (found.isl, found.mean_isl), "osl": (found.osl, found.mean_osl)}
+    understood = plan.scenario
+    lengths = {"isl": (understood.isl, understood.mean_isl), "osl": (understood.osl, understood.mean_osl)}
     return {name: text if _TAKEN.fullmatch(text) else str(round(mean)) for name, (text, mean) in lengths.items()}
 
 

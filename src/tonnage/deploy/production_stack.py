@@ -57,7 +57,7 @@ def deployment_name(release: str, model: str) -> str:
 
 def values(service: Service) -> dict[str, Any]:
     """``values.yaml``."""
-    startup, readiness, liveness = (plain(one) for one in probes(service).values())
+    startup, readiness, liveness = (plain(probe) for probe in probes(service).values())
     surge = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     return {
         "servingEngineSpec": {

@@ -132,7 +132,7 @@ def unresolved(objects: Sequence[Written], pods: Sequence[Pods]) -> Iterator[tup
             yield one.file, f"{one.kind} {one.name} is written twice"
         yield from ((one.file, f"{one.kind} {one.name}: {told}") for told in _of_object(one, objects, pods, named))
     for group in pods:
-        yield from ((group.file, f"{group.owner}: {told}") for told in _of_pods(group, named))
+        yield from ((group.file, f"{group.owner}: {pod}") for pod in _of_pods(group, named))
 
 
 def secrets(pods: Sequence[Pods]) -> Iterator[str]:
@@ -140,8 +140,8 @@ def secrets(pods: Sequence[Pods]) -> Iterator[str]:
     for group in pods:
         for pulled in group.spec.get("imagePullSecrets") or ():
             yield f"{pulled['name']} (docker-registry)"
-        for one in group.containers:
-            for entry in one.get("env") or ():
+        for container in group.containers:
+            for entry in container.get("env") or ():
                 key = at(entry, "valueFrom", "secretKeyRef")
                 if key:
                     yield f"{key['name']} (key {key['key']}{', optional' if key.get('optional') else ''})"
@@ -226,14 +226,14 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
         template = claim.get("resourceClaimTemplateName")
         if ("ResourceClaimTemplate", template) not in named:
             yield f"its claim {claim.get('name')} uses the ResourceClaimTemplate {template}, which is not in this folder"
-    for one in group.containers:
-        missing = [mount["name"] for mount in one.get("volumeMounts") or () if mount["name"] not in volumes]
-        yield from (f"{one['name']} mounts the volume {name}, which the pod does not have" for name in missing if not group.open)
-        own = {port for each in one.get("ports") or () for port in (each.get("name"), each["containerPort"])}
+    for container in group.containers:
+        missing = [mount["name"] for mount in container.get("volumeMounts") or () if mount["name"] not in volumes]
+        yield from (f"{container['name']} mounts the volume {name}, which the pod does not have" for name in missing if not group.open)
+        own = {port for each in container.get("ports") or () for port in (each.get("name"), each["containerPort"])}
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            port = at(one, probe, "httpGet", "port")
+            port = at(container, probe, "httpGet", "port")
             if port is not None and port not in own and not group.open:
-                yield f"the {probe} of {one['name']} asks the port {port}, which the container does not have"
+                yield f"the {probe} of {container['name']} asks the port {port}, which the container does not have"
 
 
 Object = Mapping[str, Any]
@@ -263,15 +263,15 @@ class Declared:
 
 @cache
 def _declared() -> Mapping[tuple[str, str], Declared]:
-    return {(one.kind, one.api): one for one in read_entries(Declared, shipped_yaml("objects.yaml"), "catalog/objects.yaml")}
+    return {(entry.kind, entry.api): entry for entry in read_entries(Declared, shipped_yaml("objects.yaml"), "catalog/objects.yaml")}
 
 
 def read_against(made: Object) -> tuple[str, list[str]]:
     """The source that an object was read against, or why there is none; and a clause for each fault, its place first."""
-    found = _declared().get((str(made["kind"]), str(made["apiVersion"])))
-    if found is not None:
+    declared = _declared().get((str(made["kind"]), str(made["apiVersion"])))
+    if declared is not None:
         fields = {key: value for key, value in made.items() if key not in HEAD}
-        return f"{found.source} ({found.licence}, {found.date})", list(_faults(fields, found.fields, ""))
+        return f"{declared.source} ({declared.licence}, {declared.date})", list(_faults(fields, declared.fields, ""))
     whole = _kubernetes(made)
     if whole is not None:
         return f"Kubernetes {_version()}", whole
@@ -321,8 +321,8 @@ def _of_name(value: Any, kind: str, at: str) -> Iterator[str]:
             yield f"{at} must be of kind {kind}, not {value!r}"
     elif kind != "any":
         depth, wrapped = WRAPPED[kind](value)
-        for told in _kubernetes(wrapped, depth=depth) or ():
-            yield f"{at}.{told}"
+        for kubernete in _kubernetes(wrapped, depth=depth) or ():
+            yield f"{at}.{kubernete}"
 
 
 # Types of Kubernetes itself, each inside the smallest object that holds one.

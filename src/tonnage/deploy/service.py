@@ -417,10 +417,10 @@ def service_of(
 
 def around(plan: Plan, candidate: Candidate) -> Plan:
     """The plan with another deployment as its choice, without the results that hold only for the former choice."""
-    others = tuple(one for one in plan.candidates if one is not candidate)
+    candidates = tuple(one for one in plan.candidates if one is not candidate)
     told = tuple(note for note in plan.notes if not isinstance(note, RestsOn | KnobsChanged | FrontEnds))
     kept = {name: getattr(plan, name) for name in KEPT}
-    return Plan(candidates=(candidate, *others), notes=told, **kept)
+    return Plan(candidates=(candidate, *candidates), notes=told, **kept)
 
 
 def _with_drafter(pool: Pool, drafter: str | None) -> Pool:

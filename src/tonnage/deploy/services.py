@@ -67,7 +67,7 @@ def service_files(found: SizedFiles, target: str) -> dict[str, str]:
 
 def _ensembles(service: Service) -> list[Stream]:
     """Streams through several models that neither branch nor loop."""
-    return [one for one in service.streams if one.name not in service.models and not any(map(_chance, one.stages))]
+    return [stream for stream in service.streams if stream.name not in service.models and not any(map(_chance, stream.stages))]
 
 
 def _chance(stage: Stage) -> bool:
@@ -77,7 +77,7 @@ def _chance(stage: Stage) -> bool:
 def model_config(model: ServedModel) -> Config:
     """One model: its largest batch, its tensors, how requests are batched, and its copies."""
     kind = {"count": model.instances, "kind": Word("KIND_GPU"), "gpus": list(model.gpus)}
-    tensors = {name: [_tensor(one) for one in found] for name, found in (("input", model.inputs), ("output", model.outputs)) if found}
+    tensors = {name: [_tensor(tensor) for tensor in found] for name, found in (("input", model.inputs), ("output", model.outputs)) if found}
     open_tensors = {} if tensors else {"_": Said("Without input and output Triton reads the tensors from the model's file, where it can.")}
     batching = {} if model.batching is None else {"dynamic_batching": _batching(model.batching)}
     named = {"name": model.name, "backend": model.backend, "max_batch_size": model.max_batch_size}
@@ -122,17 +122,17 @@ def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
             raise InputError(
                 f"service.models.{stage.model}.{missing}: missing; the pipeline {stream.name} needs them, such as x: FP32[128]"
             )
-        sources = _sources(stream, place, models) if stage.after else {one.name: one.name for one in model.inputs}
-        first |= {} if stage.after else {one.name: one for one in model.inputs}
-        made = {one.name: one.name if place in ends else _between(place, stage, one.name) for one in model.outputs}
-        last |= {one.name: one for one in model.outputs if place in ends}
+        sources = _sources(stream, place, models) if stage.after else {tensor.name: tensor.name for tensor in model.inputs}
+        first |= {} if stage.after else {tensor.name: tensor for tensor in model.inputs}
+        made = {output.name: output.name if place in ends else _between(place, stage, output.name) for output in model.outputs}
+        last |= {output.name: output for output in model.outputs if place in ends}
         steps.append(ensemble_step(stage.model, sources, made))
     return {
         "name": stream.name,
         "platform": "ensemble",
         "max_batch_size": min(models[stage.model].max_batch_size for stage in stages),
-        "input": [_tensor(one) for one in first.values()],
-        "output": [_tensor(one) for one in last.values()],
+        "input": [_tensor(tensor) for tensor in first.values()],
+        "output": [_tensor(tensor) for tensor in last.values()],
         "ensemble_scheduling": {"step": steps},
     }
 
@@ -149,13 +149,13 @@ def _sources(stream: Stream, place: int, models: Mapping[str, ServedModel]) -> d
         for before in stage.after
         for one in models[stream.stages[before].model].outputs
     ]
-    wanted, by_name = models[stage.model].inputs, dict(offered)
-    if all(one.name in by_name for one in wanted):
-        return {one.name: by_name[one.name] for one in wanted}
-    if len(wanted) != len(offered):
+    tensors, by_name = models[stage.model].inputs, dict(offered)
+    if all(tensor.name in by_name for tensor in tensors):
+        return {tensor.name: by_name[tensor.name] for tensor in tensors}
+    if len(tensors) != len(offered):
         names = ", ".join(name for name, _ in offered)
-        raise InputError(f"service.pipelines.{stream.name}: {stage.model} has {len(wanted)} inputs, and the steps before it give {names}")
-    return {one.name: between for one, (_, between) in zip(wanted, offered, strict=True)}
+        raise InputError(f"service.pipelines.{stream.name}: {stage.model} has {len(tensors)} inputs, and the steps before it give {names}")
+    return {tensor.name: between for tensor, (_, between) in zip(tensors, offered, strict=True)}
 
 
 def inference_service(found: SizedFiles) -> dict[str, Any]:
@@ -203,12 +203,12 @@ def readme(found: SizedFiles, target: str) -> str:
             f"kubectl port-forward service/{found.name}-predictor 8000:80 &"
         )
     bench = "tonnage bench --url 127.0.0.1:8000 --endpoint-type infer --binary-tensors"
-    loads = [_load(bench, one) for one in service.streams if one.name in service.models or one in _ensembles(service)]
+    loads = [_load(bench, stream) for stream in service.streams if stream.name in service.models or stream in _ensembles(service)]
     sizes = {name: ",".join(str(2**n) for n in range(model.max_batch_size.bit_length())) for name, model in service.models.items()}
     times = [
         f"{bench} --model {name} --items {sizes[name]} --concurrency 1 --request-count 200 --artifact-dir runs/{name}" for name in sizes
     ]
-    scripts = [one.name for one in service.streams if any(map(_chance, one.stages))]
+    scripts = [stream.name for stream in service.streams if any(map(_chance, stream.stages))]
     script = paragraph(
         f"{', '.join(scripts)} branches or loops, which no ensemble can. Write it as a Python model that calls the models of this "
         "repository (Triton's business logic scripting); they carry its traffic here."
@@ -253,7 +253,7 @@ def _shapes(model: ServedModel) -> str:
         return ""
 
     def words(items: int) -> str:
-        return ",".join(f"{one.name}:{'x'.join(map(str, (items, *one.dims)))}" for one in model.inputs)
+        return ",".join(f"{tensor.name}:{'x'.join(map(str, (items, *tensor.dims)))}" for tensor in model.inputs)
 
     most = model.max_batch_size
     return f" --minShapes={words(1)} --optShapes={words(max(most // 2, 1))} --maxShapes={words(most)}"

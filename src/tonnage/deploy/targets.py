@@ -76,14 +76,14 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
         return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter, simulated=simulated))
     first = choice.pools[0]
 
-    others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
-    if not others:
+    candidates = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
+    if not candidates:
         able = [f"{option('target')} {name}" for name in RUNS if not _why_not(name, choice)] if len(choice.pools) > 1 else []
         instead = f"; write {' or '.join(able)}" if able else f", and no other deployment of the plan runs on {target}"
         raise NothingRuns(f"{option('target')}: {why}{instead}")
-    nearest = min(others, key=lambda other: (other.pools[0].gpu != first.gpu, not _same_format(other, choice)))
-    taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
-    return _loaded(target, taken)
+    nearest = min(candidates, key=lambda other: (other.pools[0].gpu != first.gpu, not _same_format(other, choice)))
+    service = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
+    return _loaded(target, service)
 
 
 def _loaded(target: str, service: Service) -> Service:
@@ -143,7 +143,7 @@ def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
         return plan
     systems = math.ceil(pool.gpus / pool.gpus_per_system)
     fewer = replace(choice, pools=(replace(choice.pool, instances=pool.instances, systems=systems),))
-    return around(replace(plan, candidates=tuple(one for one in plan.candidates if one is not choice)), fewer)
+    return around(replace(plan, candidates=tuple(candidate for candidate in plan.candidates if candidate is not choice)), fewer)
 
 
 def together(cases: UseCases, services: Mapping[str, Service], target: str) -> dict[str, str]:

@@ -234,7 +234,7 @@ def _with_each_other(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], 
     yield from _images(values, pods, service)
     listed = at(_first(values, "kustomization.yaml"), "resources") or ()
     yield from (f"kustomization.yaml: {file} is not in this folder" for file in listed if file not in values)
-    serving = [group for group in pods if group.answers and any(_gpus(one) for one in group.containers)]
+    serving = [group for group in pods if group.answers and any(_gpus(container) for container in group.containers)]
     if serving and sum(group.replicas for group in serving) != service.pool.instances:
         found = sum(group.replicas for group in serving)
         yield f"{serving[0].file}: {found} instances in place of the plan's {service.pool.instances}"
@@ -293,9 +293,9 @@ def _composed(values: Mapping[str, Sequence[Any]], composed: Mapping[str, Mappin
         files = [f"{host}.yaml"] if f"{host}.yaml" in published else list(published)
         return "" if any(port in published[file] for file in files) else " or ".join(files)
 
-    for each in sorted(backends):
-        if files := unknown(each.removeprefix("http://")):
-            yield f"gateway.yaml: {each} is no published port of {files}"
+    for backend in sorted(backends):
+        if files := unknown(backend.removeprefix("http://")):
+            yield f"gateway.yaml: {backend} is no published port of {files}"
     for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
         for target in (str(each) for static in job.get("static_configs") or () for each in static.get("targets") or ()):
             if target.partition(":")[0] not in {*names, "host.docker.internal"} and (files := unknown(target)):
@@ -309,7 +309,7 @@ def _of_machine(file: str, services: Mapping[str, Any], values: Mapping[str, Seq
         for mount in one.get("volumes") or ():
             source = str(mount).split(":")[0]
             mounted = source.removeprefix("./")
-            held = any(each == mounted or each.startswith(f"{mounted}/") for each in values) or mounted == "models"
+            held = any(value == mounted or value.startswith(f"{mounted}/") for value in values) or mounted == "models"
             if (source.startswith("./") and not held) or (not source.startswith(("./", "/")) and source not in volumes):
                 yield f"{file}: {name} mounts {source}, which is not there"
         devices = at(one, "deploy", "resources", "reservations", "devices") or ()

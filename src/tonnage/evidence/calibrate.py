@@ -175,7 +175,7 @@ def ttft_errors(measured: Sequence[float], parts: Sequence[TtftParts]) -> tuple[
     if len(measured) < FEWEST:
         return ()
     ttft = np.array(measured) / 1e3
-    each = np.array([(one.front_end_ms, one.prefill_ms, one.queue_ms + one.shared_ms) for one in parts]) / 1e3
+    each = np.array([(part.front_end_ms, part.prefill_ms, part.queue_ms + part.shared_ms) for part in parts]) / 1e3
     shape = np.column_stack([np.ones(len(ttft)), each[:, 1:]])
     weight = 1 / (SIGMA["ttft_ms"] * ttft)
     scaled, error = shape * weight[:, None], (ttft - each.sum(axis=1)) * weight
@@ -250,8 +250,8 @@ def calibrate(
         if own
         else Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
     )
-    found = calibrated(sample, data=f"{len(steady)} points of {data}", set_aside=count, progress=progress)
-    return replace(found, remarks=tuple(remarks))
+    calibration_report = calibrated(sample, data=f"{len(steady)} points of {data}", set_aside=count, progress=progress)
+    return replace(calibration_report, remarks=tuple(remarks))
 
 
 def calibrated(sample: Sample, *, data: str, set_aside: int = 0, progress: Progress | None = None) -> CalibrationReport:

@@ -125,7 +125,7 @@ class Afterwards(StepErrors):
 def width_left(errors: StepErrors, left: float) -> float:
     """The width of a prediction's error after a calibration, over that before; ``left`` is the share of its variance that stays."""
     calibrated = replace(errors, regime=replace(errors.regime, calibrated=True))
-    before, after = (math.log(one.factor(HALF_OF[1]) / one.factor(HALF_OF[0])) for one in (errors, calibrated))
+    before, after = (math.log(step_errors.factor(HALF_OF[1]) / step_errors.factor(HALF_OF[0])) for step_errors in (errors, calibrated))
     share = min((after / before) ** 2, 1.0)
     return math.sqrt(share + (1 - share) * left)
 
@@ -177,13 +177,13 @@ class _Outcomes:
         errors = self.contender.errors
         after = {
             name: Afterwards(
-                metric=one.metric,
-                regime=one.regime,
-                residuals=one.residuals,
-                kept=width_left(one, self.points.left_of.get(name, 1.0)),
+                metric=step_errors.metric,
+                regime=step_errors.regime,
+                residuals=step_errors.residuals,
+                kept=width_left(step_errors, self.points.left_of.get(name, 1.0)),
                 found=found,
             )
-            for name, one in errors.items()
+            for name, step_errors in errors.items()
         }
         return factors_at(after, level).times(self.contender.question.step_factor)
 
@@ -287,8 +287,8 @@ class _PredictedRows(LoadedRows):
     """Points that nobody has measured: each row holds its ``Point``."""
 
     def point(self, row: dict[str, Any]) -> Point:
-        found: Point = row["point"]
-        return found
+        point: Point = row["point"]
+        return point
 
 
 class _PredictedSample(Sample):

@@ -289,8 +289,8 @@ def joules_per_token(point: Point, values: Mapping[str, float]) -> tuple[float, 
     if not rate or not sequences or math.isnan(sequences):
         return None
     d = point.deployment
-    seen, busy = seen_load(sequences=sequences, tokens_per_second=rate, isl=point.isl, osl=point.osl, ranks=point.ranks)
-    found = draw(d, point.instance.step.coefficients, seen, busy=busy)
+    step_load, busy = seen_load(sequences=sequences, tokens_per_second=rate, isl=point.isl, osl=point.osl, ranks=point.ranks)
+    found = draw(d, point.instance.step.coefficients, step_load, busy=busy)
     if found is None:
         return None
     joules = found.watts * d.parallelism.gpus / rate

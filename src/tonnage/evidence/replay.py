@@ -203,7 +203,7 @@ def _columns() -> Iterator[tuple[str, str, str]]:
 
 def _metrics(ours: Summary, theirs: Summary, intervals: dict[str, tuple[float, float]]) -> Iterator[MetricBeside]:
     for metric, statistic, name in _columns():
-        pair = (getattr(getattr(each, metric), statistic) for each in (ours, theirs))
+        pair = (getattr(getattr(summary, metric), statistic) for summary in (ours, theirs))
         measured, predicted = (math.nan if value is None else float(value) for value in pair)
         low, high = intervals.get(name, (math.nan, math.nan))
         yield MetricBeside(metric=metric, statistic=statistic, measured=measured, predicted=predicted, low=low, high=high)

@@ -379,8 +379,8 @@ def recorded_load(folder: str, point: Point, requests: int, turnaround_s: float)
 @cache
 def _sent(folder: str, written: int) -> tuple[Ints, Ints, Ints]:
     """Due times in picoseconds, prompts and outputs of the completed requests, by due time; ``written`` tells a rewritten record apart."""
-    found = read_run(Path(folder)).requests
-    rows = np.flatnonzero(found.status == COMPLETED)
-    rows = rows[np.argsort(found.due_ns[rows], kind="stable")]
-    due = found.due_ns[rows]
-    return (due - min(int(due[0]), 0)) * 1000, np.maximum(found.isl[rows], 1), np.maximum(found.osl[rows], 1)
+    requests = read_run(Path(folder)).requests
+    rows = np.flatnonzero(requests.status == COMPLETED)
+    rows = rows[np.argsort(requests.due_ns[rows], kind="stable")]
+    due = requests.due_ns[rows]
+    return (due - min(int(due[0]), 0)) * 1000, np.maximum(requests.isl[rows], 1), np.maximum(requests.osl[rows], 1)

@@ -242,7 +242,7 @@ class ScoreReport(Displayed):
             "unknown": self.unknown,
             "skipped": [{"line": s.line, "reason": s.reason} for s in self.skipped],
             "remarks": list(map(in_python, self.remarks)),
-            **({"attained": [asdict(one) for one in self.attained]} if self.attained else {}),
+            **({"attained": [asdict(attained_errors) for attained_errors in self.attained]} if self.attained else {}),
             **({"apart": {kind: report.to_json() for kind, report in self.apart.items()}} if self.apart else {}),
         }
 
@@ -318,7 +318,7 @@ def report_of(
 def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
     """That requests of equal length may fall into step, in one sentence, where rows are predicted under a load of many of them."""
     points = [row.point for row in rows if row.point.drawn is None]
-    found = [one for one in points if one.load == "open" or (one.concurrency or 0) >= MANY_CLIENTS]
+    found = [point for point in points if point.load == "open" or (point.concurrency or 0) >= MANY_CLIENTS]
     if not found:
         return ()
     isl, osl = (f"{option(name)} {getattr(found[0], name)}+-20%" for name in ("isl", "osl"))
@@ -417,7 +417,7 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
         found["joules_per_token"], *bounds = joules
         intervals["joules_per_token"] = (bounds[0], bounds[1])
     both = () if record is None else (read_run(Path(row["run"])).requests, record)
-    pairs = zip(*(attained(each, table.slo) for each in both), strict=True)
+    pairs = zip(*(attained(requests, table.slo) for requests in both), strict=True)
     return ScoredRow(
         line=line,
         point=point,

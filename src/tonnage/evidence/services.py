@@ -123,9 +123,9 @@ def _held_against(run: Run, document: Mapping[str, Any]) -> MeasuredLoad:
     clients = arrivals.get("concurrency")
     load = {"concurrency": int(clients)} if clients else {"rate": float(arrivals["rate"])}
     asked = {**document, "traffic": [{"to": name, "items": _items(run), **load}]}
-    seen = run_service(service_of(asked, "measured"), requests=CHECKED_REQUESTS, seed=0)
-    latencies = seen.latencies_s()
-    seconds = float(seen.requests.last_token_ns.max()) / 1e9
+    service_run = run_service(service_of(asked, "measured"), requests=CHECKED_REQUESTS, seed=0)
+    latencies = service_run.latencies_s()
+    seconds = float(service_run.requests.last_token_ns.max()) / 1e9
     return MeasuredLoad(
         model=name,
         load=f"{clients} clients" if clients else f"{arrivals['rate']:g}/s",

@@ -440,7 +440,7 @@ def read_points(path: Path | str, given: Values | None = None, invalid: InvalidR
     invalid.check(found)
     if not any(name in one.values for one in found for name in ("requests_s", "output_tok_s")):
         raise InputError(f"{path}: missing column requests_s; sizing from measurements needs the requests per second of each point")
-    return [_point(one, known) for one in found if not _held_back(one, invalid)]
+    return [_point(measurement, known) for measurement in found if not _held_back(measurement, invalid)]
 
 
 def _held_back(measurement: Measurement, invalid: InvalidRuns) -> bool:

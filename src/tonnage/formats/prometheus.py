@@ -45,8 +45,8 @@ class Page:
     def __init__(self, text: str) -> None:
         """Read a page; lines that are no samples are passed over, and so are values that are no numbers."""
         self._by_name: dict[str, list[Sample]] = {}
-        for one in _samples(text):
-            self._by_name.setdefault(one.name, []).append(one)
+        for sample in _samples(text):
+            self._by_name.setdefault(sample.name, []).append(sample)
 
     def __contains__(self, name: str) -> bool:
         """Whether the page has series of this name."""
@@ -58,11 +58,11 @@ class Page:
 
     def total(self, name: str) -> float:
         """The sum of the samples of a name; 0 where there are none."""
-        return math.fsum(one.value for one in self.of(name))
+        return math.fsum(sample.value for sample in self.of(name))
 
     def values(self, name: str) -> tuple[float, ...]:
         """The values of the samples of a name."""
-        return tuple(one.value for one in self.of(name))
+        return tuple(sample.value for sample in self.of(name))
 
 
 def _samples(text: str) -> Iterator[Sample]:
@@ -144,10 +144,10 @@ class Buckets:
 def buckets_of(page: Page, name: str) -> Buckets:
     """A histogram on a page, summed over its other labels."""
     found: dict[float, float] = {}
-    for one in page.of(f"{name}_bucket"):
-        bound = float(one.labels.get("le", "nan"))
+    for sample in page.of(f"{name}_bucket"):
+        bound = float(sample.labels.get("le", "nan"))
         if not math.isnan(bound):
-            found[bound] = found.get(bound, 0.0) + one.value
+            found[bound] = found.get(bound, 0.0) + sample.value
     bounds = tuple(sorted(found))
     return Buckets(bounds=bounds, counts=tuple(found[bound] for bound in bounds), total=page.total(f"{name}_sum"))
 
@@ -203,7 +203,7 @@ def curves(documents: Sequence[object], where: str) -> list[Curve]:
     """
     import numpy as np
 
-    found = []
+    curves = []
     for place, one in enumerate(documents, start=1):
         at = where if len(documents) == 1 else f"{where}, answer {place}"
         if inside(one, "status") == "error":
@@ -220,8 +220,8 @@ def curves(documents: Sequence[object], where: str) -> list[Curve]:
                 raise InputError(f"{at}: a series has no __name__ or no values; ask for counters by their names") from None
             pairs = pairs[np.isfinite(pairs).all(axis=1)]
             if len(pairs) > 1:
-                found.append(Curve(name=name, labels=labels, times=pairs[:, 0], values=pairs[:, 1]))
-    return found
+                curves.append(Curve(name=name, labels=labels, times=pairs[:, 0], values=pairs[:, 1]))
+    return curves
 
 
 _MATCHER = re.compile(r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)', re.ASCII)
@@ -235,12 +235,12 @@ def selected(found: Sequence[Curve], select: str, where: str) -> list[Curve]:
     matchers = list(_MATCHER.finditer(select))
     if "".join(match[0] for match in matchers) != select:
         raise InputError(f"{where}: '{shown(select)}' is no list of label matchers; write such as model_name=\"llama\"")
-    kept = list(found)
+    curves = list(found)
     for match in matchers:
         pattern = re.compile(match[3] if "~" in match[2] else re.escape(match[3]))
         wanted = not match[2].startswith("!")
-        kept = [curve for curve in kept if bool(pattern.fullmatch(str(curve.labels.get(match[1], "")))) == wanted]
-    return kept
+        curves = [curve for curve in curves if bool(pattern.fullmatch(str(curve.labels.get(match[1], "")))) == wanted]
+    return curves
 
 
 REPLICAS = ("prometheus_replica", "__replica__", "receive_replica", "thanos_replica")

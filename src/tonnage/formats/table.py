@@ -304,9 +304,9 @@ def _values(path: Path, number: int, row: list[str], header: list[str], columns:
 
 def _drawn(name: str, cell: str, where: str) -> dict[str, str | int]:
     """A length in a form of ``parse_lengths``: its mean, and how it varies. Raises InputError: not one of these forms."""
-    found = parse_lengths(cell, where)
-    values: dict[str, str | int] = {name: max(round(found.mean), 1)}
-    return values if found.kind == "fixed" and not found.exact else values | {DRAWN[name]: cell}
+    lengths = parse_lengths(cell, where)
+    values: dict[str, str | int] = {name: max(round(lengths.mean), 1)}
+    return values if lengths.kind == "fixed" and not lengths.exact else values | {DRAWN[name]: cell}
 
 
 def checked_count(value: float, where: str, *, rounded: bool = False) -> int:

@@ -130,12 +130,12 @@ def points_of(document: Any) -> Points | None:
 
 def holds_requests(document: Any) -> bool:
     """Whether a parsed document, or the first of a file with one a line, is of a file with single requests."""
-    return any(each.requests and each.requests.recognises(document) for each in tool_formats())
+    return any(tool_format.requests and tool_format.requests.recognises(document) for tool_format in tool_formats())
 
 
 def request_file(folder: Path) -> Path | None:
     """The file with single requests in a folder of artifacts; None where there is none."""
-    names = (each.requests.file for each in tool_formats() if each.requests and each.requests.file)
+    names = (tool_format.requests.file for tool_format in tool_formats() if tool_format.requests and tool_format.requests.file)
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
@@ -168,7 +168,7 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
     document = first_document(text)
     if (rows := listed_rows(document)) is not None:
         text, document = "\n".join(map(json.dumps, rows)), rows[0]
-    known = [(each.tool, each.requests) for each in tool_formats() if each.requests]
+    known = [(tool_format.tool, tool_format.requests) for tool_format in tool_formats() if tool_format.requests]
     reader = next((requests for _, requests in known if requests.recognises(document)), None)
     if reader is None and lines and (document is None or "metadata" in document):  # which of its lines is damaged, a reader of lines says
         reader = next(requests for _, requests in known if requests.lines)
@@ -206,7 +206,7 @@ def not_read(document: Any, *, requests: bool = False) -> str:
     """Why a document is not read, and what to give: the tool that wrote it, where its keys tell, and what of it is missing."""
     if document is None:
         return "is not JSON; give the file as the tool wrote it"
-    parts = [(each.tool, each.requests if requests else each.points) for each in tool_formats()]
+    parts = [(tool_format.tool, tool_format.requests if requests else tool_format.points) for tool_format in tool_formats()]
     tools = ", ".join(tool for tool, part in parts if part)
     tool = next(
         (each.tool for each in tool_formats() if any(part and part.recognises(document) for part in (each.points, each.requests))), ""
@@ -238,7 +238,7 @@ def listed_rows(document: Any) -> list[Any] | None:
 
 def check_export(name: str) -> str:
     """The name of a format that runs are written in. Raises UnknownName: no format of that name."""
-    known = [each.name for each in tool_formats() if each.write]
+    known = [tool_format.name for tool_format in tool_formats() if tool_format.write]
     if name not in known:
         raise UnknownName("export", name, known)
     return name
@@ -249,7 +249,7 @@ def export(directory: Path, name: str) -> list[Path]:
 
     Raises UnknownName: no format of that name; InputError: a folder without the moments of single tokens.
     """
-    write = next(each.write for each in tool_formats() if each.name == check_export(name))
+    write = next(tool_format.write for tool_format in tool_formats() if tool_format.name == check_export(name))
     target = directory / f"export-{name}"
     finished = read_finished(directory)
     target.mkdir(exist_ok=True)

@@ -391,10 +391,10 @@ class Running:
 @asynccontextmanager
 async def gateway(settings: Settings) -> AsyncIterator[Running]:
     """A gateway on the running loop while the block lasts; its backends were checked once. Raises InputError: the port is taken."""
-    made = Gateway(settings)
+    gateway = Gateway(settings)
     limits = settings.limits
     config = uvicorn.Config(
-        made.app,
+        gateway.app,
         http="h11",  # the strictest of its readers
         log_level="error",
         access_log=False,
@@ -408,10 +408,10 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
     logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
     with _listening(settings.host, settings.port) as listening:
         server = uvicorn.Server(config)
-        async with made.watching():
+        async with gateway.watching():
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             try:
-                yield Running(gateway=made, serving=serving, port=listening.getsockname()[1])
+                yield Running(gateway=gateway, serving=serving, port=listening.getsockname()[1])
             finally:
                 server.should_exit = server.force_exit = True
                 await asyncio.wait((serving,))

@@ -151,7 +151,7 @@ class Desk:
 
     def files(self, *endings: str) -> tuple[str, ...]:
         """Names of the files in the folder, those with certain endings, or all."""
-        found = sorted(one.name for one in self.folder.iterdir() if one.is_file() and not one.name.startswith("."))
+        found = sorted(path.name for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("."))
         return tuple(name for name in found if not endings or name.lower().endswith(endings))
 
     def understood(self, asked: Mapping[str, Any]) -> Asked:
@@ -201,8 +201,8 @@ class Desk:
 
     def run_folders(self) -> tuple[str, ...]:
         """Names of the run folders of the folder, the newest first."""
-        found = [one for one in self.folder.iterdir() if one.is_dir() and not one.is_symlink() and self.runs_in(one.name)]
-        return tuple(one.name for one in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True))
+        found = [path for path in self.folder.iterdir() if path.is_dir() and not path.is_symlink() and self.runs_in(path.name)]
+        return tuple(path.name for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True))
 
     def runs_in(self, name: str) -> list[str]:
         """The run folders that a folder is, or of a sweep holds, as paths below the run folder."""
@@ -210,18 +210,18 @@ class Desk:
             return []
         if (self.folder / name / "summary.json").is_file():
             return [name]
-        return sorted(f"{name}/{one.parent.name}" for one in (self.folder / name).glob("*/summary.json"))
+        return sorted(f"{name}/{path.parent.name}" for path in (self.folder / name).glob("*/summary.json"))
 
     async def plan_at(self, place: str) -> Plan:
         """The plan of a link's query, or of a file of the run folder ("@plan.json"). Raises InputError: none, or several."""
         if place.startswith("@"):
             check_inside(place[1:], self.folder, "plan")
-            found = read_plans(self.folder / place[1:])
+            plans = read_plans(self.folder / place[1:])
         else:
-            found = await self.plans(question_of(place))
-        if len(found) != 1:
+            plans = await self.plans(question_of(place))
+        if len(plans) != 1:
             raise InputError("a comparison takes plans of one model each")
-        return found[0]
+        return plans[0]
 
     async def close(self) -> None:
         """End the processes."""

@@ -299,10 +299,10 @@ def _limit(metric: str, asked: Mapping[str, Any]) -> str:
     """A limit as a statistic and a time; further ones of the metric are kept as they are written."""
     written = asked.get(metric, [])
     texts = [written] if isinstance(written, str) else list(written)
-    found = _LIMIT.fullmatch(texts[0]) if texts else None
-    statistic = found[1] if found else ""
-    most = "" if found is None else f"{float(found[2]) * (1 if found[3] == 'ms' else 1000):g}"
-    rest = texts[1:] if found else texts
+    match = _LIMIT.fullmatch(texts[0]) if texts else None
+    statistic = match[1] if match else ""
+    most = "" if match is None else f"{float(match[2]) * (1 if match[3] == 'ms' else 1000):g}"
+    rest = texts[1:] if match else texts
     options = "".join(f"<option{' selected' if one == statistic else ''}>{one}</option>" for one in STATISTICS)
     label = escape(LIMITED[metric])
     kept = "".join(f'<input type="hidden" name="{metric}" value="{escape(one)}"><p class="hint">also {escape(one)}</p>' for one in rest)
@@ -346,7 +346,7 @@ def _leaf(leaf: Leaf, asked: Mapping[str, Any]) -> str:
     about = f'<p class="hint" id="h-{leaf.name}">{escape(leaf.about)}</p>'
     named = f'id="f-{leaf.name}" name="{leaf.name}" aria-describedby="h-{leaf.name}"'
     if choices:
-        options = "".join(f"<option{' selected' if one == value else ''}>{one}</option>" for one in choices)
+        options = "".join(f"<option{' selected' if choice == value else ''}>{choice}</option>" for choice in choices)
         control = f'<select {named}><option value="">default</option>{options}</select>'
     else:
         control = f'<input {named} value="{escape(value)}" spellcheck="false">'

@@ -176,8 +176,8 @@ def _plan(name: str, path: Path) -> str:
         return faults(str(error).splitlines())
     links = button("Full report", href=f"/files/{name}/report", kind="strong")
     if len(plans) == 1:
-        asked = plans[0].asked
-        links += "" if asked is None else button("Change the question", href=f"/size?{query_of(flat(to_document(asked)))}")
+        scenario = plans[0].asked
+        links += "" if scenario is None else button("Change the question", href=f"/size?{query_of(flat(to_document(scenario)))}")
         links += f'<a class="button quiet" data-compare="@{escape(name)}" href="/compare?p=@{escape(name)}">Compare</a>'
         links += button("Measure it", href=f"/measure?model={plans[0].scenario.model}") + deploy_links(f"plan={name}")
     return _looked(name, "", links) + "".join(fragment(first_page(plan)) for plan in plans)
@@ -218,9 +218,9 @@ def _packed(desk: Desk, plan: str, target: str) -> bytes:
     with tempfile.TemporaryDirectory(dir=desk.folder, prefix=".deploy-") as scratch:
         source, folder = Path(scratch) / "plan.json", Path(scratch) / "files"
         source.write_text(plan, encoding="utf-8")
-        made = api.deploy(source, target=target, output=folder)
+        deployed = api.deploy(source, target=target, output=folder)
         packed = BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as found:
-            for name in made.files:
+            for name in deployed.files:
                 found.write(folder / name, f"{target}/{name}")
         return packed.getvalue()

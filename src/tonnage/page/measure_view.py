@@ -200,11 +200,11 @@ async def watch(request: Request) -> Response:
             yield event("answer", faults([f"{error}; choose the plan that is deployed"]))
             return
         async with aclosing(desk.bench.run("watch", urls=urls, plan=name, every=EVERY)) as looks:
-            async for said in looks:
-                if "live" in said:
-                    yield event("look", f"<h2>{escape(said['live']['title'])}</h2>{said['live']['html']}")
-                elif "faults" in said:
-                    yield event("answer", faults(said["faults"]))
+            async for look in looks:
+                if "live" in look:
+                    yield event("look", f"<h2>{escape(look['live']['title'])}</h2>{look['live']['html']}")
+                elif "faults" in look:
+                    yield event("answer", faults(look["faults"]))
 
     return streamed(events())
 

@@ -80,12 +80,12 @@ async def estimate(request: Request) -> Response:
     """Closed forms, at once, for each change of the form."""
     try:
         asked = asked_of(request)
-        found = await run_in_threadpool(desk_of(request).estimated, asked)
+        estimates = await run_in_threadpool(desk_of(request).estimated, asked)
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
     base, query = request.query_params.get(BASE), query_of(asked)
     address = f"/size?{query}" if base is None else f"/what-if?{query}&{BASE}={quote(base)}"
-    return HTMLResponse(_estimated(found, asked), headers={"HX-Replace-Url": address})
+    return HTMLResponse(_estimated(estimates, asked), headers={"HX-Replace-Url": address})
 
 
 def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
         words = "Closed forms say nothing of this kind of question."
         return f'<div data-query="{query}"><p class="tag">Simulated alone</p><p class="hint">{words}</p></div>'
     best, shown = found[0], found[:SAID]
-    most = max(one.gpus for one in shown)
+    most = max(estimate.gpus for estimate in shown)
     rows, d = "", best.deployment
     for one in shown:
         bar = f'<span class="track"><span class="fill s{max(1, round(20 * one.gpus / most))}"></span></span>'
@@ -123,10 +123,10 @@ async def usual(request: Request) -> Response:
 
 async def models(request: Request) -> Response:
     """Models whose name, owner or notes have the words that were typed."""
-    found = [one for one in search(request.query_params.get("model", "")[:80]) if isinstance(one, Model)]
+    models = [one for one in search(request.query_params.get("model", "")[:80]) if isinstance(one, Model)]
     options = (
-        f'<option value="{escape(one.name)}">{one.parameters / 1e9:,.1f} billion parameters, context {one.max_context:,}</option>'
-        for one in found[:OFFERED]
+        f'<option value="{escape(model.name)}">{model.parameters / 1e9:,.1f} billion parameters, context {model.max_context:,}</option>'
+        for model in models[:OFFERED]
     )
     return HTMLResponse("".join(options))
 
@@ -213,18 +213,18 @@ async def changes(request: Request) -> Response:
 
     async def events() -> AsyncIterator[str]:
         try:
-            found = []
+            plans = []
             for question in (base, asked):
                 async with aclosing(desk.sized(question)) as answer:
                     async for said in answer:
                         if "progress" in said:
                             yield event("progress", json.dumps(said["progress"]))
                         elif "answer" in said:
-                            found.append(plans_of(json.loads(said["answer"]), "the answer")[0])
+                            plans.append(plans_of(json.loads(said["answer"]), "the answer")[0])
                         elif "faults" in said:
                             yield event("answer", faults(said["faults"]))
                             return
-            yield event("answer", _before_and_now(found[0], found[1], query_of(asked)))
+            yield event("answer", _before_and_now(plans[0], plans[1], query_of(asked)))
         except InputError as error:
             yield event("answer", faults(str(error).splitlines()))
 
@@ -237,7 +237,7 @@ def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
     rows = tuple((name, before.get(name, ABSENT), now.get(name, ABSENT)) for name in dict.fromkeys((*now, *before)))
     table = Table(caption="Before and now", header=("", "before", "now"), rows=rows)
     exact = "" if plan.choice is None else f" · {number(plan.choice.systems_exact)} exactly"
-    limits = [{"metric": one.metric, "statistic": one.statistic, "ms": one.milliseconds} for one in plan.scenario.limits_that_count]
+    limits = [{"metric": limit.metric, "statistic": limit.statistic, "ms": limit.milliseconds} for limit in plan.scenario.limits_that_count]
     drawn, moved = curve(plan), tornado(plan)
     figure = "" if drawn is None else fragment(section("limits", "Limits", Drawing(drawn, DRAG, None)))
     swings = "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(moved, "", None)))
@@ -323,7 +323,7 @@ def _side_by_side(plans: Sequence[Plan]) -> str:
     for place, plan in enumerate(plans[1:], 1):
         different = diff_text(differences(plans[0], plan), (names[0], names[place]))
         both = f"{LETTERS[0]} and {LETTERS[place]}"
-        titles = [f"{both}: {one.title.lower()}" if one.title else both for one in different.sections]
+        titles = [f"{both}: {section.title.lower()}" if section.title else both for section in different.sections]
         parts = zip(different.sections, titles, strict=True)
-        found += fragment(*(replace(one, key=f"{one.key}-{place}", title=words) for one, words in parts))
+        found += fragment(*(replace(section, key=f"{section.key}-{place}", title=words) for section, words in parts))
     return f'<div class="ready">{found}</div>'

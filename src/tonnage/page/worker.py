@@ -142,7 +142,7 @@ class Jobs:
 
     def predicted(self, *, runs: list[str], plan: str) -> str:
         """Each run next to what a plan's deployment is predicted to do with its requests, or why that cannot be said."""
-        found = []
+        sections = []
         for place, run in enumerate(runs):
             if not self.wanted():
                 raise Cancelled
@@ -150,8 +150,8 @@ class Jobs:
                 parts = run_and_plan(compare_plan(Path(run), Path(plan), instances=1), run).sections
             except InputError as error:
                 parts = (section("run", run, Text(str(error), tone="warning")),)
-            found += [replace(one, key=f"{one.key}-{place}", title=one.title or run) for one in parts]
-        return fragment(*found)
+            sections += [replace(part, key=f"{part.key}-{place}", title=part.title or run) for part in parts]
+        return fragment(*sections)
 
     def calibrate(self, *, runs: list[str], plan: str, output: str, today: str) -> str:
         """Factors fitted to runs of the deployment that a plan chose, in a file that a question names as coefficients."""

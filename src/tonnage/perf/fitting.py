@@ -76,7 +76,7 @@ def _larger(deployment: Deployment, splits: list[Deployment]) -> Iterator[tuple[
         gpu = find_gpu(name)
         precision = find_engine(deployment.engine).runs(find_precision(deployment.precision.name), gpu)
         if gpu.memory_bytes > deployment.gpu.memory_bytes and not gpu.lacks(precision):
-            for one in splits:
-                tp = one.parallelism.tp
+            for split in splits:
+                tp = split.parallelism.tp
                 degree = f" {option('tp')} {tp}" if tp > deployment.parallelism.tp else ""
-                yield f"{option('gpu')} {name}{degree}", replace(one, gpu=gpu, precision=precision)
+                yield f"{option('gpu')} {name}{degree}", replace(split, gpu=gpu, precision=precision)

@@ -87,24 +87,24 @@ def _group(layers: int, copies: int, used: int, first: tuple[int, int], last: tu
 
 def adapter_bytes(deployment: Deployment) -> int:
     """Bytes of the slots of all adapters on each GPU; 0 without adapters."""
-    asked, split = deployment.adapters, deployment.parallelism
-    if asked is None:
+    adapters, split = deployment.adapters, deployment.parallelism
+    if adapters is None:
         return 0
     size = 0.0
-    for group in changed(deployment.model, asked.on):
+    for group in changed(deployment.model, adapters.on):
         spread = group.copies // group.layers if group.copies > group.used else 1  # experts are on all GPUs of a stage
         inputs, outputs = group.widths(split.tp if spread == 1 else split.moe_tp)
         size += group.copies * (inputs + outputs) / (split.ep if spread > 1 else 1)
-    return math.ceil(asked.count * asked.rank * BYTES_16 * size)
+    return math.ceil(adapters.count * adapters.rank * BYTES_16 * size)
 
 
 def add_adapters(c: list[float], deployment: Deployment) -> None:
     """Put what adapters take into a coefficient array; nothing without adapters."""
-    asked, tp, gpu = deployment.adapters, deployment.parallelism.tp, deployment.gpu
-    if asked is None:
+    adapters, tp, gpu = deployment.adapters, deployment.parallelism.tp, deployment.gpu
+    if adapters is None:
         return
     moved, narrow, launches = 0.0, 0.0, 0
-    for group in changed(deployment.model, asked.on):
+    for group in changed(deployment.model, adapters.on):
         inputs, outputs = group.widths(tp)
         moved += group.used * (inputs + 2 * outputs)
         narrow += group.used * (inputs + outputs)
@@ -112,9 +112,9 @@ def add_adapters(c: list[float], deployment: Deployment) -> None:
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9
     c[at.HOST_STEP] += GROUP_S * launches
     c[at.ACTIVATION] += BYTES_16 * moved / bandwidth
-    c[at.LINEAR_FLOPS] += 2 * asked.rank * narrow / (gpu.fp16_tflops * 1e12)
-    c[at.ADAPTERS] = asked.count * (ADAPTER_S * launches + BYTES_16 * asked.rank * narrow / bandwidth)
-    c[at.ADAPTER_MISS] = 1 - 1 / asked.count
+    c[at.LINEAR_FLOPS] += 2 * adapters.rank * narrow / (gpu.fp16_tflops * 1e12)
+    c[at.ADAPTERS] = adapters.count * (ADAPTER_S * launches + BYTES_16 * adapters.rank * narrow / bandwidth)
+    c[at.ADAPTER_MISS] = 1 - 1 / adapters.count
 
 
 # The image encoder of a model: seconds and bytes of its layers, on the terms of the language model's. The transformer of an encoder is a

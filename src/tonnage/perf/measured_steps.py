@@ -239,7 +239,7 @@ def _check(steps: Sequence[TimedStep], source: str) -> None:
             contexts.setdefault(s.decode_sequences, set()).add(s.context_tokens)
     missing = {
         "steps of decodes alone (prefill_tokens 0) with two context_tokens at one number of decode_sequences": not any(
-            len(found) > 1 for found in contexts.values()
+            len(context) > 1 for context in contexts.values()
         ),
         "steps with two numbers of prefill_tokens": len({s.prefill_tokens for s in steps if s.prefill_tokens}) < 2,
     }

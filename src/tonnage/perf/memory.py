@@ -49,8 +49,8 @@ def kv_bytes_per_token(deployment: Deployment) -> int:
     Keys of indexers count with it. With more GPUs than key/value heads each GPU keeps one head; a latent vector is kept by all GPUs. A
     drafter's windows count in full.
     """
-    asked, model, bits, tp = deployment.speculation, deployment.model, deployment.precision.kv_bits, deployment.parallelism.tp
-    drafter = None if asked is None else asked.layers_of(model)
+    speculation, model, bits, tp = deployment.speculation, deployment.model, deployment.precision.kv_bits, deployment.parallelism.tp
+    drafter = None if speculation is None else speculation.layers_of(model)
     size = sum(layers * (cache.token + cache.index) for layers, cache in model.caches(bits, tp))
     if drafter is not None:
         size += sum(layers * (cache.token + cache.index + cache.window_token) for layers, cache in drafter.caches(bits, tp))
@@ -132,19 +132,19 @@ def drafter_bytes(deployment: Deployment) -> int:
 
     Its layers are in the model's format and split like the model's; its separate heads are in 16 bits.
     """
-    asked, model, split = deployment.speculation, deployment.model, deployment.parallelism
-    if asked is None:
+    speculation, model, split = deployment.speculation, deployment.model, deployment.parallelism
+    if speculation is None:
         return 0
-    if asked.draft is not None:
-        placed = split if asked.draft.is_moe else Parallelism(tp=split.tp)
-        whole = replace(deployment, model=asked.draft, parallelism=placed, speculation=None)
+    if speculation.draft is not None:
+        placed = split if speculation.draft.is_moe else Parallelism(tp=split.tp)
+        whole = replace(deployment, model=speculation.draft, parallelism=placed, speculation=None)
         check_split(whole)
         return weight_bytes(whole)
-    layers = asked.layers_of(model)
-    narrow = asked.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
+    layers = speculation.layers_of(model)
+    narrow = speculation.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
     experts = 0 if layers is None else expert_weights(layers)
     own = (narrow - experts) / split.tp + experts / split.stage_gpus
-    return math.ceil(own * deployment.precision.weight_bytes + asked.head_parameters(model) * BYTES_16 / split.tp)
+    return math.ceil(own * deployment.precision.weight_bytes + speculation.head_parameters(model) * BYTES_16 / split.tp)
 
 
 # GPU memory beyond weights and KV cache: activations, logits, the CUDA context and communication buffers. What engines set aside was

@@ -119,8 +119,8 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
     kept = [(some.layers, some.mixer) for some in model.by_kind if some.mixer.cache(precision.kv_bits, tp).token]
     widths = " + ".join(_width(layers, mixer, precision.kv_bits, tp) for layers, mixer in kept)
-    asked = plan.deployment.speculation
-    drafter = None if asked is None else asked.layers_of(model)
+    speculation = plan.deployment.speculation
+    drafter = None if speculation is None else speculation.layers_of(model)
     further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
     token = f"({widths} + {further:g} of the drafter)" if further else widths if len(kept) == 1 else f"({widths})"
     in_bytes = any(mixer.kind in IN_BYTES for _, mixer in kept)

@@ -323,18 +323,18 @@ def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> 
 
     Raises DataErrors: unknown keys, metrics, regimes or terms, and values of another kind; one line each.
     """
-    found = read_as(Residuals, document, where)
+    residuals = read_as(Residuals, document, where)
     faults = []
     for group in ("quantiles", "stretch", "unseen_gpu", "unseen_engine"):
-        for metric, table in getattr(found, group).items():
+        for metric, table in getattr(residuals, group).items():
             unknown = [] if metric in OWN_METRICS else [metric]
             unknown += [f"{metric}.{key}" for key in table if not {*key.split(", ")} <= REGIME_WORDS]
             faults += [f"{where}: {group}.{key}: unknown key" for key in unknown]
-    for metric, quantiles in found.quantiles.items():
+    for metric, quantiles in residuals.quantiles.items():
         wrong = [key for key, values in quantiles.items() if len(values) != len(LEVELS)]
         faults += [f"{where}: quantiles.{metric}.{key}: holds no {len(LEVELS)} quantiles" for key in wrong]
     faults += [
-        f"{where}: widths.{name}: unknown key; known here: {', '.join(MULTIPLIERS)}" for name in found.widths if name not in MULTIPLIERS
+        f"{where}: widths.{name}: unknown key; known here: {', '.join(MULTIPLIERS)}" for name in residuals.widths if name not in MULTIPLIERS
     ]
     DataErrors.raise_if(faults)
-    return found
+    return residuals

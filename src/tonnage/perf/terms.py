@@ -192,18 +192,18 @@ def drafting(deployment: Deployment, coefficients: Callable[[Model], list[float]
     """
     import numpy as np
 
-    asked = deployment.speculation
-    if asked is None:
+    speculation = deployment.speculation
+    if speculation is None:
         return None
-    layers = asked.layers_of(deployment.model)
+    layers = speculation.layers_of(deployment.model)
     c = _heads(deployment, coefficients(deployment.model)) if layers is None else _layers(deployment, coefficients(layers), layers)
-    return Drafting(tokens=asked.tokens, acceptance=asked.acceptance, passes=asked.passes, coefficients=np.array(c))
+    return Drafting(tokens=speculation.tokens, acceptance=speculation.acceptance, passes=speculation.passes, coefficients=np.array(c))
 
 
 def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float]:
     """One pass through the drafter's layers, with the projection before them."""
-    asked = deployment.speculation
-    projection = 0 if asked is None else asked.projection_parameters(deployment.model)
+    speculation = deployment.speculation
+    projection = 0 if speculation is None else speculation.projection_parameters(deployment.model)
     for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES):
         c[place] *= 1 + projection / layers.common_parameters
     return c

@@ -240,7 +240,7 @@ class Candidate(Shown):
         """What adds up over the pools, and what they agree on."""
         added = {"instances", "systems"}
         first = self.pools[0] if self.pools else None
-        agreed = {name for name in self.DERIVED if first and all(getattr(one, name) == getattr(first, name) for one in self.pools)}
+        agreed = {name for name in self.DERIVED if first and all(getattr(pool, name) == getattr(first, name) for pool in self.pools)}
         return tuple(name for name in self.DERIVED if name in added | agreed)
 
     @property
@@ -293,12 +293,12 @@ class Candidate(Shown):
     @property
     def systems(self) -> int:
         """Whole systems of all pools, spare ones included; pools on one kind of system share them."""
-        return sum(one.systems for one in self._shared())
+        return sum(pool.systems for pool in self._shared())
 
     @property
     def gpus(self) -> int:
         """GPUs bought."""
-        return sum(one.fleet.gpus for one in self._shared())
+        return sum(pool.fleet.gpus for pool in self._shared())
 
     def _shared(self) -> list[Pool]:
         """Of the pools on each kind of system the one with most of them, which houses the others too."""

@@ -236,11 +236,11 @@ class OverHours(Shown):
     @property
     def instance_hours(self) -> float:
         """Instances that were held times hours."""
-        return math.fsum(each.instances * each.hours for each in self.held)
+        return math.fsum(held.instances * held.hours for held in self.held)
 
     def rented_hours(self, at_once: int) -> float:
         """Hours of what is rented, where so many instances are rented at once."""
-        return math.fsum(-(-each.instances // at_once) * each.hours for each in self.held)
+        return math.fsum(-(-held.instances // at_once) * held.hours for held in self.held)
 
 
 @strict
@@ -301,4 +301,4 @@ class Autoscaling(Shown):
 
     def by(self, metric: Metric) -> Proposal | None:
         """The proposal for a metric."""
-        return next((one for one in self.proposals if one.metric == metric), None)
+        return next((proposal for proposal in self.proposals if proposal.metric == metric), None)

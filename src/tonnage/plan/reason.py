@@ -307,4 +307,4 @@ def nearest_of(found: Iterable[tuple[Reached, ...]]) -> Reachable | None:
         return None
     limits = dict.fromkeys(one.limit for values in known for one in values)
     best = tuple(min((one for values in known for one in values if one.limit == limit), key=lambda one: one.excess) for limit in limits)
-    return Reachable(best=best, nearest=min(known, key=lambda values: max(one.excess for one in values)))
+    return Reachable(best=best, nearest=min(known, key=lambda values: max(value.excess for value in values)))

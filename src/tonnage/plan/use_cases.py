@@ -77,7 +77,7 @@ class Arrangement:
     @property
     def gpus(self) -> int:
         """GPUs of the systems."""
-        return sum(each.gpus for each in self.systems)
+        return sum(system.gpus for system in self.systems)
 
     @property
     def gpus_in_use(self) -> int:

@@ -86,8 +86,8 @@ SHORT = 40  # characters of the source of a price, beside which an offer needs i
 def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
     """The entries of each kind as rows; kinds without an entry are left out."""
     shown = {kind: entries for kind, entries in found.items() if entries and kind in TITLES}
-    made = [section(kind, f"{TITLES[kind]} ({len(entries)})", _table(kind, entries)) for kind, entries in shown.items()]
-    return document(*made, *_prices(found.get("prices", ())))
+    sections = [section(kind, f"{TITLES[kind]} ({len(entries)})", _table(kind, entries)) for kind, entries in shown.items()]
+    return document(*sections, *_prices(found.get("prices", ())))
 
 
 def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
@@ -150,7 +150,7 @@ def formats(base: Deployment, gains: tuple[FormatGain, ...]) -> Document:
         f"Predicted speed over 16 bits, {where}: of an output token at batch {small}; of whole requests of {ISL:,} + {OSL} tokens at "
         f"batch {large}; of a prompt. The words are published: at batch 4 and less, and at 16 and more."
     )
-    lacking = tuple(f"{one.precision.name}: {one.lacks}" for one in gains if one.lacks)
+    lacking = tuple(f"{gain.precision.name}: {gain.lacks}" for gain in gains if gain.lacks)
     return document(section("gains", "", _gains(gains)), section("hardware", "", _hardware(gains), items(lacking, "note")), title=title)
 
 
@@ -160,7 +160,7 @@ def _gains(gains: tuple[FormatGain, ...]) -> Table:
     header = ("format", "GB/GPU", "KV", *(f"token at {b}" for b in SMALL), *(f"run at {b}" for b in LARGE), "prompt")
     return Table(
         header=(*header, "said ≤ 4", "said ≥ 16", "accuracy impact", "calibration"),
-        rows=tuple(_gain(one, SMALL, LARGE) for one in gains),
+        rows=tuple(_gain(gain, SMALL, LARGE) for gain in gains),
         spare=SPARED_FORMATS,
         note="\n".join(_unfitted(gains)),
     )
@@ -181,8 +181,8 @@ def _gain(one: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tu
 def _unfitted(gains: tuple[FormatGain, ...]) -> list[str]:
     """Which formats rest on priors, those with one source together."""
     sources: dict[str, list[str]] = {}
-    for one in gains:
-        for name, source in one.unfitted:
+    for gain in gains:
+        for name, source in gain.unfitted:
             sources.setdefault(source, []).append(name)
     return [f"* {', '.join(dict.fromkeys(names))}: not fitted; {source}" for source, names in sources.items()]
 
@@ -192,12 +192,12 @@ def _hardware(gains: tuple[FormatGain, ...]) -> Table:
 
     every = {gpu.arch for gpu in gpus()}
     rows = []
-    for one in gains:
-        p = find_precision(one.precision.name)
+    for gain in gains:
+        p = find_precision(gain.precision.name)
         multiplied = f"{'unpacked to' if p.unpacked else 'as'} {p.arithmetic.upper()}{', half of the products' if p.sparse else ''}"
         if p.experts_only:
             multiplied = "experts alone: as FP8 on units with FP4, else unpacked to FP16"
-        hardware = "every GPU of the catalog" if set(one.generations) == every else ", ".join(one.generations)
+        hardware = "every GPU of the catalog" if set(gain.generations) == every else ", ".join(gain.generations)
         rows.append((p.name, f"{p.weight_bits:.3g}", multiplied, hardware))
     return Table(header=("format", "bits", "multiplied", "hardware"), rows=tuple(rows))
 
@@ -218,8 +218,8 @@ def listing(machine: Machine, found: Sequence[Profile]) -> Document:
     """The profiles of a machine, first the ones that run here."""
     sections = []
     for kind, title in STARTING_TITLES.items():
-        these = [one for one in found if one.kind == kind]
-        width = max((len(one.name) for one in these), default=0)
+        these = [profile for profile in found if profile.kind == kind]
+        width = max((len(profile.name) for profile in these), default=0)
         sections.append(section(kind, title if these else "", Lines("\n".join(_line(one, width) for one in these)) if these else None))
     return document(*sections, section("notes", "", items((LEGEND, *machine.notes), "note")), title=machine.label)
 
@@ -238,11 +238,11 @@ def starting(machine: Machine, start: Start) -> Document:
 
     facts = Facts((("machine", machine.label), ("engine", start.engine), ("served as", start.model), ("chosen", start.why)))
     sections = [section("choice", "", facts)]
-    for place, one in enumerate(start.instances):
-        numbers = ", ".join(str(device.index) for device in one.devices)
-        gpus = f"{'GPU' if len(one.devices) == 1 else 'GPUs'} {numbers}" if one.devices else "no GPU"
-        heading = f"instance {place}: {gpus}, port {one.port}, ready when {one.path} answers"
-        sections.append(section(f"instance-{place}", heading, Lines(_command(one))))
+    for place, started in enumerate(start.instances):
+        numbers = ", ".join(str(device.index) for device in started.devices)
+        gpus = f"{'GPU' if len(started.devices) == 1 else 'GPUs'} {numbers}" if started.devices else "no GPU"
+        heading = f"instance {place}: {gpus}, port {started.port}, ready when {started.path} answers"
+        sections.append(section(f"instance-{place}", heading, Lines(_command(started))))
     file = textwrap.indent(yaml.safe_dump(dict(start.file), sort_keys=False).rstrip(), "  ") if start.file else ""
     shown = section("file", "engine.yaml", Lines(file)) if file else section("file", "")
     return document(*sections, shown, section("notes", "", items(start.notes, "note")))

@@ -80,8 +80,8 @@ MOST_COLUMNS = 6  # lines of a plot of which a table can be read
 
 def _document(value: Any) -> Document:
     module, function, *names = DOCUMENTS[type(value).__name__]
-    made: Document = getattr(import_module(f"tonnage.report.{module}"), function)(value, *names)
-    return made
+    document: Document = getattr(import_module(f"tonnage.report.{module}"), function)(value, *names)
+    return document
 
 
 def _simulated(run: Any) -> Document:

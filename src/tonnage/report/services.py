@@ -32,9 +32,9 @@ def swept(sweep: ServiceSweep) -> Document:
 def _points(sweep: ServiceSweep) -> Table:
     rows = []
     for load, point in zip(sweep.loads, sweep.points, strict=True):
-        for one in point.streams:
-            values = (one.items_per_second, *(getattr(one.latencies, name) for name in ("mean", "p50", "p95", "p99")))
-            rows.append((f"{load:g}", one.name, *map(number, values), percent(sum(point.busy) / len(point.busy))))
+        for stream in point.streams:
+            values = (stream.items_per_second, *(getattr(stream.latencies, name) for name in ("mean", "p50", "p95", "p99")))
+            rows.append((f"{load:g}", stream.name, *map(number, values), percent(sum(point.busy) / len(point.busy))))
     return Table(header=(sweep.unit, "to", "inferences/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "GPU busy"), rows=tuple(rows))
 
 
@@ -45,11 +45,11 @@ def _curve(sweep: ServiceSweep) -> Plot:
         for tone, statistic in enumerate(("mean", "p99")):
             points = []
             for load, point in zip(sweep.loads, sweep.points, strict=True):
-                one = point.streams[place]
-                seen = getattr(one.latencies, statistic)
+                stream_result = point.streams[place]
+                seen = getattr(stream_result.latencies, statistic)
                 if seen is not None:
-                    tip = f"{load:g} {sweep.unit}\n{number(one.items_per_second)} inferences/s\n{statistic} {number(seen)} ms"
-                    points.append(Point(one.items_per_second, seen, tip))
+                    tip = f"{load:g} {sweep.unit}\n{number(stream_result.items_per_second)} inferences/s\n{statistic} {number(seen)} ms"
+                    points.append(Point(stream_result.items_per_second, seen, tip))
             series.append(Series(f"{stream.name}, {statistic}", tuple(points), tone=2 * place + tone, line=True))
     title = "Latency against inferences per second"
     return Plot("curve", title, Axis("inferences/s"), Axis("ms", log=True), tuple(series))
@@ -62,15 +62,15 @@ def _tried(answer: SizedService) -> Table | None:
     rows = []
     for one in sorted(answer.tried, key=lambda one: (not one.chosen, one.servers or 10**9, one.use or 0)):
         words = tuple(
-            f"{each.instances} × {each.max_batch_size}"
-            + ("" if each.max_queue_delay_microseconds is None else f", {each.max_queue_delay_microseconds} µs")
-            for each in one.settings
+            f"{setting.instances} × {setting.max_batch_size}"
+            + ("" if setting.max_queue_delay_microseconds is None else f", {setting.max_queue_delay_microseconds} µs")
+            for setting in one.settings
         )
         servers = f"> {answer.servers}" if one.servers is None else "none" if one.servers == 0 else f"{one.servers}"
         rows.append((*words, servers, ABSENT if one.use is None else percent(one.use)))
     caption = f"{counted(len(rows), 'combination')} of instances × largest batch, queue delay; the best {min(len(rows), MOST_ROWS)}:"
-    header = (*(each.model for each in answer.tried[0].settings), "servers", "of the limits")
-    gave_up = any(one.servers is None for one in answer.tried)
+    header = (*(setting.model for setting in answer.tried[0].settings), "servers", "of the limits")
+    gave_up = any(tried_settings.servers is None for tried_settings in answer.tried)
     note = "Given up as soon as it is known to need more servers than the answer." if gave_up else ""
     return Table(caption=caption, header=header, rows=tuple(rows[:MOST_ROWS]), chosen=0, note=note)
 
@@ -83,8 +83,8 @@ def sized(answer: SizedService) -> Document:
         words = "No number of servers meets the limits: an all but idle server misses them too."
     fewer = (f"With {counted(answer.servers - 1, 'server')}: {'; '.join(answer.one_fewer)}.",) if answer.one_fewer else ()
     lines = items((*(f"{one}." for one in answer.met), *fewer))
-    one = Text("One of these servers with its share of the traffic:")
-    found = section("result", "", Text(words, tone="answer"), lines, _tried(answer), one, *_tables(answer.run))
+    text = Text("One of these servers with its share of the traffic:")
+    found = section("result", "", Text(words, tone="answer"), lines, _tried(answer), text, *_tables(answer.run))
     if answer.curve is None:
         return document(found, title=answer.run.title)
     reading = "One server of the answer at lower and higher rates than its share of the traffic."
@@ -103,15 +103,15 @@ def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
     header = ("requests to", "traffic", "answers/s", *(f"{name} ms" for name in STATISTICS), "rejected", "timed out")
     asked = tuple(
         (
-            *(one.name, one.asked, number(one.answered_per_second)),
-            *(*statistics(one.latencies), str(one.rejected), str(one.expired)),
+            *(stream.name, stream.asked, number(stream.answered_per_second)),
+            *(*statistics(stream.latencies), str(stream.rejected), str(stream.expired)),
         )
-        for one in run.streams
+        for stream in run.streams
     )
     streams = Table(header=header, rows=asked, spare=("p90 ms", "p50 ms"))
     rows = tuple(
-        (one.name, f"{sum(one.batches.values()):,}", number(one.mean_batch), str(max(one.batches)), number(one.waited_ms))
-        for one in run.models
+        (model.name, f"{sum(model.batches.values()):,}", number(model.mean_batch), str(max(model.batches)), number(model.waited_ms))
+        for model in run.models
     )
     models = Table(header=("model", "batches", "mean batch", "largest", "mean wait ms"), rows=rows)
     return streams, models, Text(f"GPU busy: {', '.join(map(percent, run.busy))} of the time")
@@ -130,10 +130,10 @@ def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
     header = ("model", "load", "items", "mean ms", "predicted", "off", "items/s", "predicted", "off")
     measured = tuple(
         (
-            *(one.model, one.load, f"{one.items}", *beside(one.measured_ms, one.predicted_ms)),
-            *beside(one.measured_per_second, one.predicted_per_second),
+            *(load.model, load.load, f"{load.items}", *beside(load.measured_ms, load.predicted_ms)),
+            *beside(load.measured_per_second, load.predicted_per_second),
         )
-        for one in found.loads
+        for load in found.loads
     )
     loads = Table(caption="Loads that were measured too, and what the file predicts of them:", header=header, rows=measured)
     written = None if output is None else Text(f"{output} holds these times; size and simulate take it. Set its traffic and latency.")

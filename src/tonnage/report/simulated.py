@@ -246,15 +246,15 @@ def _attained(run: Run, *, several: bool) -> Iterator[str]:
 def _in_step(runs: SimulatedSweep) -> Iterator[str]:
     """A remark on each point whose p95 TTFT is decided by equal lengths."""
     for run in runs:
-        found, w = run.equal_lengths, run.workload
-        if found is None:
+        equal_lengths, w = run.equal_lengths, run.workload
+        if equal_lengths is None:
             continue
-        within, load = f"±{100 * found.share:g} %", f"{_point_name(run)}: " if len(runs) > 1 else ""
-        typed = " ".join(f"{option(name)} {one.within(found.share)}" for name, one in (("isl", w.isl), ("osl", w.osl)))
-        first = f" of the first {found.requests:,} requests" if found.requests < w.requests else ""
+        within, load = f"±{100 * equal_lengths.share:g} %", f"{_point_name(run)}: " if len(runs) > 1 else ""
+        typed = " ".join(f"{option(name)} {lengths.within(equal_lengths.share)}" for name, lengths in (("isl", w.isl), ("osl", w.osl)))
+        first = f" of the first {equal_lengths.requests:,} requests" if equal_lengths.requests < w.requests else ""
         yield sentence_of(
             f"{load}requests of equal length fall into step: with lengths within {within} ({typed}) TTFT p95{first} is "
-            f"{number(found.varied_ttft_p95_ms)} ms in place of {number(found.ttft_p95_ms)} ms"
+            f"{number(equal_lengths.varied_ttft_p95_ms)} ms in place of {number(equal_lengths.ttft_p95_ms)} ms"
         )
 
 
@@ -332,11 +332,11 @@ def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
     from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 
     every = max(len(steps) // MOST_POINTS, 1)
-    taken = steps[::every]
-    queue = tuple(Point(step.start, float(step.queued), f"{step.queued} wait") for step in taken)
-    cache = tuple(Point(step.start, 100 * step.kv_used, f"{percent(step.kv_used)} of the KV cache") for step in taken)
+    timeline_steps = steps[::every]
+    queue = tuple(Point(step.start, float(step.queued), f"{step.queued} wait") for step in timeline_steps)
+    cache = tuple(Point(step.start, 100 * step.kv_used, f"{percent(step.kv_used)} of the KV cache") for step in timeline_steps)
     series = [Series("requests in the queue", queue, tone=0, line=True, marks=False)]
-    if any(step.kv_used for step in taken):
+    if any(step.kv_used for step in timeline_steps):
         series.append(Series("KV cache in use, %", cache, tone=1, line=True, marks=False))
     return Plot("queue", "Queue and KV cache over time", axis, Axis("requests, %"), tuple(series))
 
@@ -447,7 +447,7 @@ def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], 
 
     series = []
     for tone, name in enumerate(names):
-        seen = [(value, one.to_json()[name]) for value, one in zip(values, results, strict=True)]
+        seen = [(value, lesson_result.to_json()[name]) for value, lesson_result in zip(values, results, strict=True)]
         points = tuple(Point(value, float(figure), "") for value, figure in seen if figure is not None)
         series.append(Series(NAMES[name], points, tone=tone, line=True))
     return Plot(title, title, Axis(words), Axis(title), tuple(series))

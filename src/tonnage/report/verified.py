@@ -112,9 +112,9 @@ def _attained(one: AttainedBounds) -> str:
 
 
 def _verdict(found: Watched) -> Iterator[str]:
-    for one in found.broken:
-        yield f"{one.metric.upper()} {one.statistic} is {number(one.measured)} ms, and its limit {number(one.limit)} ms."
-    yield from (one.text[0].upper() + one.text[1:] for one in found.ttft if one.off)
+    for latency in found.broken:
+        yield f"{latency.metric.upper()} {latency.statistic} is {number(latency.measured)} ms, and its limit {number(latency.limit)} ms."
+    yield from (ttft_part.text[0].upper() + ttft_part.text[1:] for ttft_part in found.ttft if ttft_part.off)
     for joint in found.missed:
         yield f"{joint.limits}: at most {joint.high:.1%} of the requests can have met them all."
     if found.uneven:
@@ -145,17 +145,17 @@ def verified(instances: Sequence[Instance], findings: Sequence[str], load: Watch
     verdict = items(tuple(findings), "warning") if findings else items(("As planned.",), "note")
     return document(
         section("settings", "", _settings(instances), items((LEGEND,), "note")),
-        *(one for one in measured if one.key in ("load", "latencies")),
+        *(section for section in measured if section.key in ("load", "latencies")),
         section("verdict", "", verdict),
         title="Not as planned" if findings else "As planned",
     )
 
 
 def _settings(instances: Sequence[Instance]) -> Table:
-    columns = {tuple(_shown(one.running) for one in each.settings): each.url for each in reversed(instances)}
+    columns = {tuple(_shown(one.running) for one in instance.settings): instance.url for instance in reversed(instances)}
     rows = []
     for place, setting in enumerate(instances[0].settings):
-        verdict = "DIFFERS" if any(each.settings[place].off for each in instances) else ABSENT
+        verdict = "DIFFERS" if any(instance.settings[place].off for instance in instances) else ABSENT
         rows.append((setting.name, _shown(setting.planned), *(column[place] for column in columns), verdict))
     names = ("running",) if len(columns) == 1 else tuple(columns.values())
     return Table(header=("setting", "plan", *names, "verdict"), rows=tuple(rows))
@@ -169,7 +169,7 @@ def _shown(value: Value) -> str:
 
 def verified_folder(found: Folder) -> Document:
     """The parts of a written folder with the source that each was read against, the Secrets that it needs, and the verdict."""
-    rows = tuple((one.file, one.name or ABSENT, one.against) for one in found.parts)
+    rows = tuple((part.file, part.name or ABSENT, part.against) for part in found.parts)
     needs = items(tuple(f"The cluster needs the Secret {one}." for one in found.needs), "note")
     verdict = items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
     return document(
@@ -304,12 +304,12 @@ def _week(found: HistoryFit) -> Drawing:
 
 def _beside(found: Today) -> tuple[Section, ...]:
     rows = tuple(
-        (NAMES[one.what], number(one.planned), number(one.now), _percent(one.change), f"{one.systems:+d}".replace("-", "−"))
-        for one in found.drifts
+        (NAMES[drift.what], number(drift.planned), number(drift.now), _percent(drift.change), f"{drift.systems:+d}".replace("-", "−"))
+        for drift in found.drifts
     )
     note = "Systems: how many more each change takes by itself."
     table = Table(header=("", "plan", "now", "change", "systems"), rows=rows, note=note)
-    tone = "warning" if found.needed > found.systems or any(one.drifted for one in found.drifts) else "answer"
+    tone = "warning" if found.needed > found.systems or any(drift.drifted for drift in found.drifts) else "answer"
     return (
         section("verdict", "", Text(verdict(found), tone=tone)),
         section("drift", "", table),

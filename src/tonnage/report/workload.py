@@ -99,7 +99,7 @@ def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> 
 
 def _arrivals(found: Description, *, figures: bool) -> Section:
     seen = found.burstiness
-    rows = tuple((f"{one.width_s} s", number(one.index), number(one.peak_to_mean)) for one in seen.dispersion)
+    rows = tuple((f"{dispersion.width_s} s", number(dispersion.index), number(dispersion.peak_to_mean)) for dispersion in seen.dispersion)
     table = Table(
         caption="Counts of requests in intervals" if figures else "",
         header=("intervals of", "index of dispersion", "peak to mean"),
@@ -168,8 +168,8 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
         ("context kept, tokens", live.kept_tokens),
         ("longest context, tokens", live.peak_tokens),
     )
-    known = [(name, each) for name, each in spreads if each is not None]
-    rows = tuple((name, *statistics(each), whole(each.most)) for name, each in known)
+    known = [(name, spread) for name, spread in spreads if spread is not None]
+    rows = tuple((name, *statistics(spread), whole(spread.most)) for name, spread in known)
     sub = "" if not live.sub_agents else f", which send {live.sub_agent_requests:.1%} of the requests"
     lines = [
         f"A prefix cache without end finds {live.hit_tokens:.2%} of the prompt tokens; "

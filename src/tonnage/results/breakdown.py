@@ -101,21 +101,21 @@ class ClassResult:
 
 def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass], slo: Slo = ()) -> tuple[ClassResult, ...]:
     """The results of each class; ``place`` says which one each row of the record is of, and ``slo`` holds limits on joint attainment."""
-    found = []
-    for number, one in enumerate(classes):
+    class_results = []
+    for number, traffic_class in enumerate(classes):
         own = place[: len(requests)] == number
         status, count = requests.status[own], int(own.sum())
         ttft, tpot, e2e = of_rows(requests, np.flatnonzero(own & (requests.status == COMPLETED)))
         first = requests.first_token_ns[own]
         within = None
-        if one.ttft_s is not None:
-            in_time = (first >= 0) & (first - requests.due_ns[own] <= one.ttft_s * 1e9)
+        if traffic_class.ttft_s is not None:
+            in_time = (first >= 0) & (first - requests.due_ns[own] <= traffic_class.ttft_s * 1e9)
             within = int(in_time.sum()) / count if count else math.nan
-        found.append(
+        class_results.append(
             ClassResult(
-                name=one.name,
-                share=one.share,
-                ttft_limit_s=one.ttft_s,
+                name=traffic_class.name,
+                share=traffic_class.share,
+                ttft_limit_s=traffic_class.ttft_s,
                 requests=count,
                 completed=int((status == COMPLETED).sum()),
                 rejected=int((status == REJECTED).sum()),
@@ -127,4 +127,4 @@ def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[Tra
                 attained=attained(requests, tuple(limit for limit in slo if limit.share is not None), own),
             )
         )
-    return tuple(found)
+    return tuple(class_results)

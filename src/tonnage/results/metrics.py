@@ -332,7 +332,7 @@ def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None =
     due, first, last, gaps = requests.due_ns, requests.first_token_ns, requests.last_token_ns, requests.osl - 1
     counts = np.isin(np.arange(len(requests)), counted_rows(requests)) if counted is None else counted
     values = (first - due, np.where(gaps > 0, (last - first) / np.maximum(gaps, 1), 0.0), last - due)
-    ttft, tpot, e2e = (np.where(counts, each / 1e9, math.inf) for each in values)
+    ttft, tpot, e2e = (np.where(counts, value / 1e9, math.inf) for value in values)
     return ByRequest(ttft=ttft, tpot=tpot, e2e=e2e)
 
 
@@ -385,7 +385,7 @@ def attained_of(values: ByRequest, seconds: float, slo: Slo, place: NDArray[np.b
     The interval is Wilson's, of as many independent requests as explain how much the share differs between ``BLOCKS`` blocks of the run.
     """
     single = tuple((limit.metric, limit.seconds) for limit in slo if limit.share is None)
-    words = " & ".join(str(one) for one in slo if one.share is None)
+    words = " & ".join(str(limit) for limit in slo if limit.share is None)
     wanted: list[tuple[str, float | None, tuple[tuple[LimitMetric, float], ...]]] = [(words, None, single)] if single else []
     wanted += [(str(limit), limit.share, limit.parts) for limit in slo if limit.share is not None]
     found = []

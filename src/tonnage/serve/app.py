@@ -188,10 +188,10 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     transfers = service.transfers
     if transfers is not None and asked.transfer:
         asked = replace(await transfers.received(asked), offered_as=reply.id if transfers.offers(asked) else "")
-    made = begun(service, asked)
+    answers = begun(service, asked)
     if asked.stream:
-        return Stream(_events(asked, reply, made, service.dialect), made, after)
-    ended = await whole(request, reply, made)
+        return Stream(_events(asked, reply, answers, service.dialect), answers, after)
+    ended = await whole(request, reply, answers)
     if transfers is not None and asked.offered_as:
         reply.transfer = transfers.offered(asked.offered_as, *request.scope["server"])
     return JSONResponse(reply.whole(ended))
@@ -287,10 +287,10 @@ def begun(service: Service, asked: Asked) -> list[Answer]:
     if service.most_waiting and service.engines.waiting >= service.most_waiting:
         service.engines.metrics.refused()
         raise Refused("too many requests are waiting; try again later", status=503, kind="Service Unavailable")
-    made = service.engines.answers(asked)
-    for answer in made:
+    answers = service.engines.answers(asked)
+    for answer in answers:
         answer.begin()
-    return made
+    return answers
 
 
 def reply_of(service: Service, asked: Asked, number: str) -> Reply:

@@ -62,7 +62,7 @@ class Demonstration:
     @property
     def verdict(self) -> str:
         """Whether all metrics agree: agree or differ."""
-        return "agree" if all(one.agrees for one in self.beside) else "differ"
+        return "agree" if all(beside.agrees for beside in self.beside) else "differ"
 
     def to_json(self) -> dict[str, Any]:
         """Predicted, measured and the verdict by name."""
@@ -71,9 +71,9 @@ class Demonstration:
             "fleet": self.fleet,
             "load": self.load,
             "requests": self.requests,
-            "predicted": {one.metric: one.predicted for one in self.beside},
-            "measured": {one.metric: one.measured for one in self.beside},
-            "difference": {one.metric: one.difference for one in self.beside},
+            "predicted": {beside.metric: beside.predicted for beside in self.beside},
+            "measured": {beside.metric: beside.measured for beside in self.beside},
+            "difference": {beside.metric: beside.difference for beside in self.beside},
             "validity": {"verdict": self.client, "reasons": list(self.client_reasons)},
             "failure": asdict(self.failure),
         }

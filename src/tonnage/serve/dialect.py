@@ -132,7 +132,7 @@ OF_NIM = replace(
 
 OF_TRITON = replace(OF_TENSORRT_LLM, name="triton", source=f"{OF_TENSORRT_LLM.source}; and Triton's generate (serve/native.py)")
 
-DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)}
+DIALECTS = {dialect.name: dialect for dialect in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)}
 
 
 class Refused(Exception):
@@ -184,5 +184,5 @@ def settings_of(deployment: Deployment, name: str, context: int, *, caching: boo
 
 def version_of(preset: str) -> str:
     """The version of an engine that a preset speaks for, marked as simulated."""
-    found = find_interface(preset)
-    return f"{found.version if found else find_engine(preset).since}+simulated"
+    interface = find_interface(preset)
+    return f"{interface.version if interface else find_engine(preset).since}+simulated"

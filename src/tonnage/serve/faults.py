@@ -112,22 +112,22 @@ def of_header(text: str) -> Fault:
     kind, *more = text.split() or [""]
     share = ["share=1"] if kind in OF_REQUESTS and not any(word.startswith("share=") for word in more) else []
     try:
-        found = parse_fault(" ".join([kind, *more, *share]))
+        fault = parse_fault(" ".join([kind, *more, *share]))
     except InputError as error:
         raise Refused(str(error)) from None
-    if found.kind not in (*OF_REQUESTS, "stall"):
+    if fault.kind not in (*OF_REQUESTS, "stall"):
         raise Refused(f"{HEADER}: {kind} is no fault of one request; write 429, 500, cut or stall, or set it at /faults")
-    return found
+    return fault
 
 
 def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, float], ...]:
     """(Seconds from now, factor by which an instance is slower from then on); infinity stops it, faults that overlap multiply."""
-    found = [one for one in faults if one.kind in ("slow", "stall") and one.instance in (None, instance)]
+    found = [fault for fault in faults if fault.kind in ("slow", "stall") and fault.instance in (None, instance)]
     moments = {0.0, *(moment for one in found for moment in (one.start_s, one.end_s) if 0 < moment < math.inf)}
     changes = []
     for moment in sorted(moments):
-        active = [one for one in found if one.start_s <= moment < one.end_s]
-        changes.append((moment, math.prod(math.inf if one.kind == "stall" else one.factor for one in active)))
+        active = [fault for fault in found if fault.start_s <= moment < fault.end_s]
+        changes.append((moment, math.prod(math.inf if fault.kind == "stall" else fault.factor for fault in active)))
     return tuple(changes)
 
 
@@ -148,26 +148,26 @@ class Faults:
         """What happens to the next request, by a header or by itself; None for nothing. Raises Refused: no fault of a single request."""
         number, now = next(self._numbers), self._now_s()
         if not self._begun:
-            self._begun, self._faults = True, tuple(_moved(one, now) for one in self._faults)
+            self._begun, self._faults = True, tuple(_moved(fault, now) for fault in self._faults)
             if self._faults:
                 self._change(now)
-        own: tuple[Fault, ...] = (_moved(of_header(header), now),) if header else ()
-        for place, one in enumerate((*self._faults, *self._set, *own)):
+        faults: tuple[Fault, ...] = (_moved(of_header(header), now),) if header else ()
+        for place, one in enumerate((*self._faults, *self._set, *faults)):
             if one.share and one.start_s <= now < one.end_s and draw(self._seed, number, place) < one.share * _BITS:
                 return one
-        return next((one for one in own if one.kind == "stall"), None)
+        return next((fault for fault in faults if fault.kind == "stall"), None)
 
     def set(self, faults: Sequence[Fault]) -> None:
         """Replace the faults that were set while the server runs; their times count from now."""
         now = self._now_s()
-        self._set = tuple(_moved(one, now) for one in faults)
+        self._set = tuple(_moved(fault, now) for fault in faults)
         self._change(now)
 
     def written(self) -> list[str]:
         """The faults that were set, with times from now."""
         now = self._now_s()
-        left = [_moved(one, -now) for one in self._set if one.end_s > now]
-        return [replace(one, start_s=max(one.start_s, 0.0)).words() for one in left]
+        faults = [_moved(fault, -now) for fault in self._set if fault.end_s > now]
+        return [replace(fault, start_s=max(fault.start_s, 0.0)).words() for fault in faults]
 
     def pause(self, name: str, seconds: float = math.inf) -> None:
         """Stop the time of all instances for so long; a pause replaces an earlier one of the same name, and 0 ends it."""
@@ -177,8 +177,8 @@ class Faults:
 
     def _change(self, now: float) -> None:
         begun = self._faults if self._begun else ()
-        self._pauses = {name: one for name, one in self._pauses.items() if one.end_s > now}
-        self._apply([_moved(one, -now) for one in (*begun, *self._set, *self._pauses.values()) if not one.share])
+        self._pauses = {name: fault for name, fault in self._pauses.items() if fault.end_s > now}
+        self._apply([_moved(fault, -now) for fault in (*begun, *self._set, *self._pauses.values()) if not fault.share])
 
 
 def _moved(fault: Fault, seconds: float) -> Fault:

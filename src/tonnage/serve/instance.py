@@ -189,7 +189,7 @@ class Fleet:
     def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0, ranks: int = 1) -> None:
         """Start with idle instances, whose attention ranks are side by side and get requests in turn, as in ``simulator.spec``."""
         self.instances = tuple(instances)
-        self._groups = [[one.member for one in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
+        self._groups = [[instance.member for instance in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
         self._turns = [itertools.cycle(range(at, at + ranks)) for at in range(0, len(self.instances), ranks)]
         self._members = [instance.member for instance in self.instances]
         self._choose, self._by_prefix = ROUTERS[router], router == "prefix-aware"
@@ -241,7 +241,7 @@ class Fleet:
     def _matched(self, group: Sequence[Member], content: Content) -> int:
         """Tokens of a prompt that the cache of an instance has, or that of one of its ranks."""
         engines: list[Any] = [member.engine for member in group]
-        return max(int(one.matched(names_of(content.ids, one.tokens_per_block, content.salt))) for one in engines)
+        return max(int(engine.matched(names_of(content.ids, engine.tokens_per_block, content.salt))) for engine in engines)
 
     def ended(self, number: int) -> Instance:
         """Forget a request; the instance that had it."""

@@ -96,7 +96,7 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
     """The environment variables by which only these GPUs are seen, counted in PCI bus order."""
     if not devices:
         return {}
-    seen = ",".join(str(one.index) for one in devices)
+    seen = ",".join(str(device.index) for device in devices)
     if devices[0].vendor == "AMD":
         return {"HIP_VISIBLE_DEVICES": seen}
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen}
@@ -138,7 +138,7 @@ def nim_started(
     found = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
         words = list(started.argv[1:])
-        words[words.index("--gpus") + 1] = '"device=' + ",".join(str(one.index) for one in group) + '"'
+        words[words.index("--gpus") + 1] = '"device=' + ",".join(str(device.index) for device in group) + '"'
         words[words.index("--publish") + 1] = f"{HOST}:{port}:8000"
         more = [word for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items() for word in ("--env", f"{one}={value}")]
         argv = (program, *words[:-1], *more, words[-1])
@@ -247,7 +247,7 @@ def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
     """The GPUs that were named, else the unused ones. Raises InputError: one was named that is not there or not free."""
     if asked is None:
         return machine.free
-    found = []
+    devices = []
     for number in asked:
         one = next((device for device in machine.devices if device.index == number), None)
         if one is None:
@@ -255,8 +255,8 @@ def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
         if not one.free:
             used = f"{one.used_bytes / 2**30:,.0f} of {one.memory_bytes / 2**30:,.0f} GiB"
             raise InputError(f"{option('gpus')}: others use {used} of GPU {number} ({one.name}); name another or wait")
-        found.append(one)
-    return tuple(found)
+        devices.append(one)
+    return tuple(devices)
 
 
 def placed(devices: Sequence[Device], size: int, instances: int | None, wanted: int | None = None) -> tuple[tuple[Device, ...], ...]:
@@ -299,5 +299,5 @@ def across(chosen: Sequence[Sequence[Device]]) -> str:
     apart = [group for group in chosen if len(group) > 1 and not joined(group)]
     if not apart:
         return ""
-    numbers = ", ".join(str(one.index) for one in apart[0])
+    numbers = ", ".join(str(device.index) for device in apart[0])
     return f"GPUs {numbers} of one instance are not all joined by NVLink; what they exchange goes over PCIe."

@@ -56,20 +56,20 @@ class Machine:
     @property
     def free(self) -> tuple[Device, ...]:
         """The GPUs that nobody else uses."""
-        return tuple(one for one in self.devices if one.free)
+        return tuple(device for device in self.devices if device.free)
 
     @property
     def gpu(self) -> str:
         """Catalog id of its GPUs; "" where there are none, or the catalog does not have them, or they differ."""
-        kinds = {one.gpu for one in self.devices}
+        kinds = {device.gpu for device in self.devices}
         return kinds.pop() if len(kinds) == 1 else ""
 
     @property
     def label(self) -> str:
         """In a line, such as "8 × NVIDIA H100 80GB HBM3, driver 580.65.06, 224 cores, 2,000 GiB"."""
         counted: dict[str, int] = {}
-        for one in self.devices:
-            counted[one.name] = counted.get(one.name, 0) + 1
+        for device in self.devices:
+            counted[device.name] = counted.get(device.name, 0) + 1
         gpus = ", ".join(f"{count} × {name}" for name, count in counted.items()) or "no GPU"
         driver = f", driver {self.driver}" if self.driver else ""
         return f"{gpus}{driver}, {self.cpus} cores, {self.memory_bytes / 2**30:,.0f} GiB"
@@ -100,8 +100,8 @@ def groups(devices: Sequence[Device], size: int) -> tuple[tuple[Device, ...], ..
     left: list[Device] = []
     for island in _islands(devices):
         spare: list[Device] = []
-        for node in sorted({-1 if one.numa is None else one.numa for one in island}):
-            near = [one for one in island if (-1 if one.numa is None else one.numa) == node]
+        for node in sorted({-1 if device.numa is None else device.numa for device in island}):
+            near = [device for device in island if (-1 if device.numa is None else device.numa) == node]
             whole = len(near) // size * size
             found += [tuple(near[place : place + size]) for place in range(0, whole, size)]
             spare += near[whole:]
@@ -125,10 +125,10 @@ def _islands(devices: Sequence[Device]) -> list[list[Device]]:
         _, first = next(iter(left.items()))
         island, edge = [], [first.index]
         while edge:
-            one = left.pop(edge.pop(), None)
-            if one is not None:
-                island.append(one)
-                edge += one.linked
+            device = left.pop(edge.pop(), None)
+            if device is not None:
+                island.append(device)
+                edge += device.linked
         found.append(sorted(island, key=lambda one: one.index))
     return found
 
@@ -169,8 +169,8 @@ def nvidia_devices(library: Any) -> tuple[tuple[Device, ...], str]:
         buses = [_text(library.nvmlDeviceGetPciInfo(handle).busId) for handle in handles]
         order = sorted(range(len(handles)), key=lambda place: buses[place].lower())
         handles, buses = [handles[place] for place in order], [buses[place] for place in order]
-        found = [_device(library, place, handle, buses) for place, handle in enumerate(handles)]
-        return tuple(found), _text(library.nvmlSystemGetDriverVersion())
+        devices = [_device(library, place, handle, buses) for place, handle in enumerate(handles)]
+        return tuple(devices), _text(library.nvmlSystemGetDriverVersion())
     finally:
         library.nvmlShutdown()
 

@@ -34,10 +34,10 @@ def message_routes(service: Service) -> list[Route]:
         try:
             asked = asked_of("chat", _chat_body(said), reader=service.reader, limits=service.limits)
             reply = reply_of(service, asked, f"chatcmpl-{request.headers.get('x-request-id') or secrets.token_hex(8)}")
-            made = begun(service, asked)
+            answers = begun(service, asked)
             if asked.stream:
-                return Stream(_events(reply, asked, made[0]), made, after)
-            return JSONResponse(_whole(reply, asked, (await whole(request, reply, made))[0]))
+                return Stream(_events(reply, asked, answers[0]), answers, after)
+            return JSONResponse(_whole(reply, asked, (await whole(request, reply, answers))[0]))
         except Refused as error:
             return _error(error)
 

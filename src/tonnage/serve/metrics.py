@@ -81,7 +81,7 @@ class VllmOnly(Collector):
         if self._state.loaded and self._state.adapters is not None:
             labels = ["max_lora", "waiting_lora_adapters", "running_lora_adapters"]
             info = GaugeMetricFamily("vllm:lora_requests_info", "Adapters of requests; its value is the time.", labels=labels)
-            info.add_metric([str(len(self._state.loaded)), *(",".join(sorted(some)) for some in self._state.adapters())], time.time())
+            info.add_metric([str(len(self._state.loaded)), *(",".join(sorted(adapter)) for adapter in self._state.adapters())], time.time())
             yield info
         asleep = {name: float(name == self._state.asleep) for name in ("awake", "weights_offloaded", "discard_all")}
         yield gauge("engine_sleep_state", "Which state the engine is in.", dict.fromkeys(waiting, asleep), "sleep_state")
@@ -90,15 +90,15 @@ class VllmOnly(Collector):
             yield counter(name, "Not estimated, as in vLLM where MFU metrics are off.", none)
         for name in ("mm_cache_queries", "mm_cache_hits"):
             yield counter(name, "Of images and the like, which a simulated engine does not take.", none)
-        received = {engine: {"": one.received} for engine, one in by}
+        received = {engine: {"": prompts.received} for engine, prompts in by}
         yield counter("external_prefix_cache_queries", "Prompt tokens expected from other instances.", received)
         yield counter("external_prefix_cache_hits", "Prompt tokens whose KV came from other instances.", received)
         sources = {
-            engine: {"local_compute": one.computed, "local_cache_hit": one.cached, "external_kv_transfer": one.received}
-            for engine, one in by
+            engine: {"local_compute": prompts.computed, "local_cache_hit": prompts.cached, "external_kv_transfer": prompts.received}
+            for engine, prompts in by
         }
         yield counter("prompt_tokens_by_source", "Prompt tokens, by where their KV came from.", sources, "source")
-        found = {engine: {"": one.cached + one.received} for engine, one in by}
+        found = {engine: {"": prompts.cached + prompts.received} for engine, prompts in by}
         yield counter("prompt_tokens_cached", "Prompt tokens that were not computed.", found)
         tiers = {engine: {"device": one.cached, "host": 0, "p2p": one.received, "disk": 0, "external_unspecified": 0} for engine, one in by}
         yield counter("prompt_tokens_cached_by_source", "Prompt tokens that were not computed, by tier.", tiers, "source")
@@ -169,29 +169,29 @@ class Present(Collector):
             yield family
         if "preemptions" in names.counters:
             count = CounterMetricFamily(names.counters["preemptions"], at.ABOUT["preemptions"], labels=[*self._labels, names.instance])
-            for one in loads:
-                count.add_metric([*self._labels.values(), one.engine], one.preemptions)
+            for load in loads:
+                count.add_metric([*self._labels.values(), load.engine], load.preemptions)
             yield count
         if names is at.VLLM:
-            for one in loads:
-                if one.kv is not None:
-                    labels = {**dict.fromkeys(_CONFIG, "None"), "effective_attention_block_size": one.kv["block_size"], **one.kv}
+            for load in loads:
+                if load.kv is not None:
+                    labels = {**dict.fromkeys(_CONFIG, "None"), "effective_attention_block_size": load.kv["block_size"], **load.kv}
                     info = GaugeMetricFamily("vllm:cache_config_info", "The KV cache.", labels=[*labels, names.instance])
-                    info.add_metric([*labels.values(), one.engine], 1)
+                    info.add_metric([*labels.values(), load.engine], 1)
                     yield info
                     break
 
     def _values(self, loads: list[Load]) -> dict[at.Gauge, dict[str, float]]:
         if self._names.instance:
             return {
-                "running": {one.engine: one.running for one in loads},
-                "waiting": {one.engine: one.waiting for one in loads},
-                "kv_used": {one.engine: one.kv_used for one in loads},
+                "running": {load.engine: load.running for load in loads},
+                "waiting": {load.engine: load.waiting for load in loads},
+                "kv_used": {load.engine: load.kv_used for load in loads},
             }
         return {
-            "running": {"": sum(one.running for one in loads)},
-            "waiting": {"": sum(one.waiting for one in loads)},
-            "kv_used": {"": sum(one.kv_used for one in loads) / max(len(loads), 1)},
+            "running": {"": sum(load.running for load in loads)},
+            "waiting": {"": sum(load.waiting for load in loads)},
+            "kv_used": {"": sum(load.kv_used for load in loads) / max(len(loads), 1)},
         }
 
 
@@ -261,7 +261,7 @@ class Metrics:
         keys = [*self._labels, *([names.instance] if names.instance else [])]
 
         def within(bounds: tuple[float, ...]) -> tuple[float, ...]:
-            return tuple(one for one in bounds if bounds != at.TOKENS or not max_context or one <= max_context)
+            return tuple(bound for bound in bounds if bounds != at.TOKENS or not max_context or bound <= max_context)
 
         self._histograms = {
             kind: client.Histogram(name, at.ABOUT[kind], keys, buckets=within(bounds), registry=self.registry)
@@ -288,8 +288,8 @@ class Metrics:
         about = "How far deliveries were behind the simulated engine."
         # takes the seconds by which a batch of deliveries was late
         self.late = client.Histogram("tonnage:delivery_lateness_seconds", about, buckets=LATE, registry=self.registry).observe
-        for one in loads():
-            self._of(one.engine)
+        for load in loads():
+            self._of(load.engine)
 
     def _counter(self, name: str, kind: at.Counter, keys: list[str]) -> client.Counter:
         return client.Counter(name, at.ABOUT[kind], keys, registry=self.registry)

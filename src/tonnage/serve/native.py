@@ -47,11 +47,11 @@ def _sglang_routes(service: Service) -> list[Route]:
             raise Refused("the body is no JSON object")
         asked = asked_of("completions", _completion(given), reader=service.reader, limits=service.limits)
         reply = reply_of(service, asked, str(given.get("rid") or ""))
-        made = begun(service, asked)
+        answers = begun(service, asked)
         writer = _Generated(reply)
         if asked.stream:
-            return Stream(writer.events(made), made, after)
-        found = [writer.document(one.answer, one.text, one.ids) for one in await whole(request, reply, made)]
+            return Stream(writer.events(answers), answers, after)
+        found = [writer.document(one.answer, one.text, one.ids) for one in await whole(request, reply, answers)]
         alone = len(found) == 1 and not _several(given)
         return JSONResponse(found[0] if alone else found)
 
@@ -83,7 +83,7 @@ def _model_info(service: Service) -> dict[str, Any]:
 
 def _server_info(service: Service) -> dict[str, Any]:
     instances = service.engines.fleet.instances if isinstance(service.engines, Simulated) else ()
-    loads = [{"num_running_reqs": len(one.member.engine.running)} for one in instances]
+    loads = [{"num_running_reqs": len(instance.member.engine.running)} for instance in instances]
     return {"model_path": service.model, **service.settings, "internal_states": loads}
 
 
@@ -138,7 +138,7 @@ class _Generated:
     async def events(self, answers: list[Answer]) -> AsyncIterator[bytes]:
         """Every answer as far as it has come, at each of its pieces."""
         try:
-            async for part in mixed([self._of(i, one, len(answers)) for i, one in enumerate(answers)]):
+            async for part in mixed([self._of(i, answer, len(answers)) for i, answer in enumerate(answers)]):
                 yield part
         except Refused as error:
             yield event({"error": {"message": str(error)}})
@@ -185,10 +185,10 @@ def _triton_routes(service: Service) -> list[Route]:
         body |= {"min_tokens": least, "ignore_eos": True} if least else {}
         asked = asked_of("completions", body, reader=service.reader, limits=service.limits)
         reply = reply_of(service, asked, "")
-        made = begun(service, asked)
+        answers = begun(service, asked)
         if streamed:
-            return Stream(texts(made[0]), made, after)
-        (one,) = await whole(request, reply, made)
+            return Stream(texts(answers[0]), answers, after)
+        (one,) = await whole(request, reply, answers)
         return JSONResponse({**named, "text_output": one.text})
 
     async def texts(answer: Answer) -> AsyncIterator[bytes]:

@@ -344,7 +344,7 @@ class Publisher:
 
     def publish(self, changes: Sequence[Change]) -> None:
         """Send a batch."""
-        documents = [document_of(one, self._size) for one in changes]
+        documents = [document_of(change, self._size) for change in changes]
         payload = self._encode([time.time(), documents, self._rank])
         self._kept.append((self.sent, payload))
         self._socket.send_multipart((self._topic, self.sent.to_bytes(8, "big"), payload))

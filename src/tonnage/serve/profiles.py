@@ -78,7 +78,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...]) -> str:
     """What these GPUs or their driver lack for an engine, as a clause; empty where they lack nothing."""
-    vendors = {one.vendor for one in devices}
+    vendors = {device.vendor for device in devices}
     for vendor in vendors - set(engine.vendors):
         return f"{engine.name} runs on GPUs of {', '.join(engine.vendors)}, and these are of {vendor}"
     if vendors != {"NVIDIA"}:
@@ -86,7 +86,7 @@ def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...])
     need = next(need for family, since, need in NEEDS if family == engine.family and numbers(engine.since) >= numbers(since))
     if machine.driver and numbers(machine.driver) < numbers(need.driver):
         return f"driver {machine.driver} is too old: {engine.name} is built with CUDA {need.version}, which needs {need.driver} or newer"
-    old = next((one for one in devices if one.capability and numbers(one.capability) < numbers(need.capability)), None)
+    old = next((device for device in devices if device.capability and numbers(device.capability) < numbers(need.capability)), None)
     if old is not None:
         return f"{old.name} has compute capability {old.capability}, and {engine.name} needs {need.capability}"
     return ""
@@ -163,16 +163,16 @@ def profiles(
     found: list[Profile] = []
     for engine in map(find_engine, engines):
         for precision in precisions:
-            each = list(_of_format(model, machine, engine, precision, wanted))
-            first = next((one.tp for one in each if one.kind == "runnable"), max(one.tp for one in each))
+            profiles = list(_of_format(model, machine, engine, precision, wanted))
+            first = next((profile.tp for profile in profiles if profile.kind == "runnable"), max(profile.tp for profile in profiles))
             named = checkpoint(engine, precision)
-            found += [replace(one, aim="latency" if one.tp > first else "throughput", checkpoint=named) for one in each]
+            found += [replace(profile, aim="latency" if profile.tp > first else "throughput", checkpoint=named) for profile in profiles]
     return tuple(found)
 
 
 def _of_format(model: Model, machine: Machine, engine: EnginePreset, precision: str, wanted: int) -> Iterator[Profile]:
     """The profiles of an engine and a format, by degree."""
-    least = min(one.memory_bytes for one in machine.devices)
+    least = min(device.memory_bytes for device in machine.devices)
     asked, gpu = find_precision(precision), replace(find_gpu(machine.gpu), memory_bytes=least)
     lacking = missing(engine, machine, machine.devices) or lacks(engine, gpu, asked)
     kind: Kind
@@ -270,9 +270,9 @@ def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
             raise InputError(f"{where}: {name} does not run here: {named.why}{told}")
         return _with_checkpoint(named)
     first = ordered(found)
-    taken = next((one for one in first if one.kind == "runnable" and one.checkpoint), None)
-    if taken is not None:
-        return taken
+    profile = next((one for one in first if one.kind == "runnable" and one.checkpoint), None)
+    if profile is not None:
+        return profile
     if first[0].kind == "runnable":
         return _with_checkpoint(first[0])
     nearest = first[0]

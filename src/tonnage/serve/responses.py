@@ -82,11 +82,11 @@ def response_routes(service: Service) -> list[Route]:
             param = "max_output_tokens" if error.param == "max_completion_tokens" else error.param
             raise Refused(words, status=error.status, kind=error.kind, param=param) from None
         reply = reply_of(service, asked, given.get("request_id") or f"resp_{secrets.token_hex(8)}")
-        made = begun(service, asked)
+        answers = begun(service, asked)
         writer = Writer(reply=reply, asked=asked, said=said, messages=body["messages"], kept=kept)
         if said.get("stream"):
-            return Stream(writer.events(made[0]), made, after)
-        return JSONResponse(writer.ended((await whole(request, reply, made))[0]))
+            return Stream(writer.events(answers[0]), answers, after)
+        return JSONResponse(writer.ended((await whole(request, reply, answers))[0]))
 
     async def found(request: Request) -> Response:
         return JSONResponse(kept.of(request.path_params["number"])[0])
@@ -113,7 +113,7 @@ def check_response(body: dict[str, Any]) -> None:
     named = choice.get("name") if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom") else None
     if choice == "required" and not tools:
         raise refusal("Tool choice 'required' must be specified with 'tools' parameter.", "tool_choice")
-    if named is not None and named not in [one.get("name") for one in tools if isinstance(one, Mapping)]:
+    if named is not None and named not in [tool.get("name") for tool in tools if isinstance(tool, Mapping)]:
         raise refusal("Tool choice 'function' not found in 'tools' parameter.", "tool_choice")
     for item in body["input"] if isinstance(body.get("input"), list) else []:
         for part in item["content"] if isinstance(item, dict) and isinstance(item.get("content"), list) else []:
@@ -137,7 +137,7 @@ def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
         body["response_format"] = {"type": "json_object"}
     tools = [tool for tool in said.get("tools") or [] if tool.get("type") == "function"]
     if tools:
-        body["tools"] = [{"type": "function", "function": {"name": one["name"], "parameters": one.get("parameters")}} for one in tools]
+        body["tools"] = [{"type": "function", "function": {"name": tool["name"], "parameters": tool.get("parameters")}} for tool in tools]
         choice: Any = said.get("tool_choice") or "auto"
         named = isinstance(choice, Mapping) and choice.get("type") == "function"
         body["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}} if named else choice
@@ -344,7 +344,7 @@ class _Items:
             return self.event(name, delta=text, item_id=self._number, output_index=len(self.items))
         if self._what[0] == "r":
             return self.event("response.reasoning_text.delta", **self._at, delta=text)
-        short = [_unspelled({**one, "top_logprobs": [_unspelled(other) for other in one["top_logprobs"]]}) for one in odds]
+        short = [_unspelled({**odd, "top_logprobs": [_unspelled(other) for other in odd["top_logprobs"]]}) for odd in odds]
         return self.event("response.output_text.delta", **self._at, delta=text, logprobs=short)
 
     def _item(self, status: str) -> dict[str, Any]:

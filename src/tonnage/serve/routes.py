@@ -94,13 +94,13 @@ def _fault_routes(service: Service, faults: Faults) -> list[Route]:
     async def set_(request: Request) -> Response:
         body = await json_body(request)
         texts = body.get("faults") if isinstance(body, dict) else None
-        if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise Refused('write {"faults": ["500 share=0.1 to=30s"]}; an empty list ends them')
         try:
             found = [parse_fault(text) for text in texts]
         except InputError as error:
             raise Refused(str(error)) from None
-        if any(one.kind == "start" for one in found):
+        if any(fault.kind == "start" for fault in found):
             raise Refused("fault: start is for a server that has not started; write slow, stall, crash or " + ", ".join(OF_REQUESTS))
         faults.set(found)
         return JSONResponse({"faults": faults.written()})
@@ -221,7 +221,7 @@ def embedding_routes(service: Service) -> list[Route]:
         )
         number = request.headers.get("x-request-id") or given.get("request_id") or secrets.token_hex(8)
         await whole(request, reply_of(service, asked, number), begun(service, asked))
-        data = [{"index": i, "object": "embedding", "embedding": _vector(one, service.width, said)} for i, one in enumerate(prompts)]
+        data = [{"index": i, "object": "embedding", "embedding": _vector(prompt, service.width, said)} for i, prompt in enumerate(prompts)]
         usage = {"prompt_tokens": asked.isl, "total_tokens": asked.isl, "completion_tokens": 0, **service.dialect.further.usage}
         head = {"id": f"embd-{number}", "object": "list", "created": int(time.time()), "model": asked.model}
         return JSONResponse({**head, "data": data, "usage": usage})
@@ -324,9 +324,9 @@ def _cards(service: Service) -> list[dict[str, Any]]:
     """The models and the adapters that are loaded."""
     limits, card = service.limits, service.dialect.model
     found = [card(name, service.started, limits.max_context) for name in limits.models]
-    for one in limits.adapters.values():
-        own = card(one.name, service.started, 0)
-        found.append({**own, **({"root": one.path, "parent": service.model, "max_model_len": None} if "root" in own else {})})
+    for adapter in limits.adapters.values():
+        own = card(adapter.name, service.started, 0)
+        found.append({**own, **({"root": adapter.path, "parent": service.model, "max_model_len": None} if "root" in own else {})})
     return found
 
 
@@ -340,7 +340,7 @@ def _tokenized(service: Service, body: Any) -> dict[str, Any]:
         ids = prompt_of_chat(said, service.reader).ids
     else:
         ids = service.reader.text(said["prompt"], special=said["add_special_tokens"]).ids if said["prompt"] else ()
-    strings = [service.tokens.text([one]) for one in ids] if said.get("return_token_strs") else None
+    strings = [service.tokens.text([identifier]) for identifier in ids] if said.get("return_token_strs") else None
     return {"count": len(ids), "max_model_len": service.limits.max_context, "tokens": list(ids), "token_strs": strings}
 
 

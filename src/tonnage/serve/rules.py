@@ -158,7 +158,7 @@ def value_error(message: str, value: Any, *place: str) -> Refused:
 
 def refused(errors: Any, root: str = "body") -> Refused:
     """The error of what pydantic found in the body, or in the query."""
-    count, shown = len(errors), [_shown(one, root) for one in errors[:MOST_REPORTED]]
+    count, shown = len(errors), [_shown(error, root) for error in errors[:MOST_REPORTED]]
     label = "error" if count == 1 else "errors"
     lines = [f"{count} validation {label}:", *(f"  {one}" for one in shown)]
     if count > len(shown):
@@ -395,7 +395,7 @@ def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
     if wrong:
         raise refusal(f"logit_bias contains key(s) that cannot be converted to integer token IDs: {wrong!r}", "logit_bias", wrong)
     for name, ids in (("logit_bias", [int(one) for one in bias]), ("stop_token_ids", said.get("stop_token_ids") or [])):
-        beyond = [one for one in ids if one < 0 or (vocabulary and one >= vocabulary)]
+        beyond = [identifier for identifier in ids if identifier < 0 or (vocabulary and identifier >= vocabulary)]
         if beyond:
             words = f"token_id(s) {beyond} in {name} contain out-of-vocab token ids. Vocabulary size: {vocabulary}"
             raise refusal(words, name, beyond)

@@ -78,12 +78,12 @@ def script_of(asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, leng
 
 def _palette(asked: Asked, tokens: Tokens) -> Sequence[Word]:
     """The words that a request allows; all of them where it allows none."""
-    found = tokens.words
+    words = tokens.words
     if asked.allowed:
-        found = [Word(id=one, text=tokens.text([one])) for one in sorted(asked.allowed)]
+        words = [Word(id=one, text=tokens.text([one])) for one in sorted(asked.allowed)]
     if asked.banned or asked.bad_words:
-        found = [one for one in found if one.id not in asked.banned and not any(bad in one.text for bad in asked.bad_words)]
-    return found or tokens.words
+        words = [word for word in words if word.id not in asked.banned and not any(bad in word.text for bad in asked.bad_words)]
+    return words or tokens.words
 
 
 def _drawn(lengths: Lengths, key: int) -> int:
@@ -111,10 +111,10 @@ def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
 
 def _value(grammar: str, key: int, tokens: Tokens, most: int) -> list[Said]:
     """A value as tokens; a short one where a longer one has no room."""
-    found = tokens.pieces(value_of(grammar, key))
-    if len(found) >= most:
-        found = tokens.pieces(value_of(grammar, key, longest=0))
-    return [Said(word.id, word.text) for word in found]
+    words = tokens.pieces(value_of(grammar, key))
+    if len(words) >= most:
+        words = tokens.pieces(value_of(grammar, key, longest=0))
+    return [Said(word.id, word.text) for word in words]
 
 
 def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:

@@ -92,15 +92,15 @@ class Served:
     def starts_in_s(self) -> float:
         """Seconds after which connections are taken: the longest ``start`` of the faults."""
         mine = (None, *range(self.first, self.first + self.instances))
-        return max((one.end_s for one in self.faults if one.kind == "start" and one.instance in mine), default=0.0)
+        return max((fault.end_s for fault in self.faults if fault.kind == "start" and fault.instance in mine), default=0.0)
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
         from tonnage.bench.alarm import Alarm
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
-        made = [Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks, self.first)]
-        fleet = Fleet(made, self.router, ranks=self.ranks)
+        instances = [Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks, self.first)]
+        fleet = Fleet(instances, self.router, ranks=self.ranks)
         engines = Simulated(
             fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published, max_context=self.max_context
         )
@@ -116,7 +116,7 @@ class Served:
             if self.events:
                 engines.publishers.append(self._publisher(instance))
         again = os.environ.get(STARTS, "1") != "1"
-        given = [one for one in self.faults if not (again and one.kind == "crash")]
+        faults = [fault for fault in self.faults if not (again and fault.kind == "crash")]
         return Service(
             engines=engines,
             reader=TokenReader(self.tokens),
@@ -124,7 +124,7 @@ class Served:
             limits=limits,
             most_waiting=self.most_waiting,
             started=int(time.time()),
-            faults=Faults(given, partial(self._go_wrong, loop, fleet, clocks, []), seed=self.seed),
+            faults=Faults(faults, partial(self._go_wrong, loop, fleet, clocks, []), seed=self.seed),
             dialect=self.dialect,
             settings=self.settings,
             version=self.version,
@@ -144,9 +144,9 @@ class Served:
         if engine.watched is None:
             raise InputError(f"{option('kv_events')}: this engine has no prefix cache; leave it out")
         size = engine.tokens_per_block
-        made = Publisher(self.events, self.events_again, topic=self.events_topic, rank=int(instance.name), block_tokens=size)
-        engine.publish = made.publish
-        return made
+        publisher = Publisher(self.events, self.events_again, topic=self.events_topic, rank=int(instance.name), block_tokens=size)
+        engine.publish = publisher.publish
+        return publisher
 
     def _go_wrong(
         self,
@@ -183,7 +183,7 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
     more: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off", "backlog": 4096, "http": BoundedHeaders}
 
     async def run() -> bool:
-        services = [one.build(asyncio.get_running_loop()) for one in ends]
+        services = [end.build(asyncio.get_running_loop()) for end in ends]
         servers = [uvicorn.Server(uvicorn.Config(application(one), timeout_graceful_shutdown=DRAIN_S, **more)) for one in services]
         logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
         gc.collect()
@@ -197,7 +197,7 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
         return all(server.started for server in servers)
 
     with ExitStack() as stack:
-        listening = [stack.enter_context(_listening(one)) for one in ends]
+        listening = [stack.enter_context(_listening(end)) for end in ends]
         import uvloop
 
         if not uvloop.run(run()):
@@ -206,7 +206,7 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
 
 async def _together(servers: list[uvicorn.Server]) -> None:
     """End all servers when one ends: the signal comes to the last alone."""
-    while not any(one.should_exit for one in servers):
+    while not any(server.should_exit for server in servers):
         await asyncio.sleep(0.1)
     for one in servers:
         one.should_exit = True

@@ -46,8 +46,8 @@ class Simulated:
 
     def close(self) -> None:
         """Close what publishes events of the caches."""
-        for one in self.publishers:
-            one.close()
+        for publisher in self.publishers:
+            publisher.close()
 
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""
@@ -60,14 +60,14 @@ class Simulated:
         unseeded = secrets.randbits(60)
         script = script_of(asked, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded)
         source = SimulatedSource(self.fleet, asked, prompt, script, self.transfers)
-        made = Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script)
-        self._live.add(made)
-        return made
+        answer = Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script)
+        self._live.add(answer)
+        return answer
 
     @property
     def busy(self) -> bool:
         """Whether any engine has a request."""
-        return any(one.member.live for one in self.fleet.instances)
+        return any(instance.member.live for instance in self.fleet.instances)
 
     def abort(self) -> None:
         """Give up every request."""
@@ -76,7 +76,7 @@ class Simulated:
 
     def clear(self) -> bool:
         """Empty the prefix caches; False where something is held."""
-        cleared = [one.engine.clear() for one in self.fleet.instances]
+        cleared = [instance.engine.clear() for instance in self.fleet.instances]
         return all(cleared)
 
     def hold(self, blocks: int) -> bool:
@@ -84,30 +84,30 @@ class Simulated:
         held = [one.engine.hold(blocks) for one in self.fleet.instances]
         if min(held) == blocks:
             return True
-        for one, count in zip(self.fleet.instances, held, strict=True):
-            one.release(count)
+        for instance, count in zip(self.fleet.instances, held, strict=True):
+            instance.release(count)
         return False
 
     def release(self, blocks: int) -> None:
         """Give them back."""
-        for one in self.fleet.instances:
-            one.release(blocks)
+        for instance in self.fleet.instances:
+            instance.release(blocks)
 
     def _adapters(self) -> tuple[set[str], set[str]]:
         """The adapters of waiting requests, and of running ones."""
-        live = [one for one in self._live if one.asked.adapter and not one.finish]
-        running = {one.asked.adapter for one in live if one.source.slot_at is not None}
-        return {one.asked.adapter for one in live if one.source.slot_at is None}, running
+        live = [answer for answer in self._live if answer.asked.adapter and not answer.finish]
+        running = {answer.asked.adapter for answer in live if answer.source.slot_at is not None}
+        return {answer.asked.adapter for answer in live if answer.source.slot_at is None}, running
 
     def _loads(self) -> Iterator[Load]:
-        for one in self.fleet.instances:
-            engine = one.engine
+        for instance in self.fleet.instances:
+            engine = instance.engine
             blocks = engine.kv_blocks_used + engine.kv_blocks_free
             yield Load(
-                engine=one.name,
+                engine=instance.name,
                 running=len(engine.running),
                 waiting=len(engine.waiting),
-                kv_used=one.member.kv_used,
+                kv_used=instance.member.kv_used,
                 preemptions=engine.preemptions(),
                 kv={
                     "block_size": str(engine.tokens_per_block),

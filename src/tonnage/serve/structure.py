@@ -55,7 +55,7 @@ def written_grammar(text: str) -> str:
 
 def choice_grammar(choices: list[str]) -> str:
     """One of several texts, as a grammar."""
-    return written_grammar(f"start: {' | '.join(json.dumps(one) for one in choices)}")
+    return written_grammar(f"start: {' | '.join(json.dumps(choice) for choice in choices)}")
 
 
 def _compiled(grammar: str) -> str:

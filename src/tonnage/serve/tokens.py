@@ -82,7 +82,7 @@ class Fours:
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of tokens."""
-        return "".join(self._part.get(one) or self.words[one % len(WORDS)].text for one in ids if one != END)
+        return "".join(self._part.get(identifier) or self.words[identifier % len(WORDS)].text for identifier in ids if identifier != END)
 
     def pieces(self, text: str) -> list[Word]:
         """A text as tokens."""
@@ -128,11 +128,11 @@ class FileTokens:
     def pieces(self, text: str) -> list[Word]:
         """A text as tokens; of a character that takes several tokens the first has it."""
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
-        found, done = [], 0
+        words, done = [], 0
         for one, (_, end) in zip(encoded.ids, encoded.offsets, strict=True):
-            found.append(Word(id=one, text=text[done : max(end, done)]))
+            words.append(Word(id=one, text=text[done : max(end, done)]))
             done = max(end, done)
-        return found
+        return words
 
 
 _ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "[EOS]")
@@ -196,7 +196,7 @@ class TokenReader:
 
     def ids(self, ids: Sequence[int]) -> Prompt:
         """As they are, where the vocabulary has them."""
-        beyond = next((one for one in ids if not 0 <= one < self.tokens.size), None)
+        beyond = next((identifier for identifier in ids if not 0 <= identifier < self.tokens.size), None)
         if beyond is not None:
             raise Refused(f"Token id {beyond} is out of vocabulary")
         return Prompt(ids=tuple(ids))

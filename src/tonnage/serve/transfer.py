@@ -76,11 +76,11 @@ class Transfers:
 
     def offered(self, request: str, host: str, port: int) -> dict[str, Any] | None:
         """``kv_transfer_params`` of a reply, for the engine that decodes; None where nothing was computed."""
-        one = self.waiting.get(request)
-        if one is None:
+        waiting = self.waiting.get(request)
+        if waiting is None:
             return None
-        one.late_s = -one.instance.wall_s(one.computed_at)
-        blocks = list(range(-(-one.tokens // self.link.block_tokens)))
+        waiting.late_s = -waiting.instance.wall_s(waiting.computed_at)
+        blocks = list(range(-(-waiting.tokens // self.link.block_tokens)))
         return {
             "do_remote_prefill": True,
             "do_remote_decode": False,
@@ -92,7 +92,7 @@ class Transfers:
             "tp_size": 1,
             "dcp_size": 1,
             "pp_size": 1,
-            "remote_num_tokens": one.tokens,
+            "remote_num_tokens": waiting.tokens,
             "remote_blocks_expiry_time": None,
             "transfer_mode": "pull",
         }

@@ -83,9 +83,9 @@ def pooled_record(trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engi
         from tonnage.simulator.kernel.pools import run_pools
 
         first, second = ([engine.machine for engine in pool] for pool in (prefill, decode))
-        found = run_pools(trace, first, second, link, router)
-        if found is not None:
-            return found
+        requests = run_pools(trace, first, second, link, router)
+        if requests is not None:
+            return requests
     return simulate_pools(trace, prefill, decode, link, router)
 
 

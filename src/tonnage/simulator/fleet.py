@@ -263,7 +263,7 @@ def simulate_routed(
     small = len(trace) * len(engines) <= SOON
     if small and not changes.some and not is_compiled(drive_fleet):
         return simulate_fleet(trace, engines, router, seed=seed, weight=weight)
-    machines = [one.machine for one in engines]
+    machines = [engine.machine for engine in engines]
     return run_fleet(trace, machines, router, seed=seed, weight=weight, changes=changes)
 
 

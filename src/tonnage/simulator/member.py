@@ -113,9 +113,9 @@ def view_of_groups(groups: Sequence[Sequence[Member]]) -> View:
         return view_of([group[0] for group in groups])
     return View(
         available=[1] * len(groups),
-        requests=[sum(one.requests for one in group) for group in groups],
-        tokens=[sum(one.tokens for one in group) for group in groups],
-        kv_used=[sum(one.kv_used for one in group) / len(group) for group in groups],
+        requests=[sum(member.requests for member in group) for group in groups],
+        tokens=[sum(member.tokens for member in group) for group in groups],
+        kv_used=[sum(member.kv_used for member in group) / len(group) for group in groups],
         matched=[0] * len(groups),
         weight=[1.0] * len(groups),
     )
@@ -125,9 +125,9 @@ def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) ->
     """What a router sees of a fleet whose instances are all available, and of whose prefixes it remembers none."""
     return View(
         available=[1] * len(members),
-        requests=[one.requests for one in members],
-        tokens=[one.tokens for one in members],
-        kv_used=[one.kv_used for one in members],
+        requests=[member.requests for member in members],
+        tokens=[member.tokens for member in members],
+        kv_used=[member.kv_used for member in members],
         matched=[0] * len(members),
         weight=[1.0] * len(members) if weight is None else weight,
     )

@@ -129,7 +129,7 @@ class SimulatedRun(InNotebooks):
             **({} if self.fleet is None else {"fleet": self.fleet.to_json()}),
             **({"attained": [one.to_json() for one in self.attained]} if self.limits else {}),
             **({} if self.equal_lengths is None else {"equal_lengths": asdict(self.equal_lengths)}),
-            **({"classes": [one.to_json() for one in self.classes]} if self.workload.classes else {}),
+            **({"classes": [class_result.to_json() for class_result in self.classes]} if self.workload.classes else {}),
             **summary,
         }
 
@@ -215,7 +215,7 @@ class SimulatedRun(InNotebooks):
             "seed": self.seed,
             **self._fleet,
             **({"sessions": asdict(w.sessions)} if w.sessions is not None else {}),
-            **({"classes": [asdict(one) for one in w.classes]} if w.classes else {}),
+            **({"classes": [asdict(traffic_class) for traffic_class in w.classes]} if w.classes else {}),
             **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
             **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
             **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),
@@ -306,7 +306,7 @@ class FleetFacts:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self) | {"violations": [asdict(one) for one in self.violations]}
+        return asdict(self) | {"violations": [asdict(violation) for violation in self.violations]}
 
 
 def facts_of(routed: Routed, limits: Slo) -> FleetFacts:

@@ -164,10 +164,10 @@ def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns 
     turns = [part.turns for part in parts if part.turns is not None]
     if len(turns) < len(parts):
         return None
-    counts = [int(each.session.max(initial=-1)) + 1 for each in turns]
+    counts = [int(turn.session.max(initial=-1)) + 1 for turn in turns]
     before = np.cumsum([0, *counts])
     session = np.concatenate([each.session + begin for each, begin in zip(turns, before, strict=False)])
-    first, alone = (np.concatenate([getattr(each, name) for each in turns]) for name in ("first", "alone_ns"))
+    first, alone = (np.concatenate([getattr(turn, name) for turn in turns]) for name in ("first", "alone_ns"))
     return Turns(session=session[order], first=first[order], alone_ns=alone[order])
 
 
@@ -199,9 +199,9 @@ def rank_traces(trace: Trace, ranks: int) -> list[Trace]:
     if ranks == 1 or trace.concurrency == 0:
         return split_trace(trace, ranks, "round-robin", 0) if ranks > 1 else [trace]
     client = np.arange(len(trace)) % trace.concurrency
-    found = []
+    traces = []
     for rank in range(min(ranks, trace.concurrency)):
         rows = np.flatnonzero(client % ranks == rank)
         clients = len(range(rank, trace.concurrency, ranks))
-        found.append(replace(_part(trace, rows, rank, ranks), concurrency=clients))
-    return [part for part in found if len(part)]
+        traces.append(replace(_part(trace, rows, rank, ranks), concurrency=clients))
+    return [part for part in traces if len(part)]

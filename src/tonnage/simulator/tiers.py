@@ -58,11 +58,11 @@ def resolved_tiers(
             return PLAIN, ()
     share = deployment.parallelism.gpus / gpus_per_system
     known: dict[str, SystemTier] = {memory.kind: memory for memory in memories}
-    found = []
+    asked_tiers = []
     for tier in asked.tiers or tuple(AskedTier(name=kind) for kind in rules.tiers):
         memory = known.get(tier.name)
         if tier.whole:
-            found.append(replace(tier, latency_s=tier.latency_s or 0.0))
+            asked_tiers.append(replace(tier, latency_s=tier.latency_s or 0.0))
         elif memory is None or (tier.size is None and memory.gb is None):
             if not asked.usual:
                 said = "no size" if memory is not None else "nothing"
@@ -74,8 +74,8 @@ def resolved_tiers(
             size = round((memory.gb or 0.0) * 1e9 * KV_SHARE[tier.name] * share) if tier.size is None else tier.size
             speed = round(memory.gb_s * 1e9 * share) if tier.speed is None else tier.speed
             latency = memory.latency_us * 1e-6 if tier.latency_s is None else tier.latency_s
-            found.append(AskedTier(name=tier.name, size=size, speed=speed, latency_s=latency))
-    return rules, tuple(found)
+            asked_tiers.append(AskedTier(name=tier.name, size=size, speed=speed, latency_s=latency))
+    return rules, tuple(asked_tiers)
 
 
 def tiers_of(

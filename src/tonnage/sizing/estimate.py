@@ -50,8 +50,8 @@ def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
         return ()
     ready = [one for one in poolable(question, prepare(question, runs)) if isinstance(one, Ready)]
     found: dict[str, Estimate] = {}
-    for one in contenders_of(question, ready, runs):
-        estimate = _estimate(one)
+    for contender in contenders_of(question, ready, runs):
+        estimate = _estimate(contender)
         gpu = estimate.deployment.gpu
         if estimate.requests_per_second > 0 and (gpu not in found or _key(estimate) < _key(found[gpu])):
             found[gpu] = estimate

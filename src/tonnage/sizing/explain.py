@@ -107,18 +107,18 @@ def step_terms(
 
 def _limits(best: Sized) -> tuple[LimitUse, ...]:
     summary = best.as_predicted.summary
-    found = []
+    limit_uses = []
     for limit in best.contender.question.limits:
         value = statistic_s(summary, limit)
         known = not math.isnan(value)
-        found.append(
+        limit_uses.append(
             LimitUse(
                 limit=limit_of(limit),
                 value_ms=1e3 * value if known else None,
                 used=value / limit.seconds if known else None,
             )
         )
-    return tuple(found)
+    return tuple(limit_uses)
 
 
 # The latency–throughput curve of one deployment: what its requests see at every load up to saturation.
@@ -186,10 +186,10 @@ def held_sessions(best: Sized) -> HeldSessions | None:
     if recorded is None or source.trace_requests is None:
         return None
     record = middle(instance.open(best.rate, instance.requests_of(best.rate, SURE), instance.traffic.seed))
-    found = summarize(record).sessions
+    session_latencies = summarize(record).sessions
     hits = float(record.cached_tokens.sum() / record.isl.sum())
     prompts = float(recorded.isl.sum()) / len(recorded)
-    slowdown = None if found is None else found.slowdown_ms
+    slowdown = None if session_latencies is None else session_latencies.slowdown_ms
     return HeldSessions(
         at_once=source.sessions or 0.0,
         per_instance=best.rate / recorded.pace,
@@ -202,8 +202,8 @@ def held_sessions(best: Sized) -> HeldSessions | None:
         seconds=float(recorded.lasts_s.mean()),
         slowdown_p50=None if slowdown is None or slowdown.p50 is None else slowdown.p50 / 1e3,
         slowdown_p90=None if slowdown is None or slowdown.p90 is None else slowdown.p90 / 1e3,
-        first_ttft_p95_ms=None if found is None else found.first_ttft_ms.p95,
-        further_ttft_p95_ms=None if found is None else found.further_ttft_ms.p95,
+        first_ttft_p95_ms=None if session_latencies is None else session_latencies.first_ttft_ms.p95,
+        further_ttft_p95_ms=None if session_latencies is None else session_latencies.further_ttft_ms.p95,
         left_out=1 - len(recorded.isl) / source.trace_requests,
         source=recorded.source,
         offloader=instance.below[0].name,
@@ -234,14 +234,14 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
     # The fleet of the choice was checked, and may carry less than one instance by itself: with fewer memories it is taken to lose as much
     whole = contender.needed(best.slowdown, care=best.care)
     checked = min(1.0, best.rate / whole[1].rate) if isinstance(whole, tuple) else 1.0
-    found = []
-    for kept, held in enumerate((cache, *below[:-1])):
+    held_tiers = []
+    for kept, held_tier in enumerate((cache, *below[:-1])):
         fewer = KvTiers(tiers=tiers[:kept], offloader=rules.name) if kept else OFF
         needed = _with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
         rate = checked * needed[1].rate if isinstance(needed, tuple) else None
         systems = None if rate is None else contender.layout.carrying(contender.load, rate).systems
-        found.append(replace(held, per_system=None if rate is None else rate / pace * density, systems=systems))
-    return (*found, below[-1])
+        held_tiers.append(replace(held_tier, per_system=None if rate is None else rate / pace * density, systems=systems))
+    return (*held_tiers, below[-1])
 
 
 def _with_tiers(contender: Contender, tiers: KvTiers) -> Contender:

@@ -102,11 +102,11 @@ class Mixture:
     @cached_property
     def instance(self) -> Instance:
         """The instance that serves all of them, with the slowest steps of any."""
-        asked = [part.instance.traffic for part in self.parts]
+        traffics = [part.instance.traffic for part in self.parts]
         whole = math.fsum(case.rate for case in self.cases)
-        prompts = math.fsum(case.rate * one.isl.mean for case, one in zip(self.cases, asked, strict=True)) / whole
-        slowest = max(asked, key=lambda one: one.step_factor)
-        longest = max(asked, key=lambda one: one.isl.longest + one.osl.longest)
+        prompts = math.fsum(case.rate * one.isl.mean for case, one in zip(self.cases, traffics, strict=True)) / whole
+        slowest = max(traffics, key=lambda one: one.step_factor)
+        longest = max(traffics, key=lambda one: one.isl.longest + one.osl.longest)
         mean = replace(longest.isl, kind="fixed", mean=prompts, std=0.0, bins=(), plus=0.0, written="")
         traffic = replace(longest, isl=mean, pairs=None, step_factor=slowest.step_factor)
         return Instance(self.parts[0].instance.deployment, traffic)
@@ -136,10 +136,10 @@ class Mixture:
         count = self._requests(instances, shown)
         traces = []
         for place, (case, part) in enumerate(zip(self.cases, self.parts, strict=True)):
-            one = part.instance
-            arrivals = OpenLoop(rate=case.rate * share, process=one.traffic.process, cv=one.traffic.cv)
+            instance = part.instance
+            arrivals = OpenLoop(rate=case.rate * share, process=instance.traffic.process, cv=instance.traffic.cv)
             of_case = max(1, round(count * case.rate / whole))
-            traces.append(balanced_trace(one.workload(arrivals, of_case), arrivals, one.traffic.seed + SEED_STEP + 1_000 * place))
+            traces.append(balanced_trace(instance.workload(arrivals, of_case), arrivals, instance.traffic.seed + SEED_STEP + 1_000 * place))
         due = np.concatenate([trace.due_ps for trace in traces])
         order = np.argsort(due, kind="stable")
         step = np.arange(len(due)) * PS_PER_NS
@@ -188,8 +188,8 @@ class MixtureRun:
 
     def summary(self, place: int) -> Summary:
         """The metrics of one use case; percentiles of its single gaps are upper bounds."""
-        found = summarize(self.of(place))
-        return replace(found, itl_ms=self._gaps(place, found.itl_ms.mean))
+        summary = summarize(self.of(place))
+        return replace(summary, itl_ms=self._gaps(place, summary.itl_ms.mean))
 
     def _gaps(self, place: int, mean: float | None) -> Latencies:
         """Upper bounds of the percentiles of one use case's gaps, in milliseconds: its gaps are a known share of all."""
@@ -211,11 +211,11 @@ class MixtureRun:
         return tuple(tuple(self._use(place, i) for i in range(len(case.asked))) for place, case in enumerate(self.mixture.cases))
 
     def _use(self, place: int, which: int) -> LimitUse:
-        asked: Limit = self.mixture.cases[place].asked[which]
-        tighter = asked if self.mixture.as_predicted else self.mixture.parts[place].slo[which]
-        value = self._summaries[place].limit_s(asked) * 1e3 * asked.seconds / tighter.seconds
+        limit: Limit = self.mixture.cases[place].asked[which]
+        tighter = limit if self.mixture.as_predicted else self.mixture.parts[place].slo[which]
+        value = self._summaries[place].limit_s(limit) * 1e3 * limit.seconds / tighter.seconds
         known = None if math.isnan(value) else value
-        return LimitUse(limit=limit_of(asked), value_ms=known, used=None if known is None else known / 1e3 / asked.seconds)
+        return LimitUse(limit=limit_of(limit), value_ms=known, used=None if known is None else known / 1e3 / limit.seconds)
 
     @cached_property
     def _summaries(self) -> tuple[Summary, ...]:
@@ -247,9 +247,9 @@ class MixtureRun:
                 name=case.name,
                 requests_per_second=case.rate,
                 limits=uses,
-                ttft_ms=found.ttft_ms,
-                tpot_ms=found.tpot_ms,
-                e2e_ms=found.e2e_ms,
+                ttft_ms=summary.ttft_ms,
+                tpot_ms=summary.tpot_ms,
+                e2e_ms=summary.e2e_ms,
             )
-            for case, uses, found in zip(self.mixture.cases, self.uses, predicted._summaries, strict=True)
+            for case, uses, summary in zip(self.mixture.cases, self.uses, predicted._summaries, strict=True)
         )

@@ -260,7 +260,7 @@ def _cache(chosen: Sized) -> CacheOfCheckpoint | None:
 
 def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten | None:
     """The length that is worth shortening, by what each of them saves of the ``gpus`` in the plan's own sensitivity."""
-    swings = {} if found is None else {one.input: one.low for one in found.swings}
+    swings = {} if found is None else {swing.input: swing.low for swing in found.swings}
     if found is None or not {"isl", "osl"} <= set(swings):
         return None
     saved = {name: found.systems_exact - _exactly(swings[name], found, gpus) for name in LENGTHS}
@@ -305,16 +305,16 @@ def _bursty(question: Question) -> BurstyTrace | None:
 
 def _smaller(question: Question) -> SmallerModel | None:
     """The smallest model that publishes at least the same score, asked the same way, and has room for such requests."""
-    model, own = question.model, find_score(question.model.name)
-    if own is None:
+    model, quality_score = question.model, find_score(question.model.name)
+    if quality_score is None:
         return None
     longest = question.isl.mean + question.osl.mean
     found = [
         (other, score)
         for other in models()
         if (score := find_score(other.name)) is not None
-        and score.score >= own.score
-        and _asked_alike(score, own)
+        and score.score >= quality_score.score
+        and _asked_alike(score, quality_score)
         and other.parameters * SMALLER <= model.parameters
         and other.active_parameters <= model.active_parameters
         and longest <= other.max_context
@@ -326,7 +326,7 @@ def _smaller(question: Question) -> SmallerModel | None:
         value=model.parameters / other.parameters,
         model=model.name,
         parameters=model.parameters,
-        score=own.score,
+        score=quality_score.score,
         other=other.name,
         other_parameters=other.parameters,
         other_score=score.score,

@@ -62,20 +62,20 @@ def size(
     if question.have:
         have, question, seeds = existing(question, runs, steps, workers)
     search = Search(question=question, runs=runs, steps=steps, workers=workers, prune=prune, rows=rows, seeds=seeds)
-    found = search.answer()
-    candidates = _candidates(question, found.found if rows else found.found[:1], workers)
-    best = found.best
+    answer = search.answer()
+    candidates = _candidates(question, answer.found if rows else answer.found[:1], workers)
+    best = answer.best
     plan = Plan(
         scenario=understood(question),
         demand=question.demand,
         candidates=candidates,
-        rejected=found.rejected,
-        reachable=None if candidates else reachable(question, runs, found.prepared, found.rejected),
+        rejected=answer.rejected,
+        reachable=None if candidates else reachable(question, runs, answer.prepared, answer.rejected),
         notes=notes(question, best, candidates),
         percentile_answer=None if best is None else percentile_answer(best, candidates[0]),
         provenance=provenance(question, candidates),
         pareto=() if question.offline else pareto(candidates),
-        fleet_check=found.check,
+        fleet_check=answer.check,
         job=None if best is None else job_done(question, best.ready.instance, candidates[0].instances),
         existing=have,
         beyond=() if best is None else beyond(best, candidates[0]),
@@ -84,7 +84,7 @@ def size(
         return plan
     if decided is not None:
         decided(plan)
-    deep = _made(_parts(replace(search, learned=found.learned), best), steps, workers if question.recording is None else 1)
+    deep = _made(_parts(replace(search, learned=answer.learned), best), steps, workers if question.recording is None else 1)
     return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 

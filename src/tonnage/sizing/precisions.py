@@ -113,7 +113,7 @@ def format_gains(model: Model, gpu: Gpu, engine: str, tp: int | None = None) -> 
     tp = base.parallelism.tp
     slow = _seconds(base)
     can = (_deployment(model, gpu, engine, name, tp) for name in EIGHT_BITS if gpu.supports(find_precision(name)))
-    eight = next((slow.over(_seconds(one)) for one in can), None)
+    eight = next((slow.over(_seconds(deployment)) for deployment in can), None)
     names = [name for name in (*PRECISIONS, SPARSE) if name not in {"fp16", "bf16"}]
     return base, tuple(_gain(_deployment(model, gpu, engine, name, tp), slow, eight) for name in names)
 
@@ -132,17 +132,17 @@ def _deployment(model: Model, gpu: Gpu, engine: str, precision: str, tp: int) ->
 
 def _fewest(base: Deployment) -> Deployment:
     """The deployment on the fewest GPUs that hold the largest batch; on the most where none do."""
-    found = base
+    deployment = base
     for tp in (1, 2, 4, 8):
         wider = _deployment(base.model, base.gpu, base.engine, base.precision.name, tp)
         try:
             check_split(wider)
-            found = wider
+            deployment = wider
             if memory_plan(wider).concurrent_requests(ISL, OSL) >= LARGE[-1]:
                 return wider
         except InputError:
             continue
-    return found
+    return deployment
 
 
 def _seconds(deployment: Deployment) -> Work:
@@ -167,18 +167,18 @@ def _run_seconds(c: NDArray[np.float64], batch: int, budget: int) -> float:
 
 def _gain(deployment: Deployment, slow: Work, eight: Work | None) -> FormatGain:
     precision, lacks = deployment.precision, lacking(deployment)
-    own = None if lacks else slow.over(_seconds(deployment))
-    reference = own if eight is None else eight
+    work = None if lacks else slow.over(_seconds(deployment))
+    reference = work if eight is None else eight
     return FormatGain(
         precision=precision,
         lacks=lacks,
         weight_gb=weight_bytes(deployment) / 1e9,
-        gain=own,
-        small=None if own is None or reference is None else band(_mean(own.token, SMALL), _mean(reference.token, SMALL)),
-        large=None if own is None or reference is None else band(_mean(own.run, LARGE), _mean(reference.run, LARGE)),
+        gain=work,
+        small=None if work is None or reference is None else band(_mean(work.token, SMALL), _mean(reference.token, SMALL)),
+        large=None if work is None or reference is None else band(_mean(work.run, LARGE), _mean(reference.run, LARGE)),
         published=trade_offs(precision),
         native=not precision.sparse and precision.weight_format == deployment.model.released.partition("+")[0],
-        generations=tuple(dict.fromkeys(one.arch for one in gpus() if one.supports(precision))),
+        generations=tuple(dict.fromkeys(gpu.arch for gpu in gpus() if gpu.supports(precision))),
         marks=() if lacks else marks(deployment),
         unfitted=() if lacks else unfitted_formats_of(deployment),
     )

@@ -113,21 +113,21 @@ class Sharing:
         """With every part of a prompt ``factor`` times as long; answers stay as they are."""
         if self.sessions is None or self.new is None:
             return self
-        asked = self.sessions
-        tools = None if asked.tool_tokens is None else asked.tool_tokens.scaled(factor)
-        longer = replace(asked, prefix_tokens=round(asked.prefix_tokens * factor), tool_tokens=tools)
+        sessions = self.sessions
+        tools = None if sessions.tool_tokens is None else sessions.tool_tokens.scaled(factor)
+        longer = replace(sessions, prefix_tokens=round(sessions.prefix_tokens * factor), tool_tokens=tools)
         return replace(self, new=self.new.scaled(factor), sessions=longer)
 
     def kept(self, seconds: float) -> float:
         """Share of the pauses within sessions that are no longer than that: what further turns then find is still there."""
-        asked = self.sessions
+        sessions = self.sessions
         if self.recorded is not None:
             pauses = self.recorded.pause_ns[self.recorded.pause_ns >= 0]
             return float((pauses <= seconds * 1e9).mean()) if len(pauses) else 1.0
-        if asked is None or asked.single:
+        if sessions is None or sessions.single:
             return 1.0
-        calls = asked.tool_calls / (1 + asked.tool_calls)
-        return (1 - calls) * asked.think.within(seconds) + calls * asked.tool.within(seconds)
+        calls = sessions.tool_calls / (1 + sessions.tool_calls)
+        return (1 - calls) * sessions.think.within(seconds) + calls * sessions.tool.within(seconds)
 
     def block_tokens(self, own: int, computed: float) -> int:
         """Tokens of a KV block in simulations: the engine's own times the largest power of two that hardly changes what is found.

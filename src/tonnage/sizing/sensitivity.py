@@ -151,11 +151,11 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
     learned = search.learned if near else Learned(shares=search.learned.shares)
     seeds = () if best is None or question.pools != search.question.pools else _with_its_knobs(search, asked, best)
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=seeds, care=care, first=first, learned=learned)
-    found = another.answer()
-    if care == QUICK and found.best is not None and (found.best.in_doubt or _steep(found.best, best)):
-        counted = replace(another, question=replace(asked, tune=False), care=SURE, seeds=(found.best.ready,), only=True).answer()
-        return counted if counted.best is not None and counted.best.level == found.best.level else replace(another, care=SURE).answer()
-    return found
+    answer = another.answer()
+    if care == QUICK and answer.best is not None and (answer.best.in_doubt or _steep(answer.best, best)):
+        counted = replace(another, question=replace(asked, tune=False), care=SURE, seeds=(answer.best.ready,), only=True).answer()
+        return counted if counted.best is not None and counted.best.level == answer.best.level else replace(another, care=SURE).answer()
+    return answer
 
 
 def _with_its_knobs(search: Search, question: Question, best: Sized) -> tuple[Ready, ...]:
@@ -185,10 +185,10 @@ def _care(best: Sized) -> Care:
 
 def _changed(search: Search, best: Sized, question: Question, change: float, care: Care) -> Changed:
     """The answer to a question with one input changed; none where nothing is as sure as the answer is."""
-    found = again(search, question, best, care=care)
-    other = found.best
+    answer = again(search, question, best, care=care)
+    other = answer.best
     if other is None:
-        reason = found.rejected[0].reason if found.rejected else NothingMeetsLimits()
+        reason = answer.rejected[0].reason if answer.rejected else NothingMeetsLimits()
         return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=reason)
     if best.level is not None and (other.level or 0.0) < best.level:
         contender, slowdown = other.contender, other.contender.slowdown(best.level)

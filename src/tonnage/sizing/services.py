@@ -105,15 +105,15 @@ def choose_settings(
 
     Raises InputError: as ``size_service``, or too many combinations.
     """
-    found, order = settings_of(service), []
+    services, order = settings_of(service), []
     best: ServiceAnswer | None = None
-    for place, one in sorted(enumerate(found), key=lambda pair: load(pair[1])):
+    for place, one in sorted(enumerate(services), key=lambda pair: load(pair[1])):
         least = math.floor(load(one)) + 1
         most = best.servers if best is not None and best.servers else None
         answer = None
         if most is None or least <= most:
-            if progress is not None and len(found) > 1:
-                progress(f"settings {place + 1} of {len(found)}")
+            if progress is not None and len(services) > 1:
+                progress(f"settings {place + 1} of {len(services)}")
             answer = size_service(one, requests=requests, seed=seed, progress=progress, most=most)
         order.append((place, Tried(service=one, least=least, servers=-1 if answer is None else answer.servers, use=_use(answer))))
         if answer is not None and (best is None or _rank(answer) < _rank(best)):
@@ -151,7 +151,7 @@ def _rank(answer: ServiceAnswer) -> tuple[float, float]:
 
 
 def _use(answer: ServiceAnswer | None) -> float:
-    return max((one.seconds / one.limit.seconds for one in answer.met), default=math.inf) if answer is not None else math.inf
+    return max((met.seconds / met.limit.seconds for met in answer.met), default=math.inf) if answer is not None else math.inf
 
 
 def size_service(
@@ -174,7 +174,7 @@ def size_service(
             share = shared(service, servers)
             run = run_service(share, requests=requests, seed=seed)
             seen[servers] = (share, run, limits_met(share, run))
-        return all(one.holds for one in seen[servers][2])
+        return all(met.holds for met in seen[servers][2])
 
     least = math.floor(load(service)) + 1
     low, high = least - 1, least

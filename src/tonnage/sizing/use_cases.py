@@ -123,7 +123,7 @@ def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
                 rates.setdefault(candidate.identity, {})[one.name] = _load(one) / candidate.sized_rate
                 known.setdefault(candidate.identity, candidate)
     whole = {identity: math.fsum(parts.values()) * known[identity].parallelism.gpus for identity, parts in rates.items()}
-    return [known[each] for each in sorted(whole, key=lambda each: (len(rates[each]) < len(asked), whole[each]))]
+    return [known[identity] for identity in sorted(whole, key=lambda each: (len(rates[each]) < len(asked), whole[each]))]
 
 
 def _one_pool(asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spare: int) -> Arrangement | NotShared:
@@ -224,12 +224,12 @@ def _arranged(pools: Sequence[UseCasePool], spare: int, reserve: Reserve | None 
             extra = reserve.spare_instances
             count = max(count, _holding(members, [one + extra for one in counts]))
             if by_instance:
-                found = [standing_by(one, "instance", reserve, asked, extra) for one in counts]
-                count = max(count, _holding(members, [one.standing for one in found]))
+                standbies = [standing_by(one, "instance", reserve, asked, extra) for one in counts]
+                count = max(count, _holding(members, [one.standing for one in standbies]))
             else:
-                found = [standing_by(needed, "system", reserve, asked, count - needed)]
-                count = found[0].standing
-            standby += found
+                standbies = [standing_by(needed, "system", reserve, asked, count - needed)]
+                count = standbies[0].standing
+            standby += standbies
         systems.append(PoolSystems(system=system, systems=count, gpus=count * each))
     return Arrangement(pools=tuple(pools), systems=tuple(systems), standby=tuple(standby))
 

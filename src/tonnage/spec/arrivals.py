@@ -135,7 +135,7 @@ def with_classes(trace: Trace, classes: Sequence[TrafficClass], seed: int) -> Tr
     if not classes:
         return trace
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])  # the streams before it draw gaps and lengths
-    bounds = np.cumsum([one.share for one in classes])[:-1]
+    bounds = np.cumsum([traffic_class.share for traffic_class in classes])[:-1]
     places = np.searchsorted(bounds, rng.random(len(trace)), side="right").astype(np.int64)
-    limits = np.array([-1 if one.ttft_s is None else to_ps(one.ttft_s) for one in classes], np.int64)
+    limits = np.array([-1 if traffic_class.ttft_s is None else to_ps(traffic_class.ttft_s) for traffic_class in classes], np.int64)
     return replace(trace, priority=places, ttft_ps=limits[places])

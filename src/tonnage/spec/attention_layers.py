@@ -397,7 +397,7 @@ class CompressedLayer(Heads):
     def work(self, kv_bits: int, tp: int) -> Work:
         """Arithmetic and traffic; assumes contexts long enough for ``topk`` entries, an upper bound."""
         each = 4 * self.heads * self.head_dim / tp
-        entry, kept = self._entry(kv_bits), self.cache(kv_bits, tp)
+        entry, cache = self._entry(kv_bits), self.cache(kv_bits, tp)
         bounded = self.window + self.topk
         scores = 2 * self.index_heads * self.index_dim / self.ratio if self.index_heads else 0.0
         whole = each / self.ratio if self.ratio else 0.0
@@ -407,7 +407,7 @@ class CompressedLayer(Heads):
             token=each * self.window,
             index_pair=scores,
             index=scores,
-            index_bytes=kept.index,
+            index_bytes=cache.index,
             context=0.0 if self.index_heads else whole,
             context_bytes=0.0 if self.index_heads else entry / self.ratio if self.ratio else 0.0,
             sequence=each * bounded,

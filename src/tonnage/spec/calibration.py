@@ -141,6 +141,6 @@ def read_calibration(path: Path | str) -> Calibration:
     document = parse_json(read_text(path, option("coefficients"), give="the file that `tonnage calibrate` wrote"), where, again)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{where} is no calibration (its schema is not '{SCHEMA}'); {again}")
-    found = read_as(CalibrationFile, document, where, InputErrors)
-    InputErrors.raise_if([f"{where}: {fault}" for fault in found.faults()])
-    return found.value()
+    calibration_file = read_as(CalibrationFile, document, where, InputErrors)
+    InputErrors.raise_if([f"{where}: {fault}" for fault in calibration_file.faults()])
+    return calibration_file.value()

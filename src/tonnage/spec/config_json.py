@@ -208,11 +208,11 @@ class _Reader(ConfigValues):
             counted["head_norms"] |= layout.head_norms
         else:
             counted = self.sizes_by_key(architecture, layout) | (FAMILIES[layout.family](self) if layout.family else {})
-        made = self.checked(Model(**(fields | counted)))
-        released = released_format(self.config, made)
-        notes = " ".join(self.notes(layout, made, released))
+        model = self.checked(Model(**(fields | counted)))
+        released = released_format(self.config, model)
+        notes = " ".join(self.notes(layout, model, released))
         kv, readers = released_kv(self.config)
-        return replace(made, released=released, released_kv=kv, kv_readers=readers, notes=notes)
+        return replace(model, released=released, released_kv=kv, kv_readers=readers, notes=notes)
 
     def sizes_by_key(self, architecture: str, layout: Layout) -> Fields:
         """Heads, MLPs and windows by the keys of a layout."""

@@ -329,13 +329,13 @@ def read_hardware(path: str | Path) -> Gpu:
     """
     where = str(path)
     text = read_text(path, give="a YAML file with name, fp16_tflops, memory_gb and so on", most=MOST_BYTES)
-    found = read_as(HardwareFile, parse_yaml(text, where), where, InputErrors)
-    InputErrors.raise_if([f"{where}: {fault}" for fault in found.faults()])
+    hardware_file = read_as(HardwareFile, parse_yaml(text, where), where, InputErrors)
+    InputErrors.raise_if([f"{where}: {fault}" for fault in hardware_file.faults()])
     said = {
-        **{part.name: getattr(found, part.name) for part in fields(found)},
-        "name": "-".join(found.name.lower().split()),
-        "memory_bytes": found.memory_bytes or round(found.memory_gb * 1e9),
-        "memory_source": "memory_bytes of the file" if found.memory_bytes else "memory_gb of the file",
+        **{part.name: getattr(hardware_file, part.name) for part in fields(hardware_file)},
+        "name": "-".join(hardware_file.name.lower().split()),
+        "memory_bytes": hardware_file.memory_bytes or round(hardware_file.memory_gb * 1e9),
+        "memory_source": "memory_bytes of the file" if hardware_file.memory_bytes else "memory_gb of the file",
     }
     return Gpu(**said, source=where, date="", verified="")
 
@@ -366,13 +366,13 @@ def read_system(path: str) -> System:
     from tonnage.spec.catalog import find_gpu
 
     text = read_text(path, give="a YAML file with gpu, gpus and so on", most=MOST_BYTES)
-    found = read_as(SystemFile, parse_yaml(text, path), path, InputErrors)
-    faults = [] if 1 <= found.gpus <= MOST_GPUS else [f"{path}: gpus: {found.gpus} is not possible; write 1 to {MOST_GPUS:,}"]
+    system_file = read_as(SystemFile, parse_yaml(text, path), path, InputErrors)
+    faults = [] if 1 <= system_file.gpus <= MOST_GPUS else [f"{path}: gpus: {system_file.gpus} is not possible; write 1 to {MOST_GPUS:,}"]
     for name in ("max_power_w", "usd"):
-        value = getattr(found, name)
+        value = getattr(system_file, name)
         if value is not None and not (math.isfinite(value) and 0 < value <= 1e12):
             faults.append(f"{path}: {name}: {value:g} is not possible; write a number above 0, or null")
     InputErrors.raise_if(faults)
-    gpu_file = str(Path(path).parent / found.gpu) if is_hardware_file(found.gpu) else ""
-    gpu = read_hardware(gpu_file) if gpu_file else find_gpu(found.gpu)
-    return System(**asdict(replace(found, gpu=gpu.name)), name=path, source=path, date="", gpu_file=gpu_file)
+    gpu_file = str(Path(path).parent / system_file.gpu) if is_hardware_file(system_file.gpu) else ""
+    gpu = read_hardware(gpu_file) if gpu_file else find_gpu(system_file.gpu)
+    return System(**asdict(replace(system_file, gpu=gpu.name)), name=path, source=path, date="", gpu_file=gpu_file)

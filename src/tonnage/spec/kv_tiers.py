@@ -152,7 +152,7 @@ def _tier(part: str, where: str) -> AskedTier:
     latency = None if match[4] is None else parse_duration(match[4], where)
     if speed is not None and speed < 1:
         raise InputError(f"{shown} has no bandwidth; write such as host=256GB@50GB/s")
-    found = AskedTier(name=name, size=size, speed=speed, latency_s=latency)
-    if name not in KV_SHARE and not found.whole:
+    asked_tier = AskedTier(name=name, size=size, speed=speed, latency_s=latency)
+    if name not in KV_SHARE and not asked_tier.whole:
         raise InputError(f"{shown} is not a tier; write size and bandwidth, such as host=256GB@50GB/s, or host, disk or store")
-    return found
+    return asked_tier

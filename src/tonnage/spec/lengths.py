@@ -442,7 +442,7 @@ _IN_WORDS = re.compile(r"([\d.,]+)\s*words?")
 
 def _meant_tokens(isl: Lengths, osl: Lengths, most: int) -> str:
     """A hint, where lengths in words would fit if their numbers were tokens: slides often say words and mean tokens."""
-    found = {name: match[1] for name, one in (("isl", isl), ("osl", osl)) if (match := _IN_WORDS.fullmatch(str(one)))}
+    found = {name: match[1] for name, lengths in (("isl", isl), ("osl", osl)) if (match := _IN_WORDS.fullmatch(str(lengths)))}
     tokens = {name: number_of(text) or math.inf for name, text in found.items()}
     if not found or tokens.get("isl", isl.longest) + tokens.get("osl", osl.longest) > most:
         return ""

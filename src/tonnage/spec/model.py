@@ -253,5 +253,5 @@ def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, win
 def _shared_out(mixers: tuple[Layers, ...], layers: int, whole: int) -> tuple[Layers, ...]:
     """The share of each kind in ``layers`` of ``whole`` layers, rounded up, because that takes more; of one layer that with a cache."""
     if layers == 1:
-        return tuple(replace(some, layers=1) for some in mixers if some.mixer.kind not in WITH_STATE)[:1]
-    return tuple(replace(some, layers=-(-some.layers * layers // whole)) for some in mixers)
+        return tuple(replace(mixer, layers=1) for mixer in mixers if mixer.mixer.kind not in WITH_STATE)[:1]
+    return tuple(replace(mixer, layers=-(-mixer.layers * layers // whole)) for mixer in mixers)

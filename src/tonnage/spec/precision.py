@@ -155,8 +155,8 @@ def _format(name: str, *, weight_bits: float, value_bits: int, arithmetic: Arith
 _GROUP_OF_128 = (16 + 4) / 128  # Bits per weight of a 16-bit scale and a 4-bit zero point for 128 weights
 
 PRECISIONS: dict[str, Precision] = {
-    made.name: made
-    for made in (
+    precision.name: precision
+    for precision in (
         _format("fp16", weight_bits=16, value_bits=16, arithmetic="fp16"),
         _format("bf16", weight_bits=16, value_bits=16, arithmetic="fp16"),
         _format("fp8", weight_bits=8, value_bits=8, arithmetic="fp8", kv="fp8"),

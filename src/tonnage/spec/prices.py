@@ -160,18 +160,18 @@ class Prices:
             return None
         if found.usd is not None:
             return Figure(path=f"systems.{system}", low=found.usd, high=found.usd, source=f"{GIVEN} in {found.source}", date="")
-        each = next((price.usd for price in self.gpus if price.gpu == found.gpu), None)
-        if each is None:
+        figure = next((price.usd for price in self.gpus if price.gpu == found.gpu), None)
+        if figure is None:
             return None
         around, count = self.server_over_gpus, found.gpus
-        how = f"{count} × {amount(each)} USD for each {found.gpu} × {amount(around)} for the server around them"
+        how = f"{count} × {amount(figure)} USD for each {found.gpu} × {amount(around)} for the server around them"
         return Figure(
             path=f"systems.{system}",
-            low=count * each.low * around.low,
-            typical=count * each.value * around.value,
-            high=count * each.high * around.high,
-            source=f"estimate: {how}; {each.source}",
-            date=each.date,
+            low=count * figure.low * around.low,
+            typical=count * figure.value * around.value,
+            high=count * figure.high * around.high,
+            source=f"estimate: {how}; {figure.source}",
+            date=figure.date,
             estimate=True,
         )
 
@@ -183,9 +183,9 @@ class Prices:
         (``gpus``) are left out where larger ones are offered; where an instance takes several, they are the largest.
         """
         every = [offer for offer in self.cloud if offer.gpu == gpu]
-        own = [offer for offer in every if offer.usd_per_gpu_hour.given]
+        cloud_offers = [offer for offer in every if offer.usd_per_gpu_hour.given]
         named = [offer for offer in every if self.cloud_offer and offer.offer.startswith(self.cloud_offer)]
-        alone = own or _on_demand(named) or named
+        alone = cloud_offers or _on_demand(named) or named
         if alone:
             return tuple(CloudTier(machine_gpus=size, offers=offers[:1]) for size, offers in _by_size(alone, gpus).items())
         found = _by_size(sorted(_on_demand(every) or every, key=_usual), gpus)
@@ -196,9 +196,9 @@ class Prices:
 
         The user's own price of the model comes first, then a price of the user's that bears no model's name and so is for any.
         """
-        own = [price for price in self.api if price.usd_per_million_input_tokens.given]
-        named = next((price for price in (*own, *self.api) if price.name == model), None)
-        return named if named in own else next((price for price in own if not _is_model(price.name)), named)
+        api_prices = [price for price in self.api if price.usd_per_million_input_tokens.given]
+        named = next((price for price in (*api_prices, *self.api) if price.name == model), None)
+        return named if named in api_prices else next((price for price in api_prices if not _is_model(price.name)), named)
 
     def with_overrides(self, overrides: Mapping[str, Any], where: str = "prices") -> Prices:
         """This list with the user's prices in its own place (``docs/cost.md`` has the keys).
@@ -233,8 +233,8 @@ def _tier(size: int | None, found: Mapping[int | None, tuple[CloudOffer, ...]]) 
     """The tier of one size: of every provider the first offer, as the offers are sorted by price."""
     here = _each_provider(found[size])
     known = {_provider(offer) for offer in here}
-    others = sorted((offer for those in found.values() for offer in those), key=_usual)
-    elsewhere = _each_provider(offer for offer in others if _provider(offer) not in known)
+    cloud_offers = sorted((offer for those in found.values() for offer in those), key=_usual)
+    elsewhere = _each_provider(offer for offer in cloud_offers if _provider(offer) not in known)
     return CloudTier(machine_gpus=size, offers=here, elsewhere=elsewhere)
 
 

@@ -379,7 +379,7 @@ def behind(order: Iterable[int], waits: Callable[[int], Iterable[int]]) -> list[
     for place in order:
         pending, met = [place], {place}
         while pending:
-            missing = next((one for one in waits(pending[-1]) if one not in met and one not in found), None)
+            missing = next((wait for wait in waits(pending[-1]) if wait not in met and wait not in found), None)
             if missing is None:
                 found[pending.pop()] = None
             else:
@@ -405,14 +405,14 @@ def recorded_of(source: str, sessions: Iterable[Session], block: int, *, common:
         for place, call in enumerate(session.calls):
             for name, column in columns.items():
                 column.append(getattr(call, name) if name != "pause_ns" or place else -1)
-            waits.append([first + one for one in call.waits] if place else [])
+            waits.append([first + wait for wait in call.waits] if place else [])
             rows.append(_row(call, rows[first:], tree, block))
         starts.append(len(rows))
         begins.append(session.begins_ns)
     contents = of_rows(rows)
     session_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     contents, shared = _common_first(contents, session_of) if common else (contents, 0)
-    known = [one for one in begins if one is not None]
+    known = [begin for begin in begins if begin is not None]
     kinds = {"tool": np.bool_, "agent": np.int32}
     made: dict[str, Any] = {name: np.array(column, kinds.get(name, np.int64)) for name, column in columns.items()}
     return RecordedSessions(

@@ -265,7 +265,7 @@ def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
         ids: Any = json.loads(text).get("hash_ids")
         if ids is None:
             return ()
-        if not isinstance(ids, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in ids):
+        if not isinstance(ids, list) or any(isinstance(identifier, bool) or not isinstance(identifier, int) for identifier in ids):
             raise InputError(f"{where}: {path}:{line}: hash_ids is not a list of whole numbers; write the ids of the prompt's blocks")
         found.append(tuple(ids))
     return tuple(found) if any(found) else ()

@@ -435,12 +435,12 @@ class Leaf:
 @cache
 def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> tuple[Leaf, ...]:
     """Every leaf of the tree, in the order of its questions."""
-    hints, found = get_type_hints(branch), list[Leaf]()
+    hints, leafs = get_type_hints(branch), list[Leaf]()
     for part in fields(branch):
         kind = hints[part.name]
         below = is_dataclass(kind) and isinstance(kind, type)
-        found += leaves(kind, (*path, part.name)) if below else [Leaf(path=(*path, part.name), kind=kind, **part.metadata)]
-    return tuple(found)
+        leafs += leaves(kind, (*path, part.name)) if below else [Leaf(path=(*path, part.name), kind=kind, **part.metadata)]
+    return tuple(leafs)
 
 
 @cache
@@ -490,10 +490,10 @@ def _whole(value: Any) -> Any:
 def flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a document says, by the names of its leaves."""
     found: dict[str, Any] = {}
-    for one in leaves():
+    for leaf in leaves():
         place: Any = document
-        for name in one.path:
+        for name in leaf.path:
             place = place.get(name) if isinstance(place, Mapping) else None
         if place is not None:
-            found[one.name] = place
+            found[leaf.name] = place
     return found

@@ -52,14 +52,14 @@ def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: s
 
     merged = bounded(_merged(document, given), source or "scenario")
     try:
-        found: Scenario = adapter(Scenario).validate_python(_in_kind(merged))
+        scenario: Scenario = adapter(Scenario).validate_python(_in_kind(merged))
     except ValidationError as error:
         places: dict[str, str] = {}
         for fault in error.errors(include_url=False):
             place, message = _fault(fault, merged, given, source)
             places.setdefault(place, message)
         raise InputErrors(places.values()) from None
-    return found
+    return scenario
 
 
 def known_part(document: Mapping[str, Any]) -> dict[str, Any]:

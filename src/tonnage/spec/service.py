@@ -241,18 +241,18 @@ def read_service(path: Path | str) -> Service:
 
 def service_of(document: Mapping[str, Any], where: str) -> Service:
     """The same from nested values. Raises InputErrors: everything in it that cannot be used."""
-    asked = read_as(_File, document, where, InputErrors)
-    faults = [f"{where}: {fault}" for fault in _faults(asked)]
+    file = read_as(_File, document, where, InputErrors)
+    faults = [f"{where}: {fault}" for fault in _faults(file)]
     InputErrors.raise_if(faults)
-    server = asked.service
-    limits = (asked.latency,) if isinstance(asked.latency, str) else asked.latency
+    server = file.service
+    limits = (file.latency,) if isinstance(file.latency, str) else file.latency
     ways = {name: _stages(steps) for name, steps in server.pipelines.items()}
     return Service(
-        title=asked.title,
+        title=file.title,
         gpus=server.gpus,
         overlap=server.overlap,
         models={name: _model(name, model, server.gpus) for name, model in server.models.items()},
-        streams=tuple(_stream(one, ways) for one in asked.traffic),
+        streams=tuple(_stream(traffic, ways) for traffic in file.traffic),
         limits=tuple(parse_limit("e2e", text) for text in limits),
     )
 
@@ -280,8 +280,8 @@ def _faults(asked: _File) -> list[str]:
         found += [f"service.models.{name}.{fault}" for fault in _model_faults(model, server.gpus)]
     for name, steps in server.pipelines.items():
         found += [f"service.pipelines.{name}: {fault}" for fault in _pipeline_faults(name, steps, server)]
-    for place, one in enumerate(asked.traffic, 1):
-        found += [f"traffic[{place}].{fault}" for fault in _traffic_faults(one, server)]
+    for place, traffic in enumerate(asked.traffic, 1):
+        found += [f"traffic[{place}].{fault}" for fault in _traffic_faults(traffic, server)]
     return found
 
 
@@ -365,7 +365,7 @@ def _chance_faults(step: _Step, before: set[str]) -> list[str]:
         found.append(f"'{step.model}' has the share {step.share:g}; write a number above 0, and 1 where every request takes it")
     if not 0 <= step.again < 1:
         found.append(f"'{step.model}' has again: {step.again:g}; write the share that goes through it once more, 0 or more and below 1")
-    found += [f"'{step.model}' is instead of '{one}', which is no earlier step" for one in _names(step.instead_of) if one not in before]
+    found += [f"'{step.model}' is instead of '{name}', which is no earlier step" for name in _names(step.instead_of) if name not in before]
     return found
 
 
@@ -443,7 +443,7 @@ def _tensors(written: dict[str, str]) -> tuple[Tensor, ...]:
 
 def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:
     """The steps with the places of the steps that they wait for: the one before, unless a step says which."""
-    found: list[Stage] = []
+    stages: list[Stage] = []
     places: dict[str, int] = {}
     for place, step in enumerate(steps):
         if isinstance(step, str) or step.after is None:
@@ -451,12 +451,12 @@ def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:
         else:
             after = tuple(places[name] for name in step.after)
         if isinstance(step, str):
-            found.append(Stage(model=step, after=after))
+            stages.append(Stage(model=step, after=after))
         else:
             instead = tuple(places[name] for name in _names(step.instead_of))
-            found.append(Stage(model=step.model, after=after, share=step.share, again=step.again, instead_of=instead))
-        places[found[-1].model] = place
-    return tuple(found)
+            stages.append(Stage(model=step.model, after=after, share=step.share, again=step.again, instead_of=instead))
+        places[stages[-1].model] = place
+    return tuple(stages)
 
 
 def _stream(asked: _Traffic, ways: dict[str, tuple[Stage, ...]]) -> Stream:

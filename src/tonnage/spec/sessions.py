@@ -97,7 +97,7 @@ def follows_of(waits: Sequence[Sequence[int]]) -> Follows:
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     counts = np.bincount(pairs[:, 0], minlength=len(waits))
     starts = np.append(0, counts.cumsum()).astype(np.int64)
-    return Follows(starts=starts, rows=pairs[:, 1].copy(), waits=np.array([len(each) for each in waits], np.int64))
+    return Follows(starts=starts, rows=pairs[:, 1].copy(), waits=np.array([len(wait) for wait in waits], np.int64))
 
 
 def piece_at(pieces: Sequence[int], until: Sequence[int], token: int) -> int:

@@ -58,15 +58,15 @@ class StepSource:
     def steps_of(self, deployment: Deployment) -> tuple[TimedStep, ...]:
         """The steps that were measured on a deployment. Raises InputError: the file has none."""
         mine = owner_of(deployment)
-        found = [
+        timed_steps = [
             step
             for owner, steps in self.table
             if all(a in ("", b, b.partition("+kv-")[0]) for a, b in zip(owner, mine, strict=True))
             for step in steps
         ]
-        if not found:
+        if not timed_steps:
             raise InputError(f"{option('step_model')}: {self.name} has no step times of {', '.join(mine[:3])}, TP {mine[3]}, {mine[4]}")
-        return tuple(found)
+        return tuple(timed_steps)
 
 
 def owner_of(deployment: Deployment) -> Owner:

@@ -74,9 +74,9 @@ def mixture_of(text: str, where: str) -> Pairs:
     parts = []
     for part in text.split(","):
         match = _PART.match(part)
-        named = None if match is None else next((one for name, one in PRESETS.items() if name == match[1]), None)
+        named = None if match is None else next((preset for name, preset in PRESETS.items() if name == match[1]), None)
         lengths = ("", "") if match is None else (match[2], match[3]) if named is None else (named.isl, named.osl)
-        if match is None or not all(each and 1 <= int(each) <= MAX_TOKENS for each in lengths):
+        if match is None or not all(length and 1 <= int(length) <= MAX_TOKENS for length in lengths):
             raise InputError(f"{where}: '{part.strip()}' is no kind of length with its share; write such as {MIXTURE}")
         parts.append((int(lengths[0]), int(lengths[1]), number_of(match[4], "share") or 0.0))
     total = sum(share for _, _, share in parts)
@@ -121,7 +121,7 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
         if default is not None and getattr(limits, part.name) is None:
             limits = replace(limits, **{part.name: default})
             limits_set.append(parse_limit(next(metric for metric in METRICS if metric == part.name), default))
-    found = Defaults(
+    defaults = Defaults(
         use_case=scenario.use_case,
         mode=mode if scenario.mode is None else None,
         isl=lengths.get("isl", ""),
@@ -129,7 +129,7 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
         limits=tuple(limits_set),
         parts=parts,
     )
-    anything = found.mode is not None or lengths or limits_set
+    anything = defaults.mode is not None or lengths or limits_set
     of_prompt = lengths | {name: text for name, text in parts.items() if name != "shared_prefix"}
     shared = parts.get("shared_prefix", scenario.sessions.shared_prefix)
     made = replace(
@@ -139,19 +139,19 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
         sessions=replace(scenario.sessions, shared_prefix=shared),
         limits=limits,
     )
-    return made, found if anything else None
+    return made, defaults if anything else None
 
 
 def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], dict[DefaultPart, str]]:
     """ISL, OSL and the prompt's parts that the asker leaves to the use case: turns make its history, shared text its system prompt."""
-    asked, sessions = scenario.lengths, scenario.sessions
-    drawn = scenario.demand.trace is not None and asked.isl is None and asked.osl is None
-    if asked.pairs is not None or asked.mixture is not None or drawn:
+    lengths_asked, sessions = scenario.lengths, scenario.sessions
+    drawn = scenario.demand.trace is not None and lengths_asked.isl is None and lengths_asked.osl is None
+    if lengths_asked.pairs is not None or lengths_asked.mixture is not None or drawn:
         return {}, {}
-    lengths = {} if asked.osl is not None else {"osl": preset.osl}
-    given = [name for name in PARTS if getattr(asked, name) is not None]
+    lengths = {} if lengths_asked.osl is not None else {"osl": preset.osl}
+    given = [name for name in PARTS if getattr(lengths_asked, name) is not None]
     follows, shares = sessions.turns is not None, sessions.shared_prefix is not None
-    if asked.isl is not None:
+    if lengths_asked.isl is not None:
         return lengths, {}
     if preset.parts is None or not (given or follows or shares):
         return {"isl": preset.isl, **lengths}, {}

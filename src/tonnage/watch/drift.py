@@ -53,10 +53,10 @@ class Server:
         if parts.username:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        for one in headers:
-            name, colon, value = one.partition(":")
+        for header in headers:
+            name, colon, value = header.partition(":")
             if not colon or not name.strip():
-                raise InputError(f"{option('header')}: '{one}' is no header; write such as 'Authorization: Bearer …'")
+                raise InputError(f"{option('header')}: '{header}' is no header; write such as 'Authorization: Bearer …'")
             self._headers[name.strip()] = value.strip()
         self._select = select
 
@@ -64,10 +64,10 @@ class Server:
         """The engine's traffic up to the last whole hour. Raises InputError: a refused query, no engine; TonnageError: no answer."""
         end = HOUR_S * math.floor((time.time() if until is None else until) / HOUR_S)
         start = end - HOUR_S * math.ceil(seconds / HOUR_S)
-        names = "|".join(one.requests for one in HISTORIES.values())
+        names = "|".join(signals.requests for signals in HISTORIES.values())
         counted = self._ask(f"count by (__name__) ({self._of(names, exact=False)})", start, end, HOUR_S)
-        known = {one.name: float(one.values.max()) for one in curves([counted], self._url)}
-        found = [one for one in HISTORIES.values() if one.requests in known]
+        known = {curve.name: float(curve.values.max()) for curve in curves([counted], self._url)}
+        found = [signals for signals in HISTORIES.values() if signals.requests in known]
         if len(found) != 1:
             if found:
                 raise InputError(f"{self._url}: counts {' and '.join(known)}; narrow it to one deployment with {option('select')}")
@@ -79,7 +79,7 @@ class Server:
         """The requests of each instance as they were counted, and everything else by the hour over all instances."""
         requests = self._of(signals.requests)
         often = curves([self._ask(_named("often", f"max(count_over_time({requests}[1h]))"), start, end, HOUR_S)], self._url)
-        scrape_s = HOUR_S / max(1.0, *(float(one.values.max()) for one in often)) if often else 60.0
+        scrape_s = HOUR_S / max(1.0, *(float(curve.values.max()) for curve in often)) if often else 60.0
         least = 300.0 if instances > MANY else 60.0
         step, begin = least * math.ceil(scrape_s / least - 0.05), start
         while begin < end:
@@ -87,9 +87,9 @@ class Server:
             yield self._ask(requests, begin, upto, step)
             begin = upto
         histograms = [one for one in (signals.isl, signals.osl, *signals.histograms.values()) if one]
-        counters = [f"{one}_sum" for one in histograms]
+        counters = [f"{histogram}_sum" for histogram in histograms]
         counters += [one for one in (signals.prompt_tokens, signals.output_tokens, signals.cache_queries, signals.cache_hits) if one]
-        grown = [(f"{one}_bucket", "sum by (le) (increase({}[1h]))") for one in histograms]
+        grown = [(f"{histogram}_bucket", "sum by (le) (increase({}[1h]))") for histogram in histograms]
         grown += [(one, "sum(increase({}[1h]))") for one in dict.fromkeys(counters)]
         for name, query in grown:
             yield self._ask(_named(name + INCREASE, query.format(self._of(name))), start + HOUR_S, end, HOUR_S)
@@ -180,7 +180,7 @@ class Today:
         """Dates in ISO form."""
         ahead = None if self.ahead is None else asdict(self.ahead) | {"date": self.ahead.date.date().isoformat()}
         return {
-            "drifts": [{**asdict(one), "change": one.change} for one in self.drifts],
+            "drifts": [{**asdict(drift), "change": drift.change} for drift in self.drifts],
             "systems": {"have": self.systems, "planned": self.planned, "needed": self.needed},
             "carried_rps": self.carried,
             "breaks": None if self.breaks is None else [None if one is None else one.date().isoformat() for one in self.breaks],
@@ -193,7 +193,7 @@ def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_syste
     """A plan next to a history of its deployment, and for a forecast its load so many seconds after the history's end."""
     choice, history = plan.candidates[0], fit.history
     predictor = Predictor(plan, deployment, gpus_per_system=gpus_per_system)
-    asked, planned_load = plan.scenario, plan.demand.sizing_requests_per_second
+    understood, planned_load = plan.scenario, plan.demand.sizing_requests_per_second
     counted = choice.sized_rate / predictor.at(0.0, isl=None, osl=None).capacity  # as the plan allows for the errors of its prediction
     lengths = {side: history.mean(side, history.last_week) for side in ("isl", "osl")}
     time, slower = _speed(predictor, fit, choice.instances, lengths)
@@ -206,7 +206,7 @@ def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_syste
         yield Drift(
             what="load", planned=planned_load, now=load, systems=needed(load) - before, drifted=abs(load / planned_load - 1) > NEAR / 2
         )
-        for what, side, mean in (("prompts", "isl", asked.mean_isl), ("outputs", "osl", asked.mean_osl)):
+        for what, side, mean in (("prompts", "isl", understood.mean_isl), ("outputs", "osl", understood.mean_osl)):
             now = lengths[side]
             if now is not None and mean:
                 more = needed(planned_load, **{side: now}) - before
@@ -282,13 +282,13 @@ def measured_loads(plan: Plan, fit: HistoryFit) -> str:
     order = hours[np.argsort(history.requests[hours] / history.instances[hours], kind="stable")]
     names = ["model", "gpu", "precision", "tp", "engine", "isl", "osl", "isl_drawn", "osl_drawn", "request_rate"]
     rows = [",".join([*names, *(f"{metric}_ms" for metric, _ in latencies)])]
-    drawn = [f'"{one.written}"' if one.how == "distribution" else "" for one in (fit.isl, fit.osl)]
+    drawn = [f'"{seen_lengths.written}"' if seen_lengths.how == "distribution" else "" for seen_lengths in (fit.isl, fit.osl)]
     for some in np.array_split(order, min(LOADS, len(order))):
         chosen = np.zeros(len(history.requests), dtype=np.bool_)
         chosen[some] = True
         place = [pool.model, pool.gpu, pool.precision, pool.parallelism.tp, pool.engine_preset or pool.engine]
         means = [round(history.mean(side, chosen) or 1) for side in ("isl", "osl")]
-        values = [1e3 * one.over(chosen).mean for _, one in latencies]
+        values = [1e3 * hourly_histogram.over(chosen).mean for _, hourly_histogram in latencies]
         load = f"{_load(history, chosen):.6g}"
         rows.append(",".join(map(str, [*place, *means, *drawn, load, *(f"{value:.6g}" for value in values)])))
     return "\n".join(rows) + "\n"

@@ -54,7 +54,7 @@ class Counts:
 
 def signals_on(page: Page) -> Signals | None:
     """The engine whose metrics a page has; None for an unknown one."""
-    return next((one for one in SIGNALS.values() if f"{one.histograms['e2e']}_count" in page), None)
+    return next((signals for signals in SIGNALS.values() if f"{signals.histograms['e2e']}_count" in page), None)
 
 
 def counts_of(page: Page, signals: Signals) -> Counts:
@@ -64,15 +64,15 @@ def counts_of(page: Page, signals: Signals) -> Counts:
         return page.total(name) if name and name in page else None
 
     used = page.values(signals.kv_used) if signals.kv_used else ()
-    answered = [one for one in page.of(signals.responses) if one.labels.get("handler", "/v1/").startswith("/v1/")]
+    answered = [sample for sample in page.of(signals.responses) if sample.labels.get("handler", "/v1/").startswith("/v1/")]
     return Counts(
         running=total(signals.running),
         waiting=total(signals.waiting),
         kv_used=sum(used) / len(used) if used else None,
         prompt_tokens=total(signals.prompt_tokens),
         output_tokens=total(signals.output_tokens),
-        responses=sum(one.value for one in answered) if answered else None,
-        failures=sum(one.value for one in answered if one.labels.get("status") == FAILED) if answered else None,
+        responses=sum(sample.value for sample in answered) if answered else None,
+        failures=sum(sample.value for sample in answered if sample.labels.get("status") == FAILED) if answered else None,
         histograms={metric: buckets_of(page, one) for metric, one in signals.histograms.items() if f"{one}_count" in page},
         stages={stage: buckets_of(page, name) for stage in STAGES if (name := getattr(signals, stage)) and f"{name}_count" in page},
     )
@@ -157,10 +157,10 @@ class Pages:
             instances = {url: page for url, page in first.items() if not backends_on(page)}
             behind = [url for page in first.values() for url in backends_on(page) if url not in instances]
             instances |= dict(zip(behind, pool.map(self._page, behind), strict=True))
-            others = [page for page in first.values() if backends_on(page)]
-            others += map(Page, pool.map(fetch, self._gpus))
+            pages = [page for page in first.values() if backends_on(page)]
+            pages += map(Page, pool.map(fetch, self._gpus))
             at_s = time.monotonic()
-        return reading(at_s, instances, others)
+        return reading(at_s, instances, pages)
 
     def _page(self, url: str) -> Page:
         """An instance's page: where its engine publishes it, or where engines usually do."""
@@ -206,23 +206,23 @@ class Predictor:
 
     def __init__(self, plan: Plan, deployment: Deployment, *, gpus_per_system: int) -> None:
         """Of the choice of a plan, whose limits and lengths count. Raises InputError: its lengths cannot be read again."""
-        asked = plan.scenario
-        process: Process = "poisson" if asked.arrivals is None or asked.arrivals == "trace" else asked.arrivals
+        understood = plan.scenario
+        process: Process = "poisson" if understood.arrivals is None or understood.arrivals == "trace" else understood.arrivals
         self._deployment = deployment
-        self._isl = _lengths(asked.isl, asked.mean_isl)
-        self._osl = _lengths(asked.osl, asked.mean_osl)
-        self._slo = tuple(one.asked for one in asked.limits_that_count)
+        self._isl = _lengths(understood.isl, understood.mean_isl)
+        self._osl = _lengths(understood.osl, understood.mean_osl)
+        self._slo = tuple(limit.asked for limit in understood.limits_that_count)
         self._runs = Runs(self._slo)
         self._traffic = Traffic(
             isl=self._isl,
             osl=self._osl,
             load="open",
             process=process,
-            cv=asked.cv if asked.cv and asked.arrivals != "trace" else 1.0,
-            seed=asked.seed or 0,
-            step_factor=asked.step_factor,
+            cv=understood.cv if understood.cv and understood.arrivals != "trace" else 1.0,
+            seed=understood.seed or 0,
+            step_factor=understood.step_factor,
             gpus_per_system=gpus_per_system,
-            router=asked.router or "random",
+            router=understood.router or "random",
         )
         self._instances = max(1, 0 if plan.choice is None else plan.choice.instances)
         self._capacity = lru_cache(maxsize=64)(self._searched)

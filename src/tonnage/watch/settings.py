@@ -50,11 +50,11 @@ class Instance:
     @property
     def off(self) -> tuple[Setting, ...]:
         """The settings that differ."""
-        return tuple(one for one in self.settings if one.off)
+        return tuple(setting for setting in self.settings if setting.off)
 
     def to_json(self) -> dict[str, Any]:
         """By name."""
-        return {"url": self.url, "settings": [asdict(one) for one in self.settings]}
+        return {"url": self.url, "settings": [asdict(setting) for setting in self.settings]}
 
 
 def instance(url: str, pool: Pool) -> Instance:
@@ -160,8 +160,8 @@ def _version(family: str, preset: str, running: Value) -> Setting:
     if running is None:
         return Setting(name="version", planned=preset, running=None, off=False)
     numbers = _numbers(str(running))
-    of_family = sorted((one for one in engines() if one.family == family), key=lambda one: _numbers(one.since))
-    met = [one.name for one in of_family if _numbers(one.since) <= numbers]
+    of_family = sorted((engine for engine in engines() if engine.family == family), key=lambda one: _numbers(one.since))
+    met = [engine_preset.name for engine_preset in of_family if _numbers(engine_preset.since) <= numbers]
     off = not met or met[-1] != preset
     told = f"{running} is not a version of {preset}" + (f" but of {met[-1]}" if met else "")
     return Setting(name="version", planned=preset, running=running, off=off, told=told if off else "")

@@ -107,7 +107,7 @@ class Watched:
     @property
     def broken(self) -> tuple[Latency, ...]:
         """The limits that are broken."""
-        return tuple(one for one in self.latencies if one.broken)
+        return tuple(latency for latency in self.latencies if latency.broken)
 
     def to_json(self) -> dict[str, Any]:
         """By name; None for what is not published or not known."""
@@ -119,8 +119,8 @@ class Watched:
         return {
             **measured,
             "instances": {"answering": p.answering, "asked": p.asked, "plan": choice.instances},
-            "latencies": [one.to_json() for one in self.latencies],
-            "ttft_parts": [asdict(one) | {"off": one.off, "text": one.text or None} for one in self.ttft],
+            "latencies": [latency.to_json() for latency in self.latencies],
+            "ttft_parts": [asdict(ttft_part) | {"off": ttft_part.off, "text": ttft_part.text or None} for ttft_part in self.ttft],
             "share_of_intervals": SHARE,
             "plan": {
                 "requests_per_second": self.plan.demand.sizing_requests_per_second,
@@ -135,7 +135,7 @@ class Watched:
             "attained": [asdict(one) for one in self.attained],
             "requests_by_instance": dict(p.by_instance),
             "split_not_the_plans": list(self.uneven),
-            "limits_broken": [*(f"{one.metric} {one.statistic}" for one in self.broken), *(one.limits for one in self.missed)],
+            "limits_broken": [*(f"{latency.metric} {latency.statistic}" for latency in self.broken), *(one.limits for one in self.missed)],
             "advice": None if self.advice is None else self.advice.to_json(),
         }
 
@@ -156,7 +156,7 @@ def attained_bounds(plan: Plan, present: Present) -> Iterator[AttainedBounds]:
         if limit.share is None or limit.parts is None:
             continue
         found = [(present.latencies.get(metric), each) for metric, each in limit.parts]
-        slower = [one.slower(each / 1e3) for one, each in found if one is not None and one.count >= FEW]
+        slower = [buckets.slower(each / 1e3) for buckets, each in found if buckets is not None and buckets.count >= FEW]
         if len(slower) == len(found):
             yield AttainedBounds(limits=str(limit), asked=limit.share, low=max(0.0, 1 - math.fsum(slower)), high=1 - max(slower))
 
@@ -168,14 +168,14 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Late
         key = (limit.metric, limit.statistic)
         limits[key] = min(limit.milliseconds, limits.get(key, math.inf))
     for metric, statistics in ROWS:
-        found = present.latencies.get(metric)
-        if found is None:
+        buckets = present.latencies.get(metric)
+        if buckets is None:
             continue
         more = [statistic for name, statistic in limits if name == metric and statistic not in statistics]
         for statistic in (*statistics, *more):
             share = QUANTILES.get(statistic)
-            value = found.mean if share is None else found.quantile(share)
-            low, high = (value, value) if share is None else found.bracket(share)
+            value = buckets.mean if share is None else buckets.quantile(share)
+            low, high = (value, value) if share is None else buckets.bracket(share)
             limit_ms = limits.get((metric, statistic), math.nan)
             yield Latency(
                 metric=metric,
@@ -186,8 +186,8 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Late
                 predicted=math.nan if expected.summary is None else expected.summary.statistic_ms(metric, statistic),
                 expected=expected.intervals.get(latency_column(metric, statistic), (math.nan, math.nan)),
                 limit=limit_ms,
-                slower=math.nan if math.isnan(limit_ms) else found.slower(limit_ms / 1e3),
-                enough=found.count >= FEW,
+                slower=math.nan if math.isnan(limit_ms) else buckets.slower(limit_ms / 1e3),
+                enough=buckets.count >= FEW,
             )
 
 
@@ -265,10 +265,10 @@ class Watcher:
         lengths = (found.mean_isl, found.mean_osl) if found.requests >= FEW else (None, None)
         share = found.requests_per_second / instances
         expected = self.predictor.at(share, isl=lengths[0], osl=lengths[1])
-        told = self._advice(found, expected)
+        advice = self._advice(found, expected)
         slower = None
-        if told is not None:
-            slower = self.predictor.at(0.0, isl=lengths[0], osl=lengths[1], slower=round(told.ratio, 2) or 0.01).capacity
+        if advice is not None:
+            slower = self.predictor.at(0.0, isl=lengths[0], osl=lengths[1], slower=round(advice.ratio, 2) or 0.01).capacity
         return Watched(
             plan=self.plan,
             present=found,
@@ -278,7 +278,7 @@ class Watcher:
             instances=instances,
             attained=tuple(attained_bounds(self.plan, found)),
             at_measured_speed=slower,
-            advice=told,
+            advice=advice,
         )
 
     def _advice(self, found: Present, expected: Expected) -> Advice | None:
@@ -353,7 +353,7 @@ def present(before: Reading, now: Reading) -> Present:
     seconds = now.at_s - before.at_s
     latencies = {metric: together([_since(then.histograms, now.histograms, metric) for then, now in pairs]) for metric in METRICS}
     stages = {stage: together([_since(then.stages, now.stages, stage) for then, now in pairs]) for stage in STAGES}
-    latencies = {metric: found for metric, found in latencies.items() if found.bounds}
+    latencies = {metric: buckets for metric, buckets in latencies.items() if buckets.bounds}
     requests = latencies["e2e"].count if "e2e" in latencies else 0.0
     prompt = _grown((then.prompt_tokens, counts.prompt_tokens) for then, counts in pairs)
     output = _grown((then.output_tokens, counts.output_tokens) for then, counts in pairs)
@@ -373,7 +373,7 @@ def present(before: Reading, now: Reading) -> Present:
         mean_isl=None if prompt is None or not requests else prompt / requests,
         mean_osl=None if output is None or not requests else output / requests,
         latencies=latencies,
-        stages={stage: found for stage, found in stages.items() if found.bounds},
+        stages={stage: buckets for stage, buckets in stages.items() if buckets.bounds},
         gpu_use=sum(now.use) / len(now.use) if now.use else None,
         gpu_watts=math.fsum(now.watts) if now.watts else None,
         by_instance={

@@ -102,7 +102,7 @@ class Burstiness:
         return {
             "cv": self.cv,
             "gaps_s": self.gaps.to_json(),
-            "dispersion": [asdict(one) for one in self.dispersion],
+            "dispersion": [asdict(dispersion) for dispersion in self.dispersion],
             "hourly_peak_to_mean": self.hourly_peak_to_mean,
         }
 

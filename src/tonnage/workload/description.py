@@ -137,7 +137,7 @@ def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
     """The candidate that comes nearest: the nearest fitting one, else the one with the smallest largest error."""
     seen = spread(values)
     found = [_compared(written, seen, values) for written in dict.fromkeys(_candidates(values, seen))]
-    fitting = [one for one in found if one.fits]
+    fitting = [fitted_lengths for fitted_lengths in found if fitted_lengths.fits]
     return min(fitting, key=lambda one: one.distance) if fitting else min(found, key=lambda one: (one.error, one.distance))
 
 
@@ -226,8 +226,8 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
         OpenLoop(rate=rate, process="poisson"),
         OpenLoop(rate=rate, process="gamma", cv=cv),
     )
-    found = [_compared_arrivals(one, seen) for one in candidates]
-    fitting = next((one for one in found if not one.disagreement), None)
+    found = [_compared_arrivals(candidate, seen) for candidate in candidates]
+    fitting = next((fitted_arrivals for fitted_arrivals in found if not fitted_arrivals.disagreement), None)
     if fitting is not None:
         return fitting
     nearest = min(found, key=lambda one: (one.disagreement == "gaps", one.error))
@@ -247,9 +247,9 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
     drawn = burstiness(made.cumsum())
     error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
     ratios = [
-        (one.index / other.index, (TOLERANCE + SIGMAS * math.sqrt(2 / one.intervals + 2 / other.intervals)))
-        for one, other in zip(seen.dispersion, drawn.dispersion, strict=True)
-        if one.width_s > 1 and one.index and other.index
+        (dispersion.index / other.index, (TOLERANCE + SIGMAS * math.sqrt(2 / dispersion.intervals + 2 / other.intervals)))
+        for dispersion, other in zip(seen.dispersion, drawn.dispersion, strict=True)
+        if dispersion.width_s > 1 and dispersion.index and other.index
     ]
     off = max(ratios, key=lambda one: abs(math.log(one[0])), default=None)
     apart = any(not 1 - allowed <= ratio <= 1 + allowed for ratio, allowed in ratios) and arrivals.process != "constant"

@@ -33,14 +33,14 @@ class Fit:
         """The scenario as its file holds it, the names of the files next to it, and what was fitted."""
         from tonnage.spec.scenario import to_document
 
-        found = self.description
+        description = self.description
         return {
             "scenario": to_document(self.scenario),
             "files": sorted(self.files),
             "lengths": self.lengths,
-            "isl": found.fitted_isl.to_json(),
-            "osl": found.fitted_osl.to_json(),
-            "arrivals": found.fitted_arrivals.to_json(),
+            "isl": description.fitted_isl.to_json(),
+            "osl": description.fitted_osl.to_json(),
+            "arrivals": description.fitted_arrivals.to_json(),
             **({} if self.chosen is None else {"sessions": len(self.chosen.recorded), "errors": self.chosen.errors}),
         }
 

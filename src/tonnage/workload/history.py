@@ -115,39 +115,39 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         by_name.setdefault(one.name, []).append(one)
     engine, signals = _engine(by_name, source)
     counted = by_name[signals.requests]
-    first, last = min(float(one.times[0]) for one in counted), max(float(one.times[-1]) for one in counted)
+    first, last = min(float(curve.times[0]) for curve in counted), max(float(curve.times[-1]) for curve in counted)
     start, count = HOUR_S * math.floor(first / HOUR_S), math.ceil(last / HOUR_S) - math.floor(first / HOUR_S)
     edges = start + HOUR_S * np.arange(count + 1.0)
-    seen = np.sum([np.diff(_covered(one, edges)) for one in counted], axis=0) / HOUR_S
+    seen = np.sum([np.diff(_covered(curve, edges)) for curve in counted], axis=0) / HOUR_S
     whole = np.diff(_covered_by_any(counted, edges)) >= SEEN * HOUR_S
     if not whole.any():
         raise InputError(f"{source}: holds {(last - first) / 60:.0f} minutes of {signals.requests}; a history has an hour or more")
-    step = max(60.0, *(one.step_s for one in counted))
+    step = max(60.0, *(curve.step_s for curve in counted))
     fine = first + step * np.arange(math.floor((last - first) / step) + 1.0)
     fine_seen = np.diff(_covered_by_any(counted, fine)) >= SEEN * step
 
     def summed(name: str) -> Values | None:
-        some = by_name.get(name + INCREASE, by_name.get(name, []))
-        return np.sum([one.grown(edges) for one in some], axis=0) if name and some else None
+        curves = by_name.get(name + INCREASE, by_name.get(name, []))
+        return np.sum([curve.grown(edges) for curve in curves], axis=0) if name and curves else None
 
     def gauge(*names: str) -> Values | None:
-        some = [one for name in names for one in by_name.get(name, ())]
-        return np.sum([_hourly(one, edges) for one in some], axis=0) if some else None
+        curves = [one for name in names for one in by_name.get(name, ())]
+        return np.sum([_hourly(curve, edges) for curve in curves], axis=0) if curves else None
 
     tokens = {side: summed(name) for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))}
     asked, had = (summed(name) for name in (signals.cache_queries, signals.cache_hits))
     names = (("isl", signals.isl), ("osl", signals.osl), *signals.histograms.items())
     histograms = {side: _histogram(by_name, name, edges) for side, name in names if name}
-    counts = np.sum([one.grown(edges) for one in counted], axis=0)
+    counts = np.sum([curve.grown(edges) for curve in counted], axis=0)
     return History(
         source=source,
         engine=engine,
         start_s=float(start),
         requests=np.where(whole, counts, math.nan),
         fine_s=step,
-        fine=np.where(fine_seen, np.sum([one.grown(fine) for one in counted], axis=0), math.nan),
+        fine=np.where(fine_seen, np.sum([curve.grown(fine) for curve in counted], axis=0), math.nan),
         instances=np.where(whole, seen, math.nan),
-        histograms={side: one for side, one in histograms.items() if one is not None},
+        histograms={side: hourly_histogram for side, hourly_histogram in histograms.items() if hourly_histogram is not None},
         tokens={side: one for side, one in tokens.items() if one is not None},
         running=gauge(signals.running),
         waiting=gauge(signals.waiting),
@@ -167,7 +167,7 @@ def _scraped_often(labels: Sequence[str]) -> tuple[str, ...]:
 def _of_models(counted: Sequence[Curve]) -> tuple[str, ...]:
     """That requests of several models are counted together, in one sentence with what narrows them to one."""
     for label in ("model_name", "model"):
-        names = list(dict.fromkeys(str(one.labels[label]) for one in counted if label in one.labels))
+        names = list(dict.fromkeys(str(curve.labels[label]) for curve in counted if label in curve.labels))
         if len(names) > 1:
             matcher = f'{label}="{names[0]}"'
             return (
@@ -178,9 +178,9 @@ def _of_models(counted: Sequence[Curve]) -> tuple[str, ...]:
 
 
 def _engine(by_name: Mapping[str, object], source: str) -> tuple[str, Signals]:
-    known = {name: one for name, one in HISTORIES.items() if one.requests in by_name}
+    known = {name: signals for name, signals in HISTORIES.items() if signals.requests in by_name}
     if len(known) != 1:
-        names = ", ".join(one.requests for one in (known or HISTORIES).values())
+        names = ", ".join(signals.requests for signals in (known or HISTORIES).values())
         if known:
             raise InputError(f"{source}: counts requests of {' and '.join(known)}; narrow it to one deployment ({names})")
         raise InputError(f"{source}: has no counter of requests that is known; it needs one of {names}")
@@ -196,7 +196,7 @@ def _covered(one: Curve, at: Values) -> Values:
 
 def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
     """The same of several series together: seconds in which at least one was sampled."""
-    each = [np.stack([one.times[:-1], one.times[1:]], axis=1)[np.diff(one.times) <= GAP * one.step_s] for one in some]
+    each = [np.stack([curve.times[:-1], curve.times[1:]], axis=1)[np.diff(curve.times) <= GAP * curve.step_s] for curve in some]
     spans = np.concatenate(each)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     reached = np.maximum.accumulate(spans[:, 1])
@@ -219,10 +219,10 @@ def _hourly(one: Curve, edges: Values) -> Values:
 def _histogram(by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values) -> HourlyHistogram | None:
     """A histogram by the hour; None where it was not read, or observed nothing."""
     found: dict[float, Values] = {}
-    for one in by_name.get(f"{name}_bucket{INCREASE}", by_name.get(f"{name}_bucket", ())):
-        bound = float(one.labels.get("le", "nan"))
+    for curve in by_name.get(f"{name}_bucket{INCREASE}", by_name.get(f"{name}_bucket", ())):
+        bound = float(curve.labels.get("le", "nan"))
         if not math.isnan(bound):
-            found[bound] = found.get(bound, 0.0) + one.grown(edges)
+            found[bound] = found.get(bound, 0.0) + curve.grown(edges)
     sums = by_name.get(f"{name}_sum{INCREASE}", by_name.get(f"{name}_sum", ()))
     bounds = tuple(sorted(found))
     if not bounds or not sums or not found[bounds[-1]].any():

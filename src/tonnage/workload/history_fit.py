@@ -266,18 +266,18 @@ def _shared(history: History) -> int:
 def _lengths(history: History, side: str, given: str | None, file: str, files: dict[str, str], *, less: int) -> SeenLengths:
     """One side; what a scenario writes is so much less than what was seen."""
     hours = history.last_week
-    found = history.histograms[side].over(hours) if side in history.histograms else Buckets()
+    buckets = history.histograms[side].over(hours) if side in history.histograms else Buckets()
     mean = history.mean(side, hours)
-    if not found.count:
+    if not buckets.count:
         if given is None and mean is None:
             raise InputError(f"{history.source}: says no lengths of {'prompts' if side == 'isl' else 'outputs'}; give {option(side)}")
         written = given if given is not None else f"{max(1, round(mean or 1) - less)}"
         return SeenLengths(mean=mean, p95=None, written=written, how="mean" if given is None else "given")
-    fitted = _lognormal(found, less)
+    fitted = _lognormal(buckets, less)
     if fitted is None:
-        rows = [(max(1, value - less), weight) for value, weight in _filled(found)]
+        rows = [(max(1, value - less), weight) for value, weight in _filled(buckets)]
         files[file] = "value,weight\n" + "".join(f"{value},{weight:.6g}\n" for value, weight in rows)
-    return SeenLengths(mean=found.mean, p95=found.bracket(0.95), written=fitted or file, how="distribution" if fitted else "buckets")
+    return SeenLengths(mean=buckets.mean, p95=buckets.bracket(0.95), written=fitted or file, how="distribution" if fitted else "buckets")
 
 
 def _lognormal(found: Buckets, less: int) -> str | None:
@@ -322,14 +322,14 @@ def _gaps(
     history: History, sides: dict[str, SeenLengths], growth: Growth | None, dispersion: float, *, bursty: bool, shared: int
 ) -> Iterator[str]:
     names = {"isl": "prompts", "osl": "outputs"}
-    for side, one in sides.items():
-        if one.how == "mean":
+    for side, seen_lengths in sides.items():
+        if seen_lengths.how == "mean":
             yield (
                 f"Lengths of {names[side]}: only their mean is known, and all get it; long ones take more time and KV cache, so that the "
                 f"answer is on the low side. Give {option(side)} with a spread."
             )
-        elif one.p95 is not None and history.engine != "requests":
-            low, high = one.p95
+        elif seen_lengths.p95 is not None and history.engine != "requests":
+            low, high = seen_lengths.p95
             yield f"Lengths of {names[side]} within a bucket: their mean is exact, their p95 is between {low:,.0f} and {high:,.0f} tokens."
     if history.engine != "requests":
         yield (

@@ -195,7 +195,7 @@ def written(recorded: RecordedSessions) -> str:
         own_requests = agents.pop(0, None) or agents.pop(min(agents))
         for agent, requests in agents.items():
             at = begins[agent] / NS_PER_S
-            place = sum(each["t"] <= at for each in own_requests)
+            place = sum(own_request["t"] <= at for own_request in own_requests)
             own_requests.insert(place, {"t": at, "type": "subagent", "requests": requests})
         scope = "global" if recorded.common else "local"
         lines.append(json.dumps({"id": f"session-{number}", "block_size": size, "hash_id_scope": scope, "requests": own_requests}))

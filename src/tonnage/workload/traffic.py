@@ -120,7 +120,7 @@ def _of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> Sharing |
     size = block_tokens(blocks, isl)
     for ids, tokens in zip(blocks, isl, strict=True):
         found = _known_prefix(tree, ids)
-        seen_before += sum(one in seen for one in ids)
+        seen_before += sum(identifier in seen for identifier in ids)
         hits += found
         with_hits += found > 0
         hit_tokens += min(found * (size or 0), tokens)

@@ -135,8 +135,8 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
         rate = demand.sizing_requests_per_second * times
         if not SIZED_RPS[0] <= rate <= SIZED_RPS[1]:
             return None
-        found = answered(changed_question(alone, "rate", times - 1)).candidates
-        then = next((each for each in found if each.identity == best.identity), None)
+        candidates = answered(changed_question(alone, "rate", times - 1)).candidates
+        then = next((candidate for candidate in candidates if candidate.identity == best.identity), None)
         systems, exact = (None, None) if then is None else (then.systems, then.systems_exact)
         return Ahead(months=months, requests_per_second=rate, systems=systems, systems_exact=exact)
 
@@ -240,11 +240,11 @@ def check_day(asked: DemandAsked) -> None:
 
 def with_day(plan: Plan, asked: DemandAsked) -> Plan:
     """The plan of existing systems with a working day of what they carry; as it is where nothing exists or runs."""
-    found = plan.existing
-    if found is None or found.requests_per_second <= 0 or plan.demand.offline:
+    existing = plan.existing
+    if existing is None or existing.requests_per_second <= 0 or plan.demand.offline:
         return plan
     hours, factor = asked.working_hours or float(WORKING_HOURS), asked.peak_factor or 1.0
-    requests = found.requests_per_second / factor * hours * 3_600
+    requests = existing.requests_per_second / factor * hours * 3_600
     each = asked.requests_per_user_day
     day = ADay(
         hours=hours,
@@ -255,4 +255,4 @@ def with_day(plan: Plan, asked: DemandAsked) -> Plan:
         requests_per_user=each,
         users=None if each is None else requests / each,
     )
-    return replace(plan, existing=replace(found, a_day=day))
+    return replace(plan, existing=replace(existing, a_day=day))

@@ -122,11 +122,11 @@ def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
 
 def attainments(texts: str | Sequence[str] | None) -> tuple[Limit, ...]:
     """Limits of joint attainment, such as "95%: ttft<=500ms & tpot<=50ms"; one or several. Raises InputError."""
-    found = tuple(map(parse_attainment, [texts] if isinstance(texts, str) else texts or ()))
-    for limit in found:
-        if found.count(limit) > 1:
+    limits = tuple(map(parse_attainment, [texts] if isinstance(texts, str) else texts or ()))
+    for limit in limits:
+        if limits.count(limit) > 1:
             raise InputError(f"{option('attain')}: '{limit}' appears twice; keep one of them")
-    return found
+    return limits
 
 
 def lengths_of(value: str | float, where: str) -> Lengths:
@@ -350,15 +350,15 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
-    for (name, text), own in zip(texts, (isl_own, osl_own), strict=True):
+    for (name, text), lengths in zip(texts, (isl_own, osl_own), strict=True):
         if "word" in text:
             from tonnage.plan.note import LengthInWords
 
-            remarks.append(LengthInWords(which=name, written=text, tokens=own.mean, words_per_token=words))
+            remarks.append(LengthInWords(which=name, written=text, tokens=lengths.mean, words_per_token=words))
         if "char" in text.lower():
             from tonnage.plan.note import LengthInCharacters
 
-            remarks.append(LengthInCharacters(which=name, written=text, tokens=own.mean, characters_per_token=CHARACTERS_PER_TOKEN))
+            remarks.append(LengthInCharacters(which=name, written=text, tokens=lengths.mean, characters_per_token=CHARACTERS_PER_TOKEN))
     return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added, images=images)
 
 
@@ -384,12 +384,12 @@ def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | N
         return 0, []
     from tonnage.plan.note import PromptPart, PromptParts
 
-    found = []
+    prompt_parts = []
     for name, value in given.items():
         if value is not None:
             part = faults.of(parse_part, as_text(value), option(name), words)
             if part is not None:
-                found.append(PromptPart(part=name, count=part[0], tokens=part[1]))
-    found += [] if images is None else [PromptPart(part="images", count=images.count, tokens=images.tokens)]
-    total = round(sum(part.count * part.tokens for part in found))
-    return total, [PromptParts(tokens=total, parts=tuple(found))] if found else []
+                prompt_parts.append(PromptPart(part=name, count=part[0], tokens=part[1]))
+    prompt_parts += [] if images is None else [PromptPart(part="images", count=images.count, tokens=images.tokens)]
+    total = round(sum(part.count * part.tokens for part in prompt_parts))
+    return total, [PromptParts(tokens=total, parts=tuple(prompt_parts))] if prompt_parts else []

@@ -207,11 +207,11 @@ def _sessions(a: BenchArguments, path: str) -> RecordedSessions:
             raise InputError(f"{option(name)}: recorded sessions have their own; leave it out beside {option('sessions')}")
     if a.shared_prefix:
         raise InputError(f"{option('shared_prefix')}: recorded sessions share what they did; leave it out beside {option('sessions')}")
-    found = read_sessions(path, option("sessions"))
-    if found is None or not found.block_tokens:
-        said = "is no file of recorded sessions" if found is None else "does not name the blocks of its prompts (hash_ids)"
+    recorded_sessions = read_sessions(path, option("sessions"))
+    if recorded_sessions is None or not recorded_sessions.block_tokens:
+        said = "is no file of recorded sessions" if recorded_sessions is None else "does not name the blocks of its prompts (hash_ids)"
         raise InputError(f"{option('sessions')}: {path} {said}; give WEKA's, Dynamo's or AIPerf's (docs/workload.md)")
-    return found
+    return recorded_sessions
 
 
 def _question(
@@ -352,14 +352,14 @@ def _percentiles(values: Sequence[int]) -> tuple[int, ...]:
 
 def _slo(a: BenchArguments) -> Slo:
     """Limits such as "ttft p95<=500ms", and those on joint attainment."""
-    found = list(attainments(a.attain))
+    limits = list(attainments(a.attain))
     for text in a.slo:
         name, _, rest = text.strip().partition(" ")
         metric = next((m for m in METRICS if m == name.lower()), None)
         if metric is None or not rest.strip():
             raise InputError(f"{option('slo')}: '{text}' is not a limit; write for example \"ttft p95<=500ms\"")
-        found.append(parse_limit(metric, rest))
-    return tuple(found)
+        limits.append(parse_limit(metric, rest))
+    return tuple(limits)
 
 
 def _extra(texts: Sequence[str]) -> dict[str, Any]:

@@ -62,15 +62,15 @@ class Race:
         """The candidate with standby systems for failures."""
         if self.reserve is None:
             return candidate
-        asked, load = self.reserve, self.question.demand.sizing_requests_per_second
+        reserve, load = self.reserve, self.question.demand.sizing_requests_per_second
         return with_standby(
             candidate,
             load=load,
             spare=self.question.spare,
-            unit=asked.unit,
-            asked=asked.asked,
-            failures=asked.failures,
-            spare_instances=asked.spare_instances,
+            unit=reserve.unit,
+            asked=reserve.asked,
+            failures=reserve.failures,
+            spare_instances=reserve.spare_instances,
         )
 
     def outlay(self, plan: Plan, candidate: Candidate) -> Outlay:
@@ -187,17 +187,17 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
         return plan
     race = Race(question=question, aim=aim or Aim(), reserve=reserve, prices=prices, where=where)
     first = race.prepared(plan.candidates[0])
-    running = [first, *(race.prepared(each) for each in plan.candidates[1:])]
+    running = [first, *(race.prepared(candidate) for candidate in plan.candidates[1:])]
     sure, out = {id(first)}, list[Rejected]()
     while True:
-        spent = {id(each): race.outlay(plan, each) for each in running}
+        spent = {id(candidate): race.outlay(plan, candidate) for candidate in running}
         _check_priced(race.aim, list(spent.values()))
         cheapest = _cheapest_of_types(running, spent)
         running.sort(key=lambda each: race.key(each, spent[id(each)], cheapest[each.gpu, each.gpus]))
         if plain and running[0] is first:
             return plan
-        broken = {id(each): race.broken(plan, each, spent[id(each)]) for each in running}
-        best = next((each for each in running if broken[id(each)] is None), None)
+        broken = {id(candidate): race.broken(plan, candidate, spent[id(candidate)]) for candidate in running}
+        best = next((candidate for candidate in running if broken[id(candidate)] is None), None)
         if best is None or id(best) in sure or len(sure) > MOST_CHECKED:
             break
         again = search(replace(_alone(question, best), deepen=False), rows=False)
@@ -211,9 +211,9 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     if best is None and question.load == "open" and not question.offline:
         _carried_by_search(question, running, broken, search)
     if best is not None and id(best) not in sure:
-        best = next(each for each in running if broken[id(each)] is None and id(each) in sure)
-    over = [rejected(each.identity, why) for each in running if (why := broken[id(each)]) is not None]
-    kept = [each for each in running if broken[id(each)] is None and each is not best]
+        best = next(candidate for candidate in running if broken[id(candidate)] is None and id(candidate) in sure)
+    over = [rejected(candidate.identity, why) for candidate in running if (why := broken[id(candidate)]) is not None]
+    kept = [candidate for candidate in running if broken[id(candidate)] is None and candidate is not best]
     candidates = () if best is None else (best, *kept)
     deep = None if best is None else plan if best is first else search(_alone(question, best))
     return _made(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
@@ -223,7 +223,7 @@ def _carried_by_search(question: Question, running: Sequence[Candidate], broken:
     """Put what the search finds that the allowed systems, or instances, carry in place of what division says, of what carries most."""
     found = set[int]()
     while True:
-        most = {id(one): getattr(broken[id(one)], "most_requests_per_second", None) or 0.0 for one in running}
+        most = {id(candidate): getattr(broken[id(candidate)], "most_requests_per_second", None) or 0.0 for candidate in running}
         best = max(running, key=lambda one: most[id(one)])
         why = broken[id(best)]
         if id(best) in found or not most[id(best)] or not isinstance(why, Most) or why.most_systems is None:
@@ -244,7 +244,7 @@ def _carried_by_search(question: Question, running: Sequence[Candidate], broken:
 def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
     """The plan with the best deployment on another GPU type; arguments as of ``chosen``."""
     choice = plan.choice
-    others = {each.gpu: each for each in reversed(plan.candidates) if choice is not None and each.gpu != choice.gpu}
+    others = {candidate.gpu: candidate for candidate in reversed(plan.candidates) if choice is not None and candidate.gpu != choice.gpu}
     if choice is None or not others or question.offline or plan.demand.of_existing:
         return plan
     race = Race(question=question, aim=Aim(), reserve=None, prices=prices, where=where)
@@ -262,7 +262,7 @@ def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tup
         if other is None:
             continue
         usd = cost(other)
-        found = RunnerUp(
+        runner_up = RunnerUp(
             deployment=other.identity,
             system=other.system,
             systems=other.systems,
@@ -272,7 +272,7 @@ def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tup
             more_usd_per_year=None if usd is None or own is None else usd - own,
         )
         rows = tuple(other if one.identity == other.identity else one for one in plan.candidates)  # its row came from short runs
-        return replace(plan, runner_up=found, candidates=rows)
+        return replace(plan, runner_up=runner_up, candidates=rows)
     return plan
 
 
@@ -289,9 +289,9 @@ def _of_gpu(question: Question, candidate: Candidate) -> Question:
 
 def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
     """Refuse to look for the least of what is known of no candidate. Raises InputError: no price, or no power, is known."""
-    if aim.objective == "cost" and all(each.cheapest_usd_per_year is None for each in spent):
+    if aim.objective == "cost" and all(outlay.cheapest_usd_per_year is None for outlay in spent):
         raise InputError(f"{option('objective')}: cost cannot decide, as none of the deployments has a price; give {option('price')}")
-    if aim.objective == "power" and all(each.system_watts is None for each in spent):
+    if aim.objective == "power" and all(outlay.system_watts is None for outlay in spent):
         raise InputError(f"{option('objective')}: power cannot decide, as that of none of the systems is known")
 
 
@@ -300,7 +300,7 @@ def _made(plan: Plan, deep: Plan | None, candidates: tuple[Candidate, ...], out:
     if deep is None:
         nothing: dict[str, Any] = dict.fromkeys(OF_THE_CHOICE)
         return replace(plan, candidates=(), rejected=out, pareto=(), aim=aim, curve=(), warnings=(), routers=(), **nothing)
-    known = candidates[0].standby
+    standby = candidates[0].standby
     return replace(
         deep,
         scenario=plan.scenario,
@@ -309,6 +309,6 @@ def _made(plan: Plan, deep: Plan | None, candidates: tuple[Candidate, ...], out:
         rejected=out,
         reachable=plan.reachable,
         pareto=pareto(candidates) if plan.pareto else (),
-        sensitivity=shifted(deep.sensitivity, 0 if known is None else known.extra_systems),
+        sensitivity=shifted(deep.sensitivity, 0 if standby is None else standby.extra_systems),
         aim=aim,
     )

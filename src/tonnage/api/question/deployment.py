@@ -250,26 +250,26 @@ def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
     from tonnage.simulator.pools import COUNTING
     from tonnage.sizing.question import Pools
 
-    asked = scenario.search
-    if not asked.disaggregated:
+    search_asked = scenario.search
+    if not search_asked.disaggregated:
         return None
     away = f"drop {option('disaggregated')}, or"
     counting = f"choose from {', '.join(COUNTING)}"
     refused = (
         (mode == "offline", f"a job is not sized in two pools; {away} ask for a peak with latency limits"),
-        (asked.load == "closed", f"a closed loop is not sized in two pools; {away} write {option('load')} open"),
+        (search_asked.load == "closed", f"a closed loop is not sized in two pools; {away} write {option('load')} open"),
         (scenario.demand.trace is not None, f"recorded arrivals are not sized in two pools; {away} describe them by {option('peak_rps')}"),
         (shares, f"prompts that share something are not sized in two pools; {away} leave out what they share"),
-        (asked.speculation is not None, f"speculative decoding is not sized in two pools; {away} drop {option('speculation')}"),
+        (search_asked.speculation is not None, f"speculative decoding is not sized in two pools; {away} drop {option('speculation')}"),
         (scenario.benchmarks is not None, f"benchmarks measure instances that do both; {away} drop {option('benchmarks')}"),
-        (asked.router not in (None, *COUNTING), f"a router of two pools counts requests; {option('router')}: {counting}"),
+        (search_asked.router not in (None, *COUNTING), f"a router of two pools counts requests; {option('router')}: {counting}"),
         (_any(scenario.standby), f"what stands by for failures is not sized in two pools; {away} add systems with {option('spare')}"),
         (_any(scenario.scaling), f"two pools are not scaled over hours; {away} drop {option('autoscale')}"),
     )
     said = next((why for found, why in refused if found), None)
     if said is not None:
         raise InputError(f"{option('disaggregated')}: {said}")
-    return Pools(link_bytes_s=link_asked(asked.kv_link), overlap=bool(asked.kv_overlap))
+    return Pools(link_bytes_s=link_asked(search_asked.kv_link), overlap=bool(search_asked.kv_overlap))
 
 
 def _any(part: StandbyAsked | ScalingAsked) -> bool:

@@ -187,14 +187,14 @@ def _of_client(path: str, where: str) -> Recording:
 
 
 def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
-    answered = sorted((one for one in run.requests if not one.outcome and one.osl >= 1), key=lambda one: one.due_ns)
+    answered = sorted((request for request in run.requests if not request.outcome and request.osl >= 1), key=lambda one: one.due_ns)
     if len(answered) < 2 or answered[0].due_ns == answered[-1].due_ns:
         raise InputError(f"{where}: {path} holds {len(answered)} answered requests; a trace has two or more, at times that differ")
-    counted = all(one.isl >= 1 for one in answered)
+    counted = all(imported_request.isl >= 1 for imported_request in answered)
     return Recording(
-        due_ns=tuple(one.due_ns - answered[0].due_ns for one in answered),
-        isl=tuple(one.isl for one in answered) if counted else (),
-        osl=tuple(one.osl for one in answered) if counted else (),
+        due_ns=tuple(imported_request.due_ns - answered[0].due_ns for imported_request in answered),
+        isl=tuple(imported_request.isl for imported_request in answered) if counted else (),
+        osl=tuple(imported_request.osl for imported_request in answered) if counted else (),
         source=path,
         failed=len(run.requests) - len(answered),
         began_ns=answered[0].due_ns,
@@ -220,12 +220,12 @@ def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
             )
         ttft_s = None if len(words) == 2 else parse_duration(words[2][len("ttft=") :], where)
         found.append(TrafficClass(name=words[0], share=_share(words[1], where), ttft_s=ttft_s))
-    if len({one.name for one in found}) < len(found) or len(found) > MOST_CLASSES:
+    if len({traffic_class.name for traffic_class in found}) < len(found) or len(found) > MOST_CLASSES:
         raise InputError(f"{where}: '{text}' has a class twice, or more than {MOST_CLASSES} of them; write for example {EXAMPLE}")
-    total = math.fsum(one.share for one in found)
+    total = math.fsum(traffic_class.share for traffic_class in found)
     if abs(total - 1) > 1e-6:
         raise InputError(f"{where}: the shares of '{text}' sum to {total:g}; write shares of the requests that sum to 1")
-    return tuple(replace(one, share=one.share / total) for one in found)
+    return tuple(replace(traffic_class, share=traffic_class.share / total) for traffic_class in found)
 
 
 def _share(text: str, where: str) -> float:
@@ -256,7 +256,7 @@ def with_classes(
         if not seconds:
             raise InputError(f"{needing}: needs a limit on the first token; give {option('ttft')} p95<=1s, or {option('classes')}")
         classes = (TrafficClass(name="all", share=1.0, ttft_s=min(seconds)),)
-    elif (knobs.shed or knobs.queue_order == "deadline") and all(one.ttft_s is None for one in classes):
+    elif (knobs.shed or knobs.queue_order == "deadline") and all(traffic_class.ttft_s is None for traffic_class in classes):
         raise InputError(f"{needing}: none of the classes has a limit on its first token; write such as {EXAMPLE}")
     if not alone:
         whose = ", ".join(option(name) for name in ("classes", "queue_order", "shed"))

@@ -87,13 +87,13 @@ def _pause(text: str | None, name: str) -> Pause:
 
 def asked_tiers(text: str | None, unless: KvTiers = OFF) -> KvTiers:
     """Memory below the KV cache as a question asks for it, or ``unless`` where it says nothing. Raises InputError: another form."""
-    return parse_kv_tiers(text, tuple(each.name for each in offloadings())) or unless
+    return parse_kv_tiers(text, tuple(offloading.name for offloading in offloadings())) or unless
 
 
 def simulated_tiers(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
     """The same for one instance of a deployment. Raises InputError as well: the system lacks one; DoesNotFit: weights exceed the memory."""
-    asked = asked_tiers(text)
-    return () if asked.off else tiers_below(asked, deployment, system_of(deployment.gpu))
+    kv_tiers = asked_tiers(text)
+    return () if kv_tiers.off else tiers_below(kv_tiers, deployment, system_of(deployment.gpu))
 
 
 def tiers_below(asked: KvTiers, deployment: Deployment, system: System) -> tuple[Tier, ...]:
@@ -251,16 +251,16 @@ def sessions_questions(
     cut = held.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)
     demand = faults.of(sessions_demand, scenario.demand, cut)
     tiers = faults.of(asked_tiers, scenario.search.kv_tiers, USUAL) or USUAL
-    found = []
+    questions = []
     for model, precisions in models.items():
         own = faults.of(served_by, cut, model)
         pairs = None if own is None else own.recording.pairs()
         if own is not None and pairs is not None and demand is not None:
             isl, osl = pairs.lengths()
             asked = {**rest, "precisions": rest["precisions"] or precisions, "sharing": Sharing(recorded=own, tiers=tiers), "tune": False}
-            found.append(Question(model=model, isl=isl, osl=osl, pairs=pairs, demand=demand, **asked))
+            questions.append(Question(model=model, isl=isl, osl=osl, pairs=pairs, demand=demand, **asked))
     InputErrors.raise_if(faults.messages)
-    return tuple(found)
+    return tuple(questions)
 
 
 def longest_pause_of(asked: SessionsAsked) -> float:

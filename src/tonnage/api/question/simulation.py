@@ -327,20 +327,20 @@ def _fleet(
 
 
 def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> LengthsFound | None:
-    asked, trace, recording = found.lengths, found.demand.trace, None
-    if trace is not None and replays_lengths(asked):
+    lengths_asked, trace, recording = found.lengths, found.demand.trace, None
+    if trace is not None and replays_lengths(lengths_asked):
         from tonnage.api.question.sizing import recording_of
 
         recording = faults.of(recording_of, found.demand)
-    whole = asked.pairs is not None or asked.mixture is not None or trace is not None
-    missing = [name for name in ("isl", "osl") if getattr(asked, name) is None and not whole]
+    whole = lengths_asked.pairs is not None or lengths_asked.mixture is not None or trace is not None
+    missing = [name for name in ("isl", "osl") if getattr(lengths_asked, name) is None and not whole]
     missing = [*(["model"] if found.model is None else []), *missing]
     if missing:
         said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
         faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {said}")
-    images = None if deployment is None else images_of(asked, [deployment.model], faults)
-    lengths = lengths_found(asked, recording, faults, images)
-    spread = None if asked.spread is None else faults.of(spread_of, asked.spread)
+    images = None if deployment is None else images_of(lengths_asked, [deployment.model], faults)
+    lengths = lengths_found(lengths_asked, recording, faults, images)
+    spread = None if lengths_asked.spread is None else faults.of(spread_of, lengths_asked.spread)
     return lengths if lengths is None or spread is None else lengths.spread(spread)
 
 

@@ -136,10 +136,10 @@ def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]
     They are FP16 and FP8 where the model is published in 16 bits; else the published one, and FP16 next to it where one of the GPUs
     cannot compute in that.
     """
-    own = find_precision(model.usual_precision)
-    if own.weight_format in DEFAULT_PRECISIONS[:1]:
+    precision = find_precision(model.usual_precision)
+    if precision.weight_format in DEFAULT_PRECISIONS[:1]:
         return tuple(find_precision(name) for name in DEFAULT_PRECISIONS)
-    return (own,) if all(gpu.supports(own) for gpu in gpus) else (own, find_precision(DEFAULT_PRECISIONS[0]))
+    return (precision,) if all(gpu.supports(precision) for gpu in gpus) else (precision, find_precision(DEFAULT_PRECISIONS[0]))
 
 
 def _alone(written: Scenario) -> Scenario:
@@ -176,9 +176,9 @@ def _note(defaults: Defaults) -> UseCaseDefaults:
 
 def _check_given(scenario: Scenario, faults: Faults) -> None:
     """Refuse a question that leaves out what it cannot do without."""
-    asked, replayed = scenario.lengths, scenario.demand.trace is not None or scenario.lengths.pairs is not None
-    replayed = replayed or asked.mixture is not None
-    needed = {"model": scenario.model, "isl": asked.isl or replayed, "osl": asked.osl or replayed}
+    lengths_asked, replayed = scenario.lengths, scenario.demand.trace is not None or scenario.lengths.pairs is not None
+    replayed = replayed or lengths_asked.mixture is not None
+    needed = {"model": scenario.model, "isl": lengths_asked.isl or replayed, "osl": lengths_asked.osl or replayed}
     missing = [name for name, value in needed.items() if value is None or value is False]
     if missing:
         said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
@@ -203,13 +203,13 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 def _at_once(scenario: Scenario) -> Demand:
     """So many requests in flight, at the rate of answers that take a second; ``api.sizing.answer`` finds the rate of the choice's."""
-    asked = scenario.demand
-    others = [one.name for one in fields(asked) if one.name != "concurrency" and getattr(asked, one.name) is not None]
+    demand_asked = scenario.demand
+    others = [one.name for one in fields(demand_asked) if one.name != "concurrency" and getattr(demand_asked, one.name) is not None]
     others += [name for name in ("benchmarks", "have", "growth") if getattr(scenario, name) is not None]
     others += ["load"] if scenario.search.load == "closed" else []
     if others:
         raise InputError(f"{option('concurrency')} and {option(others[0])}: do not go together; give one of them")
-    count = asked.concurrency or 0.0
+    count = demand_asked.concurrency or 0.0
     if not (math.isfinite(count) and 1 <= count <= MOST_AT_ONCE):
         raise InputError(f"{option('concurrency')}: {count:g} is not possible; write a number from 1 to {MOST_AT_ONCE:,.0f}")
     source = DemandSource(kind="concurrency", requests_per_second=count, concurrency=count)
@@ -247,17 +247,17 @@ def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Dema
 
 def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
     """Every limit that can be read; none twice."""
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for metric in (*METRICS, *LIMITED):
         texts = getattr(asked, metric) or ()
         for text in [texts] if isinstance(texts, str) else texts:
             limit = faults.of(parse_limit, metric, text)
-            if limit is not None and any((other.metric, other.statistic) == (metric, limit.statistic) for other in found):
+            if limit is not None and any((other.metric, other.statistic) == (metric, limit.statistic) for other in limits):
                 faults.say(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
             elif limit is not None:
-                found.append(limit)
+                limits.append(limit)
     joint = faults.of(attainments, asked.attain)
-    return (*found, *(joint or ()))
+    return (*limits, *(joint or ()))
 
 
 def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, said: str) -> None:
@@ -274,7 +274,7 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
             f"{option(said)}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
             f"give a rate, or {option('mode')} offline"
         )
-    for first in [one for one in limits if one.metric in ("ttft", "tpot")]:
+    for first in [limit for limit in limits if limit.metric in ("ttft", "tpot")]:
         for last in [one for one in limits if one.metric == "e2e" and one.statistic == first.statistic and first.seconds > one.seconds]:
             faults.say(
                 f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be done before; "
@@ -334,7 +334,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     if bought:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
     if have:
-        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
+        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(owned.system) for owned in have))))
     if all(chosen["gpus"]):
         chosen["gpus"] = faults.of(stated, chosen["gpus"], asked, max(chosen["tps"] or (1,)), chosen["step_source"]) or ()
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
@@ -385,23 +385,23 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
 
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
-    asked = scenario.search
-    limit = next((name for name in ("power_cap", "gpu_clock") if getattr(asked, name) is not None), None)
+    search_asked = scenario.search
+    limit = next((name for name in ("power_cap", "gpu_clock") if getattr(search_asked, name) is not None), None)
     if limit is not None and scenario.benchmarks is not None:
         faults.say(f"{option(limit)}: {option('benchmarks')} were measured without it; leave one of the two out")
     if scenario.spare is not None:
         faults.of(spare_of, scenario.spare)
     if scenario.seed is not None and scenario.seed < 0:
         faults.say(f"{option('seed')}: {scenario.seed} is negative; write a whole number from 0")
-    if asked.stream_interval is not None and asked.stream_interval < 1:
-        faults.say(f"{option('stream_interval')}: {asked.stream_interval} is not a number of tokens; write 1 or more")
-    if asked.front_ends is not None and not 1 <= asked.front_ends <= MOST_FRONT_ENDS:
-        faults.say(f"{option('front_ends')}: {asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
-    if asked.cv is not None and faults.of(checked_cv, asked.cv) is not None and asked.arrivals != "gamma":
+    if search_asked.stream_interval is not None and search_asked.stream_interval < 1:
+        faults.say(f"{option('stream_interval')}: {search_asked.stream_interval} is not a number of tokens; write 1 or more")
+    if search_asked.front_ends is not None and not 1 <= search_asked.front_ends <= MOST_FRONT_ENDS:
+        faults.say(f"{option('front_ends')}: {search_asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
+    if search_asked.cv is not None and faults.of(checked_cv, search_asked.cv) is not None and search_asked.arrivals != "gamma":
         faults.say(f"{option('cv')}: belongs to {option('arrivals')} gamma; add that, or leave it out")
-    if asked.arrivals == "trace" and scenario.demand.trace is None:
+    if search_asked.arrivals == "trace" and scenario.demand.trace is None:
         faults.say(f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}")
-    if scenario.demand.trace is not None and (asked.arrivals not in (None, "trace") or asked.load == "closed"):
+    if scenario.demand.trace is not None and (search_asked.arrivals not in (None, "trace") or search_asked.load == "closed"):
         faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
 
 
@@ -435,14 +435,14 @@ def _held(count: int, name: str) -> list[Owned]:
 
 def shapes(values: Many | None) -> tuple[System, ...]:
     """The servers to buy in, one of each GPU at most. Raises UnknownName: no such server; InputError: two of one GPU."""
-    found: list[System] = []
+    systems: list[System] = []
     for name in () if values is None else listed(values, option("system")):
         system = find_system(name)
-        other = next((each.name for each in found if each.gpu == system.gpu), None)
+        other = next((each.name for each in systems if each.gpu == system.gpu), None)
         if other is not None:
             raise InputError(f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of them at a time")
-        found.append(system)
-    return tuple(found)
+        systems.append(system)
+    return tuple(systems)
 
 
 def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:

@@ -185,8 +185,8 @@ class Lines:
         import mcp_types as types
         from mcp.shared.message import SessionMessage
 
-        said = _ID.search(line)
-        number = None if said is None else json.loads(said[1])
+        match = _ID.search(line)
+        number = None if match is None else json.loads(match[1])
         what = f"the message is no JSON-RPC in UTF-8 of at most {LONGEST_MESSAGE:,} characters; send one JSON object a line"
         error = types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=types.PARSE_ERROR, message=what))
         await self._write.send(SessionMessage(error))
@@ -210,8 +210,8 @@ def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _memory(asked: dict[str, Any], progress: Progress) -> Answer:
-    found = memory(**_known(asked, "memory"))
-    return memory_document(found.lines()), found.to_json()
+    memory_report = memory(**_known(asked, "memory"))
+    return memory_document(memory_report.lines()), memory_report.to_json()
 
 
 def _compare(asked: dict[str, Any], progress: Progress) -> Answer:

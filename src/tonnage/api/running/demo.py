@@ -119,7 +119,7 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = lambda line: None
 
 
 def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, watch: Watch) -> Measured:
-    asked = prepare_bench(
+    bench = prepare_bench(
         url=fleet.url,
         model=MODEL,
         isl=ISL,
@@ -131,7 +131,7 @@ def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, wat
         warmup_request_count=2 * INSTANCES,
         seed=seed,
     )
-    (run,) = run_bench(asked, output=None, selftest=selftest, provenance={}, watch=watch)
+    (run,) = run_bench(bench, output=None, selftest=selftest, provenance={}, watch=watch)
     if run.observed.interrupted:
         raise KeyboardInterrupt  # which ends the demonstration with its processes
     return run
@@ -218,14 +218,14 @@ def rehearse(
     own = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"), "--proxy", "embedded")
     argv = proxy_command(proxy, settings) or own
     front = Program(name="gateway", argv=argv, address=f"{settings.host}:{settings.port}", path="/v1/health/live")
-    for one in (*engines, front):
-        host, _, port = one.address.rpartition(":")
+    for program in (*engines, front):
+        host, _, port = program.address.rpartition(":")
         with socket.socket() as tried:
             if tried.connect_ex((host, int(port))) == 0:
                 raise InputError(
-                    f"{option('folder')}: {one.address} of {one.name} is taken; stop what listens there, or write another port"
+                    f"{option('folder')}: {program.address} of {program.name} is taken; stop what listens there, or write another port"
                 )
-    asked = prepare_bench(
+    bench = prepare_bench(
         url=front.url,
         model=served,
         request_rate=rate,
@@ -239,7 +239,7 @@ def rehearse(
             gateway.wait_until_ready(timeout_s=60.0)
             kill = _Kill(victim=fleet.children[-1], after_s=seconds / 2)
             told(f"{rate:g} requests/s for {seconds:g} s; {engines[-1].name} is killed after {seconds / 2:g} s")
-            (found,) = run_bench(asked, output=None, selftest=False, provenance={}, watch=lambda words: kill)
+            (found,) = run_bench(bench, output=None, selftest=False, provenance={}, watch=lambda words: kill)
     if not kill.at_ns:
         raise TonnageError("the run ended before the instance was killed; rehearse again")
     lost = found.requests.status > 1
@@ -254,7 +254,7 @@ def rehearse(
         limits=limits,
         within=within,
         fired=_fired(place, engines, killed_after=kill.at_ns / 1e9 / seconds),
-        invalid=tuple(str(one) for one in found.validity.reasons),
+        invalid=tuple(str(reason) for reason in found.validity.reasons),
     )
 
 
@@ -292,13 +292,13 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
 def _before(plan: Plan, requests: Requests, killed_ns: int) -> tuple[tuple[tuple[str, float | None], ...], bool]:
     """The plan's limits over what ended before the kill."""
     ended = (requests.status == 0) & (requests.last_token_ns <= killed_ns)
-    limits = [one for one in plan.scenario.limits_that_count if one.share is None]
+    limits = [limit for limit in plan.scenario.limits_that_count if limit.share is None]
     if not ended.any():
-        return tuple((str(one), None) for one in limits), False
+        return tuple((str(limit), None) for limit in limits), False
     summary = summarize(requests.some(ended.nonzero()[0]))
-    values = [summary.statistic_ms(one.metric, one.statistic) for one in limits]
-    kept = all(value <= one.milliseconds for one, value in zip(limits, values, strict=True))
-    return tuple((str(one), value) for one, value in zip(limits, values, strict=True)), kept
+    values = [summary.statistic_ms(limit.metric, limit.statistic) for limit in limits]
+    kept = all(value <= limit.milliseconds for limit, value in zip(limits, values, strict=True))
+    return tuple((str(limit), value) for limit, value in zip(limits, values, strict=True)), kept
 
 
 def _fired(folder: Path, engines: list[Program], *, killed_after: float) -> bool | None:
@@ -313,8 +313,8 @@ def _fired(folder: Path, engines: list[Program], *, killed_after: float) -> bool
     labels = ",".join(f'{name}="{value}"' for name, value in scraped["labels"].items())
     up = round(60 * killed_after)
     series = [
-        {"series": f'up{{instance="{one.name}",{labels}}}', "values": "1x60" if one is not engines[-1] else f"1x{up - 1} 0x{60 - up}"}
-        for one in engines
+        {"series": f'up{{instance="{engine.name}",{labels}}}', "values": "1x60" if engine is not engines[-1] else f"1x{up - 1} 0x{60 - up}"}
+        for engine in engines
     ]
     expected = [{"exp_labels": alert["labels"], "exp_annotations": alert["annotations"]}]
     tried = [{"eval_time": f"{up - 1}m", "alertname": ALERT}, {"eval_time": "60m", "alertname": ALERT, "exp_alerts": expected}]

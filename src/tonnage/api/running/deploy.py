@@ -196,10 +196,10 @@ def _watched(
 
 def _first(pages: Pages) -> Reading:
     """What the pages say now; at least one instance answers."""
-    found = pages.read()
-    if not found.instances:
+    reading = pages.read()
+    if not reading.instances:
         raise TonnageError(f"{', '.join(pages.urls)}: no answer with the metrics of vLLM, SGLang or TensorRT-LLM; is the engine up?")
-    return found
+    return reading
 
 
 LONGEST_LOAD_S = 3_600
@@ -222,8 +222,8 @@ class Verified:
     def _findings(self) -> Iterator[str]:
         if len(self.instances) != self.planned:
             yield f"instances: {len(self.instances)} in place of {self.planned}"
-        for one in self.instances:
-            yield from (f"{one.url} {setting.name}: {setting.told}" for setting in one.off)
+        for instance in self.instances:
+            yield from (f"{instance.url} {setting.name}: {setting.told}" for setting in instance.off)
         if self.load is not None and self.asked_rate is not None:
             present = self.load.present
             if present.requests_per_second < (1 - LOST) * self.asked_rate:
@@ -239,7 +239,7 @@ class Verified:
         return {
             "as_planned": not self.findings,
             "findings": list(self.findings),
-            "instances": [one.to_json() for one in self.instances],
+            "instances": [instance.to_json() for instance in self.instances],
             "planned_instances": self.planned,
             "sent_requests_per_second": self.asked_rate,
             "load": load,
@@ -251,14 +251,14 @@ LOST = 0.1  # Share of the load that may still be in flight when the load ends
 
 def _off_latencies(load: Watched) -> Iterator[str]:
     """Latencies outside of the prediction's interval, with how far, and broken limits."""
-    for one in load.latencies:
-        name, (low, high) = f"{one.metric.upper()} {one.statistic}", one.expected
-        if one.place in ("above", "below"):
-            bound = high if one.place == "above" else low
-            share = abs(one.measured / bound - 1)
-            yield f"{name}: {one.measured:.4g} ms, {share:.0%} {one.place} the plan's interval of {low:.4g} to {high:.4g} ms"
-        if one.broken:
-            yield f"{name}: {one.measured:.4g} ms breaks the limit of {one.limit:.4g} ms"
+    for latency in load.latencies:
+        name, (low, high) = f"{latency.metric.upper()} {latency.statistic}", latency.expected
+        if latency.place in ("above", "below"):
+            bound = high if latency.place == "above" else low
+            share = abs(latency.measured / bound - 1)
+            yield f"{name}: {latency.measured:.4g} ms, {share:.0%} {latency.place} the plan's interval of {low:.4g} to {high:.4g} ms"
+        if latency.broken:
+            yield f"{name}: {latency.measured:.4g} ms breaks the limit of {latency.limit:.4g} ms"
 
 
 def verify(
@@ -274,12 +274,12 @@ def verify(
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write 0 to {LONGEST_LOAD_S}")
     pages, watcher, choice = _watched(urls, plan, coefficients=coefficients)
     before = _first(pages)
-    found = Verified(instances=tuple(instance(url, choice.pool) for url in before.instances), planned=choice.instances)
+    verified = Verified(instances=tuple(instance(url, choice.pool) for url in before.instances), planned=choice.instances)
     if not seconds:
-        return found
+        return verified
     rate = choice.plan.demand.sizing_requests_per_second * len(before.instances) / choice.instances
-    _send(pages.urls, choice, rate=rate, seconds=seconds, model=found.instances[0].served, watch=watch)
-    return replace(found, asked_rate=rate, load=watcher.look(before, pages.read()))
+    _send(pages.urls, choice, rate=rate, seconds=seconds, model=verified.instances[0].served, watch=watch)
+    return replace(verified, asked_rate=rate, load=watcher.look(before, pages.read()))
 
 
 def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, model: str, watch: Watch | None) -> None:
@@ -289,10 +289,10 @@ def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, 
     from tonnage.api.bench import prepare_bench, run_bench
 
     def one(url: str) -> None:
-        asked = prepare_bench(
+        bench = prepare_bench(
             url=url, model=model, request_rate=rate / len(urls), benchmark_duration=f"{seconds:g}s", **bench_lengths(choice.plan)
         )
-        run_bench(asked, output=None, selftest=False, provenance={}, **({} if watch is None else {"watch": watch}))
+        run_bench(bench, output=None, selftest=False, provenance={}, **({} if watch is None else {"watch": watch}))
 
     with ThreadPoolExecutor(max_workers=len(urls)) as pool:
         list(pool.map(one, urls))

@@ -84,10 +84,10 @@ def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{option('config')}: {path} cannot be read ({error})") from None
-    said = read_as(GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors)
+    gateway_arguments = read_as(GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors)
     if {"backends", "plan"} & set(given):  # a flag of either kind replaces both
-        said = replace(said, backends=(), plan=None, plan_host=())
-    return _settings(replace(said, **given))
+        gateway_arguments = replace(gateway_arguments, backends=(), plan=None, plan_host=())
+    return _settings(replace(gateway_arguments, **given))
 
 
 HERE = "127.0.0.1"

@@ -71,7 +71,7 @@ def processes(
         supervisor.wait_until_ready(timeout_s=ready_s, seen=seen)
         with Supervisor([gateway], logs, grace_s=grace_s, told=told) as front:
             front.wait_until_ready(timeout_s=READY_S)
-            yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(one.name for one in instances))
+            yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(instance.name for instance in instances))
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def serve_programs(
 def _own(faults: Sequence[str], instances: int) -> list[list[str]]:
     """The flags of each instance alone, which is instance 0 of its process."""
     found = [parse_fault(text) for text in faults]
-    beyond = next((one.instance for one in found if one.instance is not None and one.instance >= instances), None)
+    beyond = next((fault.instance for fault in found if fault.instance is not None and fault.instance >= instances), None)
     if beyond is not None:
         raise InputError(f"{option('fault')}: there is no instance {beyond}; they count from 0 to {instances - 1}")
     return [[word for one in found if one.instance in (None, i) for word in ("--fault", one.words())] for i in range(instances)]

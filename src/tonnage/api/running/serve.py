@@ -44,15 +44,15 @@ def serve_simulated(**asked: Any) -> Served:
     if a.runner not in ("generate", "pooling"):
         raise InputError(f"{option('runner')}: '{a.runner}' is not known; write generate or pooling")
     _check(a.router, speed=a.speed, instances=a.instances or 1)
-    found = _deployed(a.plan, model=a.model, gpu=a.gpu, precision=a.precision, tp=a.tp, engine=a.rules, coefficients=a.coefficients)
-    transfers = _transfers(found.deployment, a.kv_role, a.kv_link, overlap=a.kv_overlap)
+    instances = _deployed(a.plan, model=a.model, gpu=a.gpu, precision=a.precision, tp=a.tp, engine=a.rules, coefficients=a.coefficients)
+    transfers = _transfers(instances.deployment, a.kv_role, a.kv_link, overlap=a.kv_overlap)
     decodes = a.kv_role == "consumer"
     if decodes:
-        found = replace(found, deployment=decode_worker(found.deployment))
-    deployment, count, caching = found.deployment, a.instances or found.instances, a.prefix_caching and not decodes
+        instances = replace(instances, deployment=decode_worker(instances.deployment))
+    deployment, count, caching = instances.deployment, a.instances or instances.instances, a.prefix_caching and not decodes
     context = min(a.max_model_len or deployment.model.max_context, deployment.model.max_context)
     return Served(
-        engine=engines_of(found, caching=caching, inside=decodes),
+        engine=engines_of(instances, caching=caching, inside=decodes),
         transfers=transfers,
         instances=count,
         router=a.router,
@@ -125,14 +125,14 @@ def _check(router: str, **numbers: float) -> None:
 
 def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
     """The faults, of instances that there are."""
-    found = tuple(parse_fault(text) for text in texts)
-    for text, one in zip(texts, found, strict=True):
-        if one.instance is not None and one.instance >= instances:
-            raise InputError(f'{option("fault")}: "{text}": there is no instance {one.instance}; they count from 0 to {instances - 1}')
-        if one.kind == "crash" and instances > 1:
+    faults = tuple(parse_fault(text) for text in texts)
+    for text, fault in zip(texts, faults, strict=True):
+        if fault.instance is not None and fault.instance >= instances:
+            raise InputError(f'{option("fault")}: "{text}": there is no instance {fault.instance}; they count from 0 to {instances - 1}')
+        if fault.kind == "crash" and instances > 1:
             crash = f"a crash ends a process; add {option('processes')}, so that each instance has one"
             raise InputError(f'{option("fault")}: "{text}": {crash}')
-    return found
+    return faults
 
 
 def engines_of(asked: Instances, *, caching: bool = True, inside: bool = False) -> Callable[[], CachedEngine]:
@@ -157,7 +157,7 @@ def _deployed(plan: str | Path | None, **said: Any) -> Instances:
         if said["model"] is None:
             raise InputError(f"{option('model')}: is needed; give a catalog id, or a plan ({option('plan')})")
         gpu = said["gpu"] or "h100-sxm-80gb"
-        found = deployment_of(
+        deployment = deployment_of(
             model=said["model"],
             gpu=gpu,
             precision=said["precision"] or "",
@@ -165,7 +165,7 @@ def _deployed(plan: str | Path | None, **said: Any) -> Instances:
             engine=said["engine"] or NEWEST,
             coefficients=said["coefficients"],
         )
-        return Instances(deployment=found, instances=1, gpus_per_system=found.parallelism.gpus, prompt_tokens=1)
+        return Instances(deployment=deployment, instances=1, gpus_per_system=deployment.parallelism.gpus, prompt_tokens=1)
     given = next((name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None), None)
     if given is not None:
         raise InputError(f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the two out")

@@ -83,7 +83,7 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
         notes = "".join(f"; {note}" for note in machine.notes)
         raise InputError(f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}")
     if not machine.gpu:
-        kinds = ", ".join(sorted({one.gpu or f"{one.name} (not in the catalog)" for one in machine.devices}))
+        kinds = ", ".join(sorted({device.gpu or f"{device.name} (not in the catalog)" for device in machine.devices}))
         raise InputError(f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this machine has {kinds}")
     model, own = _model(asked)
     families: tuple[str, ...] = ORDER if asked.engine == "auto" else (asked.engine,)
@@ -99,7 +99,7 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
         checkpoint=lambda engine, precision: _checkpoint(asked, model, own, precision, engine),
         context=asked.max_model_len,
     )
-    return ordered([one for one in found if asked.tp in (None, one.tp)])
+    return ordered([profile for profile in found if asked.tp in (None, profile.tp)])
 
 
 def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: launch.Ports | None = None, dry: bool = False) -> launch.Start:
@@ -152,11 +152,11 @@ def _nim(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
     model, _ = _model(asked)
     check_image(asked.checkpoint, machine)
     undriven = replace(machine, driver="")  # the driver is the image's business, and was judged by what it holds
-    found = chosen(machine_profiles(replace(asked, engine="auto", checkpoint=None), undriven), asked.profile)
+    profile = chosen(machine_profiles(replace(asked, engine="auto", checkpoint=None), undriven), asked.profile)
     preset = find_engine("nim").name
-    started = _profile_command(found, model, machine, preset, asked.checkpoint)
-    groups = launch.placed(launch.usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
-    told = f"NIM chooses its profile; {found.name} says how many GPUs it gets."
+    started = _profile_command(profile, model, machine, preset, asked.checkpoint)
+    groups = launch.placed(launch.usable(machine, asked.gpu_numbers), profile.tp, asked.instances or 1)
+    told = f"NIM chooses its profile; {profile.name} says how many GPUs it gets."
     started = replace(started, argv=tuple(_image(word) for word in started.argv))
     return _start(asked, started, family="nim", preset=preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
 
@@ -334,8 +334,8 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
         raise InputError(f"{option('model')}: is needed; give a name of the catalog, the folder of a checkpoint, or {option('plan')}")
     if Path(asked.model).is_dir():
         launch.check_folder(asked.model, where="model")
-        found = find_model(str(Path(asked.model) / "config.json"))
-        return replace(found, name=Path(asked.model).resolve().name), found.released or "fp16"
+        model = find_model(str(Path(asked.model) / "config.json"))
+        return replace(model, name=Path(asked.model).resolve().name), model.released or "fp16"
     return find_model(asked.model), ""
 
 
@@ -356,8 +356,8 @@ def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engi
         and not same(model.released.partition("+")[0], find_precision(precision).weight_format)
     ):
         return ""
-    found = published(model.name, find_precision(precision), engine)
-    return "" if found is None else found.repository
+    checkpoint = published(model.name, find_precision(precision), engine)
+    return "" if checkpoint is None else checkpoint.repository
 
 
 def serve_engine(
@@ -380,6 +380,6 @@ def serve_engine(
             path = folder / FILE
             path.write_text(yaml_text(start.file), encoding="utf-8")
             file = str(path)
-        return [one.program(place, file) for place, one in enumerate(start.instances)]
+        return [started.program(place, file) for place, started in enumerate(start.instances)]
 
     serve_programs(programs, router=router, host=host, port=port, logs=logs, ready_s=start.startup_seconds, told=told)

@@ -42,10 +42,10 @@ def _read(path: str, where: str, _: tuple[int, int]) -> RecordedSessions | None:
     form = next((form for form in FORMS if form.recognises(first)), None)
     if form is None:
         return None
-    found: RecordedSessions = form.read(_bytes(path, where), path, where)
-    if not len(found):
+    recorded_sessions: RecordedSessions = form.read(_bytes(path, where), path, where)
+    if not len(recorded_sessions):
         raise InputError(f"{where}: {path} holds no session with a request")
-    return found
+    return recorded_sessions
 
 
 def _first(path: str, where: str) -> Any:

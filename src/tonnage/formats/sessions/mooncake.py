@@ -57,10 +57,10 @@ def _row(text: bytes, at: str) -> Row:
             texts = isinstance(row, dict) and ("messages" in row or "turns" in row)
             raise ValueError("texts, whose tokens nobody has counted" if texts else "no request")
         lengths = [row["input_length"], row["output_length"]]
-        if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in lengths) or max(lengths) > 10**9:
+        if any(isinstance(length, bool) or not isinstance(length, int) or length < 0 for length in lengths) or max(lengths) > 10**9:
             raise ValueError("input_length and output_length are not numbers of tokens")
         ids = row.get("hash_ids") or []
-        if not isinstance(ids, list) or any(isinstance(one, bool) or not isinstance(one, int) for one in ids):
+        if not isinstance(ids, list) or any(isinstance(identifier, bool) or not isinstance(identifier, int) for identifier in ids):
             raise ValueError("hash_ids is not a list of whole numbers")
         for name in ("timestamp", "delay", "tool_wait_ms"):
             if not 0 <= float(row.get(name) or 0) < 1e15:
@@ -138,7 +138,7 @@ def _graph(rows: Sequence[Row]) -> Session:
             waits = (last.get(own, 0),)
             delay = max((sent or 0) - calls[waits[0]].at_ns, 0)
         pause = tool + delay
-        at = max((calls[one].at_ns for one in waits), default=0) + pause if sent is None else sent
+        at = max((calls[wait].at_ns for wait in waits), default=0) + pause if sent is None else sent
         agent = agents.setdefault(own, len(agents))
         ids = np.array(row["hash_ids"], np.int64) if row.get("hash_ids") else None
         isl, osl = max(int(row["input_length"]), 1), max(int(row["output_length"]), 1)

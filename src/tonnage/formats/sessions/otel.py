@@ -113,7 +113,7 @@ def _session(requests: list[_Span], spans: Mapping[str, _Span], tools: list[int]
         ended = [one for one in over.get(own, ()) if first + calls[last[one]].at_ns + calls[last[one]].took_ns <= span.begins]
         waits |= {last[one] for one in ended}
         over[own] = [one for one in over.get(own, ()) if one not in ended]
-        since = max((first + calls[one].at_ns + calls[one].took_ns for one in waits), default=span.begins)
+        since = max((first + calls[wait].at_ns + calls[wait].took_ns for wait in waits), default=span.begins)
         isl, osl, before = span.tokens(INPUT), span.tokens(OUTPUT), last.get(own, -1)
         goes_on = before >= 0 and isl >= calls[before].isl + calls[before].osl
         called = bisect_left(tools, span.begins) > bisect_left(tools, since)

@@ -39,10 +39,10 @@ def read(text: bytes, path: str, where: str) -> RecordedSessions:
                 yield _session(row, f"{where}: {path}:{line}", sizes, scopes)
 
     first = json.loads(_IDS.sub(b'"hash_ids":0', next(row for row in text.splitlines() if row.strip())))
-    found = recorded_of(path, sessions(), int(first["block_size"]), common=first.get("hash_id_scope", "local") != "local")
+    recorded_sessions = recorded_of(path, sessions(), int(first["block_size"]), common=first.get("hash_id_scope", "local") != "local")
     if len(sizes) > 1 or len(scopes) > 1:
         raise InputError(f"{where}: {path}: sessions with blocks of different sizes or scopes; give a file for each")
-    return found
+    return recorded_sessions
 
 
 def _session(row: bytes, at: str, sizes: set[int], scopes: set[str]) -> Session:
@@ -93,7 +93,7 @@ class _Chains:
     def add(self, requests: list[Any], parent: int | None, offset_s: float) -> None:
         """A chain: that of the session, or of a sub-agent that begins behind the request at place ``parent``, so long after the session."""
         agent, before = self.agents, parent
-        took = [float(one["api_time"]) for one in requests if one.get("api_time") is not None]
+        took = [float(request["api_time"]) for request in requests if request.get("api_time") is not None]
         usual = median(took) if took else 0.0
         for one in requests:
             at = offset_s + float(one["t"])
@@ -134,6 +134,6 @@ def _in_order(calls: list[Call]) -> Session:
     found: list[Call] = []
     for place in ends:
         call = calls[place]
-        call.waits = tuple(number[one] for one in call.waits) or ((0,) if found else ())
+        call.waits = tuple(number[wait] for wait in call.waits) or ((0,) if found else ())
         found.append(call)
     return Session(calls=found)

@@ -47,7 +47,7 @@ def title(plan: Plan) -> str:
     if plan.existing is not None:
         return existing_title(plan)
     if plan.choice is None:
-        over = any(isinstance(one.reason, TooMuch) for one in plan.rejected)
+        over = any(isinstance(rejected.reason, TooMuch) for rejected in plan.rejected)
         return f"No deployment of {plan.scenario.model} {'stays within what is allowed' if over else 'meets the limits'}"
     return f"{systems(plan.choice)} for {plan.scenario.model}"
 
@@ -64,7 +64,7 @@ def answer_text(plan: Plan) -> str:
 
 def _no_answer(plan: Plan) -> str:
     """That nothing is chosen, and by what: the limits; or what was given as the most, with the part of the load that this carries."""
-    over = [(one, one.reason) for one in plan.rejected if isinstance(one.reason, TooMuch)]
+    over = [(rejected, rejected.reason) for rejected in plan.rejected if isinstance(rejected.reason, TooMuch)]
     if not over:
         return NO_ANSWER
     asked = plan.demand.sizing_requests_per_second
@@ -111,14 +111,14 @@ def checkpoint_text(plan: Plan, best: Candidate) -> str:
     if not pool.engine_preset or not find_checkpoints(model):
         return ""
     try:
-        wanted, engine, vendor = find_precision(pool.precision), find_engine(pool.engine_preset), find_gpu(pool.gpu).vendor
+        precision, engine, vendor = find_precision(pool.precision), find_engine(pool.engine_preset), find_gpu(pool.gpu).vendor
     except InputError:  # hardware of a file
         return ""
     own = engine.family == "nim"  # its containers bring checkpoints of their own
-    if own or loadable(model, wanted, engine, vendor) or find_maker(wanted.weights, engine) is not None:
+    if own or loadable(model, precision, engine, vendor) or find_maker(precision.weights, engine) is not None:
         return ""
     others = dict.fromkeys(one.engine_preset for each in plan.candidates for one in each.pools if one.precision == pool.precision)
-    other = next((name for name in others if loadable(model, wanted, find_engine(name), vendor)), "")
+    other = next((name for name in others if loadable(model, precision, find_engine(name), vendor)), "")
     instead = f"; {option('engine')} {other} has one to load" if other else ""
     return f"no {pool.precision} checkpoint of {model} is known that {engine.name} reads, nor a tool that makes one{instead}"
 

@@ -73,7 +73,7 @@ def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
         counted_only = f"Other deployments inside the limits: {_far(best, far)}.{_on_others([best], far)}" if far else ""
         return Text((counted_only + absent_gpus).strip()) if counted_only or absent_gpus else None
     shown = [near[place] for place in first_rows([c.pools[0].gpu for c in (best, *(c for c, _ in near))], most)]
-    left = [c for c, _ in near if all(c is not one for one, _ in shown)]
+    candidates = [c for c, _ in near if all(c is not candidate for candidate, _ in shown)]
     rows = _rows(COLUMNS_BESIDE, shown)
     formats = {row[1] for row in rows}
     names = [name for name, _ in COLUMNS_BESIDE]
@@ -88,7 +88,7 @@ def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
         caption=f"Other deployments{in_format}, {first_text(plan)} first{''.join(facts)}",
         header=tuple(names),
         rows=rows,
-        note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], left, far), absent_gpus.strip(), marked))),
+        note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], candidates, far), absent_gpus.strip(), marked))),
         spare=tuple(name for name in SPARED_BESIDE if name != _decides(plan)),
     )
     return table.without(alike | absent)
@@ -115,31 +115,31 @@ def _far(best: Candidate, far: Sequence[Candidate]) -> str:
 
 def runner_up_text(plan: Plan) -> str:
     """The best on another GPU type: "2 × dgx-h200 (16 GPUs; 1.60 systems exactly), 140,000 USD a year more"; "" where there is none."""
-    found, best = plan.runner_up, plan.choice
-    if found is None or best is None:
+    runner_up, best = plan.runner_up, plan.choice
+    if runner_up is None or best is None:
         return ""
-    more = found.more_usd_per_year
+    more = runner_up.more_usd_per_year
     cost = "" if more is None else f", {dollars(abs(more))} USD a year {'more' if more >= 0 else 'less'}"
-    exactly = f"{counted(found.gpus, 'GPU')}; {exactly_text(found.systems_exact)}"
-    runs = unlike(best, found.deployment, gpu=False)
-    return f"{found.systems:,} × {found.system} ({exactly}){f': {runs}' if runs else ''}{cost}"
+    exactly = f"{counted(runner_up.gpus, 'GPU')}; {exactly_text(runner_up.systems_exact)}"
+    runs = unlike(best, runner_up.deployment, gpu=False)
+    return f"{runner_up.systems:,} × {runner_up.system} ({exactly}){f': {runs}' if runs else ''}{cost}"
 
 
 def candidates_table(plan: Plan) -> Table | None:
     """One row for each deployment inside the limits, the fewest GPUs first."""
-    found = plan.candidates
-    if not found:
+    candidates = plan.candidates
+    if not candidates:
         return None
     asked = plan.scenario
     lengths = f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
-    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan)} first"
+    within = f"{counted(len(candidates), 'deployment')} inside the limits, {first_text(plan)} first"
     table = Table(
         caption=f"{within} ({lengths}), each at its highest load there",
         header=tuple(name for name, _ in COLUMNS),
-        rows=_rows(COLUMNS, list(zip(found, yearly_costs(plan), strict=True))),
+        rows=_rows(COLUMNS, list(zip(candidates, yearly_costs(plan), strict=True))),
         chosen=0,
-        folded=len(found) > OPEN,
-        note=MARKED if any(c.marks for c in found) else "",
+        folded=len(candidates) > OPEN,
+        note=MARKED if any(c.marks for c in candidates) else "",
         spare=tuple(name for name in SPARED if name != _decides(plan)),
     )
     return table.filled(*LATENCIES, "USD a year")
@@ -169,10 +169,10 @@ NEVER = (why.VendorUnsupported, why.PrecisionUnsupported, why.TargetLacks, why.W
 def rejected_section(plan: Plan) -> Section:
     """Deployments on one GPU that fail for one reason share a row, each with its own number."""
     groups: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for one in plan.rejected:
-        why_not, own = _grouped(one.reason)
-        degrees = split(one, " × ").removeprefix("TP ") + (f" ({own})" if own else "")
-        groups.setdefault((one.gpu, why_not), {}).setdefault(f"{one.precision} {one.engine}", []).append(degrees)
+    for rejected in plan.rejected:
+        why_not, own = _grouped(rejected.reason)
+        degrees = split(rejected, " × ").removeprefix("TP ") + (f" ({own})" if own else "")
+        groups.setdefault((rejected.gpu, why_not), {}).setdefault(f"{rejected.precision} {rejected.engine}", []).append(degrees)
     if not groups:
         return section("rejected", "Rejected, and why")
     rows = tuple(
@@ -230,7 +230,7 @@ def nearest_table(plan: Plan, most: int) -> Table | None:
     reached = set() if plan.reachable is None else {one.deployment for one in plan.reachable.best}
     if len(found) == 1 and isinstance(found[0].reason, why.BrokenAtAnyLoad) and reached == {found[0].identity}:
         return None
-    rows = tuple((one.gpu, _name(one), reason_text(one.reason)) for one in found[:most])
+    rows = tuple((rejected.gpu, _name(rejected), reason_text(rejected.reason)) for rejected in found[:most])
     more = f"… and {counted(len(found) - most, 'more GPU')}" if len(found) > most else ""
     header = ("GPU", "nearest deployment", "why it fails")
     return Table(caption="The nearest deployment of each GPU", header=header, rows=rows, note=more) if rows else None
@@ -244,7 +244,7 @@ def left_out_texts(plan: Plan) -> tuple[str, ...]:
 def _left_out(plan: Plan) -> tuple[Rejected, ...]:
     """The nearest rejected deployment of every requested GPU that is not among the answers."""
     inside = {pool.gpu for candidate in plan.candidates for pool in candidate.pools}
-    refused = ([one for one in plan.rejected if one.gpu == gpu] for gpu in plan.scenario.gpus if gpu not in inside)
+    refused = ([rejected for rejected in plan.rejected if rejected.gpu == gpu] for gpu in plan.scenario.gpus if gpu not in inside)
     return tuple(min(each, key=_far_from_limits) for each in refused if each)
 
 
@@ -266,8 +266,8 @@ def _far_from_limits(refused: Rejected) -> tuple[int, float]:
 def reachable_text(found: Reachable) -> str:
     """The best values, and by which deployment each is reached; then the deployment that comes nearest to all limits, if it is another."""
     who: dict[Identity, list[Reached]] = {}
-    for one in found.best:
-        who.setdefault(one.deployment, []).append(one)
+    for reached in found.best:
+        who.setdefault(reached.deployment, []).append(reached)
     best = "; ".join(map(_each, who.values()))
     nearest = "" if set(who) == {found.nearest[0].deployment} else f"; nearest to all limits: {_each(found.nearest)}"
     inside = all(one.value_ms <= one.asked_ms for one in found.nearest)
@@ -361,7 +361,7 @@ def reason_text(reason: why.Reason) -> str:
         case why.StatisticNotMeasured():
             return f"{reason.metric.upper()} {reason.statistic} was not measured"
         case why.NoMeasuredLoadHolds():
-            broken = [f"{breach_text(each.breach)} ({measured_load_text(each.load)})" for each in reason.breaches]
+            broken = [f"{breach_text(breach.breach)} ({measured_load_text(breach.load)})" for breach in reason.breaches]
             return f"no load measured meets every limit: {', '.join(broken)}"
         case _:
             return _simulated(reason)

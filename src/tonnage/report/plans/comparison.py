@@ -127,7 +127,7 @@ def beside(plan: Plan) -> Section:
         return section("measured", TITLE)
     best = found.plan.choice
     if best is None:
-        reasons = "; ".join(dict.fromkeys(reason_text(each.reason) for each in found.plan.rejected))
+        reasons = "; ".join(dict.fromkeys(reason_text(rejected.reason) for rejected in found.plan.rejected))
         return section("measured", TITLE, Text(f"No measured point is inside the limits: {reasons}."))
     alike, chosen = _twin(found.predicted, best), _twin(plan.candidates, best)
     deciding = ("predicted, decides", chosen, plan if chosen == plan.choice else None)

@@ -75,14 +75,14 @@ def not_sure_text(plan: Plan) -> str:
 
 def _tail_text(best: Candidate, tail: Unreached) -> str:
     """The confidence, why it is not reached, and what reaches it: "95%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms at any load; …"."""
-    other, relaxed, alone = tail.other, tail.relaxed, tail.alone
+    other_systems, relaxed, alone = tail.other, tail.relaxed, tail.alone
     text = f"{_share(tail.confidence)}: with steps {percent(tail.step_factor - 1)} slower"
     if alone is not None:
         text += f", {alone_text(alone)}"
     would = []
-    if other is not None:
-        name = unlike(best, other.deployment)
-        would.append(f"{name} reaches it with {other.systems:,} × {other.system} ({counted(other.gpus, 'GPU')})")
+    if other_systems is not None:
+        name = unlike(best, other_systems.deployment)
+        would.append(f"{name} reaches it with {other_systems.systems:,} × {other_systems.system} ({counted(other_systems.gpus, 'GPU')})")
     if relaxed is not None:
         to, reaches = _looser(relaxed.limit, relaxed.to_ms, "a limit of"), "" if would else " reaches it"
         would.append(f"{to}{reaches} with {relaxed.systems:,} × {relaxed.system} ({counted(relaxed.gpus, 'GPU')})")
@@ -147,8 +147,8 @@ def beyond_text(items: Sequence[Beyond]) -> str:
 
     It has ``MOST`` letters at most: the measured kinds are left out first, and then the last things that were not.
     """
-    absent = [one for one in items if isinstance(one, Unmeasured | OutOfRange)]
-    busy = next((_busy(one) for one in items if isinstance(one, OpenLoopNearSaturation | ClosedLoopNearSaturation)), "")
+    absent = [item for item in items if isinstance(item, Unmeasured | OutOfRange)]
+    busy = next((_busy(item) for item in items if isinstance(item, OpenLoopNearSaturation | ClosedLoopNearSaturation)), "")
     lines = [_absents(absent, len(absent), brief=False)]
     lines += [_absents(absent, count, brief=True) for count in range(len(absent), -1, -1)]
     joined = ("; ".join(filter(None, (line, busy))) for line in lines)
@@ -158,7 +158,7 @@ def beyond_text(items: Sequence[Beyond]) -> str:
 def _absents(items: Sequence[Unmeasured | OutOfRange], count: int, *, brief: bool) -> str:
     """The first so many items, and how many more there are; "" where there is none."""
     left_out = len(items) - count
-    named = [_absent(one, brief=brief) for one in items[:count]]
+    named = [_absent(item, brief=brief) for item in items[:count]]
     more = [f"and {left_out} more" if named else f"{left_out} things"] if left_out else []
     return "not measured: " + ", ".join((*named, *more)) if items else ""
 

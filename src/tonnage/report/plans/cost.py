@@ -172,8 +172,8 @@ def cheapest(cost: YearlyCost | None) -> WayCost | None:
 
 def owned_and_cheapest(cost: YearlyCost | None) -> tuple[WayCost, ...]:
     """The owned systems of the plan, and the cheapest way where that is another; the only way with a cost where there is but one."""
-    known = priced(cost)
-    return known if len(known) < 2 else tuple(dict.fromkeys(way for way in (owned(cost), cheapest(cost)) if way is not None))
+    way_costs = priced(cost)
+    return way_costs if len(way_costs) < 2 else tuple(dict.fromkeys(way for way in (owned(cost), cheapest(cost)) if way is not None))
 
 
 def takes(way: WayCost) -> str:
@@ -266,9 +266,9 @@ def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section
 
 def ways_table(cost: YearlyCost) -> Table:
     """One row for each way, the cheapest marked; columns that hold nothing are left out."""
-    found = ways(cost)
-    chosen = next((i for i, way in enumerate(found) if way.where == cost.cheapest and len(priced(cost)) > 1), None)
-    caption, rows = "Cost of each way of running it", tuple(map(_way, found))
+    way_costs = ways(cost)
+    chosen = next((i for i, way in enumerate(way_costs) if way.where == cost.cheapest and len(priced(cost)) > 1), None)
+    caption, rows = "Cost of each way of running it", tuple(map(_way, way_costs))
     return Table(caption=caption, header=WAYS, rows=rows, chosen=chosen, mark="cheapest", spare=SPARED).filled()
 
 
@@ -338,17 +338,17 @@ def break_even_text(found: BreakEven) -> str:
 
 def outlook_blocks(cost: YearlyCost) -> tuple[Block | None, ...]:
     """A table of the years, and a sentence each on when owning pays off and on racks, power and heat."""
-    found = cost.outlook
-    if found is None:
+    outlook = cost.outlook
+    if outlook is None:
         return ()
-    rows, users, titles = [], found.users is not None, dict[str, str](TITLES.items())
-    for way in found.ways:
+    rows, users, titles = [], outlook.users is not None, dict[str, str](TITLES.items())
+    for way in outlook.ways:
         rows.append((titles[way.where], *map(usd, (*way.usd.values(), *((way.usd_per_user_month,) if users else ())))))
-    years = tuple(found.ways[0].usd) if found.ways else ()
-    header = ("way", *(f"USD in {each} years" for each in years), *(("USD per user and month",) if users else ()))
+    years = tuple(outlook.ways[0].usd) if outlook.ways else ()
+    header = ("way", *(f"USD in {year} years" for year in years), *(("USD per user and month",) if users else ()))
     caption = "Over the years: the purchase on the first day, and what is paid in each year"
-    pays_off = "" if found.pays_off is None else pays_off_text(found.pays_off)
-    racks = "" if found.footprint is None else footprint_text(found.footprint)
+    pays_off = "" if outlook.pays_off is None else pays_off_text(outlook.pays_off)
+    racks = "" if outlook.footprint is None else footprint_text(outlook.footprint)
     return (Table(caption=caption, header=header, rows=tuple(rows)) if rows else None, items((pays_off, racks)))
 
 

@@ -76,17 +76,17 @@ def instances(candidate: Candidate) -> str:
 
 def other_way_text(plan: Plan) -> str:
     """What two pools would need where that is fewer GPUs, and what instances that do both need where the choice is in two pools."""
-    found = plan.pools_instead or plan.together_instead
-    if found is None:
+    other_serving = plan.pools_instead or plan.together_instead
+    if other_serving is None:
         return ""
-    if found.ratio:
-        prefill, decode = found.ratio.split(":")
+    if other_serving.ratio:
+        prefill, decode = other_serving.ratio.split(":")
         serving = f"{prefill} prefill and {decode} decode instances"
     else:
-        serving = f"{counted(found.instances, 'instance')} for both prefill and decode"
-    gpus = f"{abs(found.saved):,} {'fewer' if found.saved > 0 else 'more'} GPUs" if found.saved else "as many GPUs"
-    bought_then = f"{found.systems:,} × {found.system} ({exact_number(found.systems_exact)} exactly)"
-    return f"{gpus} with {serving}: {bought_then}, {name_of(found.deployment)}"
+        serving = f"{counted(other_serving.instances, 'instance')} for both prefill and decode"
+    gpus = f"{abs(other_serving.saved):,} {'fewer' if other_serving.saved > 0 else 'more'} GPUs" if other_serving.saved else "as many GPUs"
+    bought_then = f"{other_serving.systems:,} × {other_serving.system} ({exact_number(other_serving.systems_exact)} exactly)"
+    return f"{gpus} with {serving}: {bought_then}, {name_of(other_serving.deployment)}"
 
 
 def narrow_cache_text(plan: Plan) -> str:

@@ -38,15 +38,15 @@ def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
     """Everything that a reader would see differently, in the order of the report."""
     parts = (("question", _question), ("answer", _answer), ("cost", _cost), ("prices", _prices), ("made with", _made))
     both = first.asked is not None and second.asked is not None
-    asked = tuple(_differing("asked", _asked(first), _asked(second))) if both else ()
-    told = {(one.first, one.second) for one in asked}
+    differences = tuple(_differing("asked", _asked(first), _asked(second))) if both else ()
+    told = {(difference.first, difference.second) for difference in differences}
     rest = (one for part, read in parts for one in _differing(part, read(first), read(second)))
-    return (*asked, *(one for one in rest if one.part != "question" or (one.first, one.second) not in told))
+    return (*differences, *(one for one in rest if one.part != "question" or (one.first, one.second) not in told))
 
 
 def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference, ...]:
     """What differs of the fleet of several use cases, and then of each that both have, by itself."""
-    plans, others = (dict(zip(one.names, one.plans, strict=True)) for one in (first, second))
+    plans, others = (dict(zip(use_cases.names, use_cases.plans, strict=True)) for use_cases in (first, second))
     alone = (replace(one, use_case=name) for name, plan in plans.items() if name in others for one in differences(plan, others[name]))
     return (*_differing("fleet", _fleet(first), _fleet(second)), *alone)
 
@@ -56,7 +56,7 @@ def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
     if not found:
         return document(section("diff", "", items((SAME,))))
     sections = []
-    for use_case, part in dict.fromkeys((one.use_case, one.part) for one in found):
+    for use_case, part in dict.fromkeys((difference.use_case, difference.part) for difference in found):
         rows = tuple((one.what, one.first, one.second, one.change) for one in found if (one.use_case, one.part) == (use_case, part))
         table = Table(header=(part, *names, "change"), rows=rows, spare=("change",))
         title = f"{use_case}, by itself: {part}" if use_case else part.capitalize()
@@ -111,25 +111,25 @@ def _written(value: Any) -> tuple[str, float | None]:
 
 
 def _question(plan: Plan) -> Values:
-    asked, confidence = plan.scenario, plan.scenario.confidence
+    understood, confidence = plan.scenario, plan.scenario.confidence
     texts = {
-        "model": asked.model,
-        "prompt tokens": asked.isl,
-        "output tokens": asked.osl,
+        "model": understood.model,
+        "prompt tokens": understood.isl,
+        "output tokens": understood.osl,
         "demand": demand_text(plan.demand),
-        "limits": ", ".join(map(str, asked.limits)) or "none",
-        "GPUs": ", ".join(asked.gpus),
-        "formats": ", ".join(asked.precisions),
-        "engines": ", ".join(asked.engines),
-        "TP": ", ".join(map(str, asked.tps)),
-        "mode": asked.mode or ABSENT,
-        "load": asked.load,
-        "router": asked.router or ABSENT,
-        "prompts share": asked.shares or "nothing",
+        "limits": ", ".join(map(str, understood.limits)) or "none",
+        "GPUs": ", ".join(understood.gpus),
+        "formats": ", ".join(understood.precisions),
+        "engines": ", ".join(understood.engines),
+        "TP": ", ".join(map(str, understood.tps)),
+        "mode": understood.mode or ABSENT,
+        "load": understood.load,
+        "router": understood.router or ABSENT,
+        "prompts share": understood.shares or "nothing",
         "confidence": ABSENT if confidence is None else percent(confidence),
-        "spare systems": str(asked.spare_systems),
-        "speculation": asked.speculation or "none",
-        "seed": str(asked.seed),
+        "spare systems": str(understood.spare_systems),
+        "speculation": understood.speculation or "none",
+        "seed": str(understood.seed),
     }
     return {name: (text, None) for name, text in texts.items()}
 
@@ -172,7 +172,7 @@ def _answer(plan: Plan) -> Values:
         "candidates": (str(len(plan.candidates)), float(len(plan.candidates))),
     }
     shares = () if best.at_peak is None else best.at_peak.attained or ()
-    met = {f"met, {one.limits}": (f"{100 * one.share:.3g}%", one.share) for one in shares}
+    met = {f"met, {share.limits}": (f"{100 * share.share:.3g}%", share.share) for share in shares}
     drawn = {} if best.power is None else {"W a GPU at the peak": best.power.watts, "J an output token": best.power.joules_per_output_token}
     return {**found, **met, **{name: (number(value), value) for name, value in (latencies | drawn).items()}}
 

@@ -36,14 +36,14 @@ def explained_items(plan: Plan) -> Block | None:
 
 def _sentences(explained: Explanation, pools: int) -> tuple[str, ...]:
     where = "" if pools == 1 else f"of a {'decode' if explained.decode_sequences else 'prefill'} instance, whose pool ends the load, "
-    most = next((term for term in explained.terms if term.term == explained.binds), None)
+    step_term = next((term for term in explained.terms if term.term == explained.binds), None)
     contents = (explained.prefill_tokens, "prompt tokens"), (explained.decode_sequences, "requests that decode")
     lines = [
         f"At the highest load inside the limits, a mean step {where}takes {number(explained.step_seconds * 1e3)} ms for "
         f"{' and '.join(f'{number(count)} {name}' for count, name in contents if count or not where)}."
     ]
-    if most is not None:
-        lines.append(f"Its largest part, {percent(most.share)}, is this: {TERMS.get(most.term, most.term)}.")
+    if step_term is not None:
+        lines.append(f"Its largest part, {percent(step_term.share)}, is this: {TERMS.get(step_term.term, step_term.term)}.")
     busy = explained.front_end_busy
     if busy >= FRONT_END_LIMITS:
         lines.append(
@@ -179,10 +179,10 @@ MORE: dict[Input, str] = {"isl": "longer prompts", "osl": "longer answers", "rat
 
 def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:
     """The section; empty where nothing was changed. ``drawn`` is a figure that shows the table too."""
-    found, table = plan.sensitivity, sensitivity_table(plan)
-    if found is None or table is None:
+    sensitivity, table = plan.sensitivity, sensitivity_table(plan)
+    if sensitivity is None or table is None:
         return section("sensitivity", "What would change the answer")
-    line = None if found.relaxed is None else Text(f"The cheapest limit to relax: {relaxed_text(found.relaxed)}.")
+    line = None if sensitivity.relaxed is None else Text(f"The cheapest limit to relax: {relaxed_text(sensitivity.relaxed)}.")
     return section("sensitivity", "What would change the answer", drawn or table, spreads_table(plan), line)
 
 
@@ -193,8 +193,8 @@ def sensitivity_table(plan: Plan) -> Table | None:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
     rows = tuple(
-        (INPUTS[one.input], signed(one.low.change), needed(one.low, size), signed(one.high.change), needed(one.high, size))
-        for one in found.swings
+        (INPUTS[swing.input], signed(swing.low.change), needed(swing.low, size), signed(swing.high.change), needed(swing.high, size))
+        for swing in found.swings
     )
     caption = f"Systems when one input changes; now {counted(found.systems, 'system')}, {exact_number(found.systems_exact)} exactly"
     return Table(caption=caption, header=("input", "lower", "systems", "higher", "systems"), rows=rows)
@@ -202,11 +202,11 @@ def sensitivity_table(plan: Plan) -> Table | None:
 
 def spreads_table(plan: Plan) -> Table | None:
     """One row for each other spread of the lengths; None where theirs is no assumption."""
-    found = plan.sensitivity
-    if found is None or not found.spreads:
+    sensitivity = plan.sensitivity
+    if sensitivity is None or not sensitivity.spreads:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
-    rows = tuple((spread_name(one.spread), one.isl, one.osl, needed(one.answer, size)) for one in found.spreads)
+    rows = tuple((spread_name(spread.spread), spread.isl, spread.osl, needed(spread.answer, size)) for spread in sensitivity.spreads)
     return Table(caption="Systems with other spreads of the lengths", header=("spread", "ISL", "OSL", "systems"), rows=rows)
 
 
@@ -219,21 +219,21 @@ def spread_name(spread: str) -> str:
 
 def spread_text(plan: Plan) -> str:
     """What other spreads of the lengths take, where that is another number of systems; "" elsewhere."""
-    found, best = plan.sensitivity, plan.choice
-    if found is None or best is None:
+    sensitivity, best = plan.sensitivity, plan.choice
+    if sensitivity is None or best is None:
         return ""
     size = gpus_per_system(best)
-    before = found.systems * size
+    before = sensitivity.systems * size
     parts = []
-    for other in found.spreads:
-        systems, gpus = other.answer.systems, other.answer.gpus
+    for spread in sensitivity.spreads:
+        systems, gpus = spread.answer.systems, spread.answer.gpus
         if systems is None:
-            parts.append(f"with {spread_name(other.spread)} nothing meets the limits as surely")
-        elif other_size(other.answer, size):
-            where = "" if other.answer.deployment is None else f" of {other.answer.deployment.gpu}"
-            parts += [f"with {spread_name(other.spread)} it takes {gpus:,} GPUs{where} in place of {before:,}"] if gpus != before else []
-        elif systems != found.systems:
-            parts.append(f"with {spread_name(other.spread)} it takes {counted(systems, 'system')} in place of {found.systems:,}")
+            parts.append(f"with {spread_name(spread.spread)} nothing meets the limits as surely")
+        elif other_size(spread.answer, size):
+            where = "" if spread.answer.deployment is None else f" of {spread.answer.deployment.gpu}"
+            parts += [f"with {spread_name(spread.spread)} it takes {gpus:,} GPUs{where} in place of {before:,}"] if gpus != before else []
+        elif systems != sensitivity.systems:
+            parts.append(f"with {spread_name(spread.spread)} it takes {counted(systems, 'system')} in place of {sensitivity.systems:,}")
     return "; ".join(parts)
 
 
@@ -256,7 +256,7 @@ def risk_text(plan: Plan, best: Candidate) -> str:
     check = plan.fleet_check
     if check is not None and not check.holds:
         return fleet_check_text(check)
-    bursts = next((one for one in plan.warnings if isinstance(one, BurstyTrace)), None)
+    bursts = next((warning for warning in plan.warnings if isinstance(warning, BurstyTrace)), None)
     if bursts is not None:
         return warning_text(bursts)
     if plan.sensitivity is not None and plan.sensitivity.swings:
@@ -278,8 +278,8 @@ def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
     Args:
         per_system: GPUs in one system of the choice; where the other answer has systems of another size, both are given in GPUs.
     """
-    rises = [one for one in found.swings if one.input in MORE]
-    none = next((one for one in rises if one.high.systems is None), None)
+    rises = [swing for swing in found.swings if swing.input in MORE]
+    none = next((rise for rise in rises if rise.high.systems is None), None)
     if none is not None:
         short = "is as sure as the answer" if isinstance(none.high.reason, NotSure) else "meets the limits"
         return f"with {_more(none)} nothing {short}"

@@ -35,7 +35,7 @@ def curve(plan: Plan) -> Plot | None:
     if len(points) < 2:
         return None
     tones = {metric: tone for tone, metric in enumerate(("ttft", "tpot", "e2e", "itl"))}
-    limits = [one for one in plan.scenario.limits_that_count if one.metric in METRICS]
+    limits = [limit for limit in plan.scenario.limits_that_count if limit.metric in METRICS]
     asked: list[tuple[str, str]] = [(limit.metric, limit.statistic) for limit in limits]
     shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
     shown.sort(key=lambda pair: METRICS.index(pair[0]))
@@ -53,13 +53,13 @@ def curve(plan: Plan) -> Plot | None:
 
 def curves(plans: Sequence[Plan], names: Sequence[str]) -> Plot | None:
     """The same latency of several plans against throughput: that of the first limit of the first plan, or the p95 of TTFT."""
-    limits = [one for one in plans[0].scenario.limits_that_count if one.metric in METRICS]
+    limits = [limit for limit in plans[0].scenario.limits_that_count if limit.metric in METRICS]
     metric, statistic = (limits[0].metric, limits[0].statistic) if limits else ("ttft", "p95")
     made = []
     for tone, (plan, name) in enumerate(zip(plans, names, strict=True)):
         points = sorted(plan.curve, key=lambda p: p.requests_per_second_per_8_gpus)
         made.append(replace(_of_curve(points, metric, statistic, tone), name=name))
-    known = tuple(one for one in made if one.points)
+    known = tuple(series for series in made if series.points)
     rules = tuple(Rule("y", limit.milliseconds, str(limit)) for limit in limits[:1])
     title = f"{metric.upper()} {statistic} against throughput"
     return Plot("curves", title, LOAD, MILLISECONDS, known, rules=rules) if known else None
@@ -154,12 +154,12 @@ def _front(points: list[Point]) -> tuple[Point, ...]:
 def cost(plan: Plan) -> Bars | None:
     """USD a year of each way to run it, by what it is paid for."""
     whole = yearly(plan)
-    found = priced(whole)
-    if whole is None or not found:
+    way_costs = priced(whole)
+    if whole is None or not way_costs:
         return None
-    tones = {name: tone for tone, name in enumerate(dict.fromkeys(name for way in found for name, _, _ in _paid(way)))}
-    bars = tuple(_way_bar(way, tones, chosen=way.where == whole.cheapest) for way in found)
-    *others, longest = sorted(way.total_usd_per_year or 0.0 for way in found)
+    tones = {name: tone for tone, name in enumerate(dict.fromkeys(name for way in way_costs for name, _, _ in _paid(way)))}
+    bars = tuple(_way_bar(way, tones, chosen=way.where == whole.cheapest) for way in way_costs)
+    *others, longest = sorted(way.total_usd_per_year or 0.0 for way in way_costs)
     cut = 1.5 * others[-1] if others and longest > DWARFS * others[-1] > 0 else None
     axis = Axis("USD a year" if cut is None else "USD a year; a broken bar goes on")
     return Bars("cost", "Cost of a year by way of running it", axis, bars, cut=cut)
@@ -183,23 +183,23 @@ def _way_bar(way: WayCost, tones: dict[str, int], *, chosen: bool) -> Bar:
 
 def tornado(plan: Plan) -> Tornado | None:
     """How the number of systems moves with each input, widest first; a side without an answer reaches to the edge."""
-    found = plan.sensitivity
-    if found is None:
+    sensitivity = plan.sensitivity
+    if sensitivity is None:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
-    known = [exact for row in found.swings for side in (row.low, row.high) if (exact := _exactly(side, size)) is not None]
+    known = [exact for row in sensitivity.swings for side in (row.low, row.high) if (exact := _exactly(side, size)) is not None]
     if not known:
         return None
-    base = found.systems_exact
+    base = sensitivity.systems_exact
     edge = max(*known, base) * 1.1
-    other = any(other_size(side, size) for row in found.swings for side in (row.low, row.high))
-    swings = sorted((_swing(row, edge, size) for row in found.swings), key=lambda s: -max(abs(s.low - base), abs(s.high - base)))
+    other = any(other_size(side, size) for row in sensitivity.swings for side in (row.low, row.high))
+    swings = sorted((_swing(row, edge, size) for row in sensitivity.swings), key=lambda s: -max(abs(s.low - base), abs(s.high - base)))
     return Tornado(
         "sensitivity",
         "Systems needed when one input is lower or higher",
         Axis(f"systems exactly; whole systems beside each bar{'; other sizes counted by their GPUs' if other else ''}"),
         base=base,
-        base_label=f"now {found.systems} ({number(base)})",
+        base_label=f"now {sensitivity.systems} ({number(base)})",
         swings=tuple(swings),
     )
 

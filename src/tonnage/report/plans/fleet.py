@@ -48,10 +48,10 @@ def hours_text(found: Autoscaling) -> str:
 
 def broken_texts(run: OverHours) -> Iterator[str]:
     """Such as "TTFT p95 ≤ 500 ms exceeded by 1.8 % of the requests, 3.5 % in the worst hour"."""
-    for one in run.limits:
-        worst = f", {_share(one.worst_share)} in the worst hour" if one.hours > 1 else ""
-        broken = f", and broken in {counted(one.broken_hours, 'hour')} of {one.hours}" if one.broken_hours else ""
-        yield f"{one.limit} exceeded by {_share(one.share)} of the requests{worst}{broken}"
+    for limit in run.limits:
+        worst = f", {_share(limit.worst_share)} in the worst hour" if limit.hours > 1 else ""
+        broken = f", and broken in {counted(limit.broken_hours, 'hour')} of {limit.hours}" if limit.broken_hours else ""
+        yield f"{limit.limit} exceeded by {_share(limit.share)} of the requests{worst}{broken}"
 
 
 def _rent(cost: AutoscalingCost) -> str:
@@ -69,22 +69,22 @@ def _share(share: float) -> str:
 
 def autoscaling_section(plan: Plan) -> Section:
     """The section; empty where no autoscaling was requested."""
-    found = plan.autoscaling
+    autoscaling = plan.autoscaling
     blocks: tuple[Block, ...] = ()
-    if found is not None and found.reason is None and found.fixed is not None:
-        blocks = (_table(found, found.fixed), Text(_reading(found)))
-    elif found is not None:
-        blocks = (Text(sentence_of("" if found.reason is None else WHY_NOT[found.reason])),)
+    if autoscaling is not None and autoscaling.reason is None and autoscaling.fixed is not None:
+        blocks = (_table(autoscaling, autoscaling.fixed), Text(_reading(autoscaling)))
+    elif autoscaling is not None:
+        blocks = (Text(sentence_of("" if autoscaling.reason is None else WHY_NOT[autoscaling.reason])),)
     return section("autoscaling", "Autoscaling", *blocks)
 
 
 def _table(found: Autoscaling, fixed: OverHours) -> Table:
     rows = [("all the time", f"{found.instances}", ABSENT, number(fixed.instance_hours), "; ".join(broken_texts(fixed)))]
-    for one in found.proposals:
-        served = f"{one.least} to {one.most}" + (f", {one.warm} warm" if one.warm else "")
-        rule = f"{number(one.target)} {METRICS[one.metric]}"
-        times = f"a look every {span(one.interval_s)}, a start of {span(one.start_s)}, fewer after {span(one.hold_s)}"
-        rows.append((rule, served, times, number(one.run.instance_hours), "; ".join(broken_texts(one.run))))
+    for proposal in found.proposals:
+        served = f"{proposal.least} to {proposal.most}" + (f", {proposal.warm} warm" if proposal.warm else "")
+        rule = f"{number(proposal.target)} {METRICS[proposal.metric]}"
+        times = f"a look every {span(proposal.interval_s)}, a start of {span(proposal.start_s)}, fewer after {span(proposal.hold_s)}"
+        rows.append((rule, served, times, number(proposal.run.instance_hours), "; ".join(broken_texts(proposal.run))))
     header = ("target of an instance", "instances", "times", "instance-hours", "limits")
     return Table(caption=f"Rules of a controller over {hours_text(found)}", header=header, rows=tuple(rows), chosen=1)
 
@@ -105,11 +105,11 @@ NOTHING_RUNS = "no deployment on these systems meets the limits"
 
 def existing_title(plan: Plan) -> str:
     """Such as "3 × dgx-h100 carry 60.6 requests/s of llama-3.1-70b"; "" where nothing exists."""
-    found = plan.existing
-    if found is None:
+    existing = plan.existing
+    if existing is None:
         return ""
-    systems = " and ".join(f"{group.count:,} × {group.system}" for group in found.groups)
-    return f"{systems} carry {number(found.requests_per_second)} requests/s of {plan.scenario.model}"
+    systems = " and ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
+    return f"{systems} carry {number(existing.requests_per_second)} requests/s of {plan.scenario.model}"
 
 
 def running(found: Existing) -> str:
@@ -123,14 +123,14 @@ def running(found: Existing) -> str:
 
 def existing_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
     """The numbers to see first of systems that exist."""
-    found = plan.existing
-    if found is None:
+    existing = plan.existing
+    if existing is None:
         return ()
-    months = found.months_left
+    months = existing.months_left
     rows = [
-        ("requests/s inside the limits", number(found.requests_per_second)),
-        ("requests/s today, at the peak", number(found.asked_requests_per_second)),
-        ("headroom now", percent(found.headroom)),
+        ("requests/s inside the limits", number(existing.requests_per_second)),
+        ("requests/s today, at the peak", number(existing.asked_requests_per_second)),
+        ("headroom now", percent(existing.headroom)),
         ("months left", ABSENT if months is None else "none" if months < 0 else f"{months}"),
     ]
     return tuple(row for row in rows if row[1] != ABSENT)
@@ -138,16 +138,16 @@ def existing_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 def existing_section(plan: Plan) -> Section:
     """One row per kind of system; empty where nothing exists."""
-    found = plan.existing
-    if found is None:
+    existing = plan.existing
+    if existing is None:
         return section("existing", "Systems that exist")
     rows = []
-    for group in found.groups:
+    for group in existing.groups:
         best = ABSENT if group.deployment is None else deployment_text(group.deployment)
         breaks = NOTHING_RUNS if group.binds is None else bound_text(group.binds)
         rows.append((f"{group.count:,} × {group.system}", best, str(group.instances), number(group.requests_per_second), breaks))
     header = ("systems", "best deployment on them", "instances", "requests/s inside the limits", "what breaks first")
-    growth = found.growth_per_month
+    growth = existing.growth_per_month
     grows = None if growth is None else Text(f"The load is taken to grow by {growth:.1%} a month.")
     return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=tuple(rows)), grows)
 
@@ -198,8 +198,8 @@ def growth_text(growth: Growth, systems: int) -> str:
         lasts = f"{now} today, the next is needed in month 1"
     else:
         lasts = f"{now} for {counted(left, 'month')}, the next is needed in month {left + 1}"
-    counts = ("no number" if one.systems is None else f"{one.systems:,}" for one in growth.ahead)
-    loads = (f"in {one.months} months ({number(one.requests_per_second)} requests/s)" for one in growth.ahead)
+    counts = ("no number" if ahead.systems is None else f"{ahead.systems:,}" for ahead in growth.ahead)
+    loads = (f"in {ahead.months} months ({number(ahead.requests_per_second)} requests/s)" for ahead in growth.ahead)
     later = ", ".join(map(" ".join, zip(counts, loads, strict=True)))
     return f"at {growth.per_month:.1%} a month {lasts}{f'; {later}' if later else ''}"
 
@@ -231,8 +231,8 @@ def routers_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems:
     """
     if not rows:
         return ""
-    name, (first, *others) = _metric(limits), rows
-    said = [f"{_named(row.router)} {_value(row, name)}{_systems(systems, row)}" for row in others]
+    name, (first, *behind_routers) = _metric(limits), rows
+    said = [f"{_named(row.router)} {_value(row, name)}{_systems(systems, row)}" for row in behind_routers]
     own = f"{_named(first.router)}, {_name(name)} {_value(first, name)} at the peak{_systems(systems, first)}"
     return f"{own}; behind {', behind '.join(said)}" if said else own
 

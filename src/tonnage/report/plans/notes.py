@@ -186,7 +186,7 @@ def _of_choice(note: notes.OfChoice) -> str:
         case notes.RestsOn():
             return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
         case notes.KnobsChanged():
-            changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
+            changed = ", ".join(f"{change.knob} {change.default} → {change.chosen}" for change in note.changes)
             return f"The choice runs with knobs other than the engine's own: {changed}."
         case notes.TiersNotStarted():
             held, who = " and ".join(MEMORIES.get(tier, tier) for tier in note.tiers), note.offloader or "it"
@@ -208,7 +208,7 @@ def _settings(note: notes.UseCaseDefaults) -> list[str]:
     found = [] if note.mode is None else [f"mode {note.mode}"]
     question = "question" if note.parts else "ISL"
     found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]
-    found += [f"{PARTS[one.part]} {one.written} tokens" for one in note.parts]
+    found += [f"{PARTS[part.part]} {part.written} tokens" for part in note.parts]
     return found + [str(limit) for limit in note.limits]
 
 

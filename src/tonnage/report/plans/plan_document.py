@@ -79,14 +79,14 @@ def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
     ``plot`` adds a plot of characters, in so many columns.
     """
     several = [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
-    each = [one for plan in plans for one in full_sections(plan, plot=plot)]
-    return document(*several, *each)
+    sections = [one for plan in plans for one in full_sections(plan, plot=plot)]
+    return document(*several, *sections)
 
 
 def full_sections(plan: Plan, *, plot: int | None = None) -> tuple[Section, ...]:
     """The lines of the first screen of a plan, then its every section, for a terminal."""
     warned = section("warnings", "", items(warnings_of(plan)[:WARNED], "warning"))
-    return tuple(one for one in (*head(plan, Room()), warned, plotted(plan, plot), *_parts(plan)) if one.blocks)
+    return tuple(section for section in (*head(plan, Room()), warned, plotted(plan, plot), *_parts(plan)) if section.blocks)
 
 
 def named_sections(plan: Plan, name: str, place: int) -> tuple[Section, ...]:
@@ -105,8 +105,8 @@ def made_by(plan: Plan) -> str:
 
 def _sections(plan: Plan) -> tuple[Section, ...]:
     folded = FOLDED if plan.candidates else tuple(key for key in FOLDED if key != "rejected")  # then the reasons are the answer
-    made = (first_page(plan), *_parts(plan))
-    return tuple(replace(one, folded=one.key in folded) for one in made if one.blocks)
+    sections = (first_page(plan), *_parts(plan))
+    return tuple(replace(section, folded=section.key in folded) for section in sections if section.blocks)
 
 
 def _parts(plan: Plan) -> tuple[Section, ...]:
@@ -191,13 +191,13 @@ def _chart(plan: Plan) -> Block | None:
 
 def _question(plan: Plan) -> Section:
     """What the lines of the question leave out: lengths in words, arrivals, what was tried, and the load hour by hour."""
-    asked = plan.scenario
-    tried = " × ".join(", ".join(names) for names in (asked.gpus, asked.precisions, asked.engines) if names)
-    tps = ", ".join(map(str, asked.tps))
-    how = f", {asked.arrivals.replace('poisson', 'Poisson')} arrivals" if asked.arrivals and asked.load == "open" else ""
-    traffic = asked.load if asked.load == "measured" else f"{asked.load} loop{how}"
+    understood = plan.scenario
+    tried = " × ".join(", ".join(names) for names in (understood.gpus, understood.precisions, understood.engines) if names)
+    tps = ", ".join(map(str, understood.tps))
+    how = f", {understood.arrivals.replace('poisson', 'Poisson')} arrivals" if understood.arrivals and understood.load == "open" else ""
+    traffic = understood.load if understood.load == "measured" else f"{understood.load} loop{how}"
     rows = (
-        ("Lengths", f"{length_text(asked.isl)} in, {length_text(asked.osl)} out"),
+        ("Lengths", f"{length_text(understood.isl)} in, {length_text(understood.osl)} out"),
         ("Traffic", "" if plan.demand.offline else traffic),
         ("Tried", tried + (f" × TP {tps}" if tps else "")),
     )
@@ -300,9 +300,9 @@ def _rows(plan: Plan) -> Iterator[tuple[object, ...]]:
     for place, (candidate, a_year) in enumerate(zip(plan.candidates, yearly_costs(plan), strict=True)):
         status, end = "candidate" if place else "chosen", (_plain(a_year), bound_text(candidate.binds), "")
         yield (plan.scenario.model, status, *_candidate(candidate), *end)
-    for one in plan.rejected:
-        names = tuple(getattr(one, name) for name in IDENTITY)
-        yield (plan.scenario.model, "rejected", *names, *("",) * (len(HEADER) - len(names) - 3), reason_text(one.reason))
+    for rejected in plan.rejected:
+        names = tuple(getattr(rejected, name) for name in IDENTITY)
+        yield (plan.scenario.model, "rejected", *names, *("",) * (len(HEADER) - len(names) - 3), reason_text(rejected.reason))
 
 
 def _candidate(c: Candidate) -> tuple[object, ...]:

@@ -168,15 +168,15 @@ def lengths_text(plan: Plan) -> str:
     """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)", or "(lengths as spread as recorded chat)"."""
     from tonnage.plan.note import LengthsVary
 
-    asked = plan.scenario
+    understood = plan.scenario
     assumed = next((note for note in plan.notes if isinstance(note, LengthsVary)), None)
-    isl, osl = in_tokens(asked.isl, asked.mean_isl), in_tokens(asked.osl, asked.mean_osl)
+    isl, osl = in_tokens(understood.isl, understood.mean_isl), in_tokens(understood.osl, understood.mean_osl)
     if assumed is None:
         return f"{isl} tokens in, {osl} out"
     share = percent(assumed.share)
     isl, osl = (
         text if which not in assumed.which else plain(round(mean)) if assumed.recorded else text.replace(f" ± {share}", "", 1)
-        for which, text, mean in (("isl", isl, asked.mean_isl), ("osl", osl, asked.mean_osl))
+        for which, text, mean in (("isl", isl, understood.mean_isl), ("osl", osl, understood.mean_osl))
     )
     which = "lengths" if len(assumed.which) > 1 else "prompts" if "isl" in assumed.which else "answers"
     spread = f"as spread as recorded {assumed.recorded}" if assumed.recorded else f"within ±{share}, assumed"
@@ -206,23 +206,23 @@ def aim_text(plan: Plan) -> str:
 
 def length_text(written: str) -> str:
     """A length as a question writes it, in words; a form that has none, such as the name of a file, unchanged."""
-    if (found := _WITHIN.fullmatch(written)) is not None:
-        return f"{length_text(found[1])} ± {found[2]}{f' + {plain(float(found[3]))}' if found[3] else ''}"
+    if (match := _WITHIN.fullmatch(written)) is not None:
+        return f"{length_text(match[1])} ± {match[2]}{f' + {plain(float(match[3]))}' if match[3] else ''}"
     if written.startswith("exact:"):
         return f"exactly {length_text(written.removeprefix('exact:'))}"
     if re.fullmatch(r"\d+(\.\d+)?", written):
         return f"{plain(float(written))} tokens"
-    if (found := _RANGE.fullmatch(written)) is not None:
-        return f"{plain(float(found[1]))} to {plain(float(found[2]))} tokens"
-    if (found := _EITHER.fullmatch(written)) is not None:
-        return f"{plain(float(found[1]))} ± {plain(float(found[2]))} tokens (normal)"
-    if (found := _SPREAD.fullmatch(written)) is not None:
-        return f"{plain(float(found[2]))} ± {plain(float(found[3]))} tokens ({found[1]})"
+    if (match := _RANGE.fullmatch(written)) is not None:
+        return f"{plain(float(match[1]))} to {plain(float(match[2]))} tokens"
+    if (match := _EITHER.fullmatch(written)) is not None:
+        return f"{plain(float(match[1]))} ± {plain(float(match[2]))} tokens (normal)"
+    if (match := _SPREAD.fullmatch(written)) is not None:
+        return f"{plain(float(match[2]))} ± {plain(float(match[3]))} tokens ({match[1]})"
     if written.startswith("histogram:"):
         values = [float(value) for value in _VALUE.findall(written)]
         return f"{plain(min(values))} to {plain(max(values))} tokens (histogram)"
-    if (found := _OTHERWISE.fullmatch(written)) is not None:
-        return f"{plain(float(found[1]))} {'words' if found[2] == 'words' else 'characters'}"
+    if (match := _OTHERWISE.fullmatch(written)) is not None:
+        return f"{plain(float(match[1]))} {'words' if match[2] == 'words' else 'characters'}"
     return f"{written} tokens"
 
 

@@ -111,7 +111,7 @@ def fitted(build: Callable[[Room], Sequence[Section]]) -> tuple[Section, ...]:
     """The sections with as much in them as fits into the lines of a first screen at the width of this terminal."""
     sections: tuple[Section, ...] = ()
     for room in _rooms():
-        sections = tuple(one for one in build(room) if one.blocks)
+        sections = tuple(section for section in build(room) if section.blocks)
         if len(terminal(Document(sections=sections)).splitlines()) <= MOST:
             break
     return sections
@@ -124,9 +124,9 @@ def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False
     """
     more = section("more", "", Text(more_text(page)))
     build = _of_one if len(plans) == 1 else _of_several
-    *found, last = fitted(lambda room: (*build(plans, room), more))
+    *sections, last = fitted(lambda room: (*build(plans, room), more))
     beyond = [one for plan in plans for one in (plotted(plan, plot), explained_section(plan) if explain else None) if one is not None]
-    return document(*found, *(one for one in beyond if one.blocks), last)
+    return document(*sections, *(section for section in beyond if section.blocks), last)
 
 
 def more_text(page: str) -> str:

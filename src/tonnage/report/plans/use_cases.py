@@ -161,7 +161,7 @@ def _alone(found: UseCases) -> Section:
 
 def systems_text(found: Arrangement) -> str:
     """Such as "2 × dgx-h100"."""
-    return " + ".join(f"{each.systems:,} × {each.system}" for each in found.systems)
+    return " + ".join(f"{system.systems:,} × {system.system}" for system in found.systems)
 
 
 def pool_text(pool: UseCasePool) -> str:
@@ -187,10 +187,10 @@ def standbys_text(found: Arrangement) -> str:
     """Standby systems for failures; where there are several kinds of systems or pools, of each by its name."""
     if len(found.standby) < 2:
         return "".join(map(standby_text, found.standby))
-    names = [each.system for each in found.systems]
+    names = [system.system for system in found.systems]
     if found.standby[0].unit == "instance":
         names = [pool_text(pool) for each in found.systems for pool in found.pools if pool.system == each.system]
-    return "; ".join(f"{name}: {standby_text(one)}" for name, one in zip(names, found.standby, strict=True))
+    return "; ".join(f"{name}: {standby_text(standby)}" for name, standby in zip(names, found.standby, strict=True))
 
 
 def use_text(use: LimitUse) -> str:

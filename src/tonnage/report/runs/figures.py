@@ -194,13 +194,13 @@ def ttft_by_prompt(run: ShownRun, trends: Mapping[str, Any]) -> Drawing | None:
     chosen = every_nth(np.arange(run.rows.size), DOTS)
     ttft, isl = run.ttft_ms, run.isl
     dots = tuple((float(x), float(y)) for x, y in zip(isl[chosen], ttft[chosen], strict=True))
-    found = tuple(binned(isl, ttft, edges(isl, BINS)))
+    bins = tuple(binned(isl, ttft, edges(isl, BINS)))
     tip = "prompts of {} tokens\n{:,} requests\nTTFT mean {} ms\np95 {} ms"
-    tips = (tip.format(b.words, b.spread.count, number(b.spread.mean), number(b.spread.p95)) for b in found)
-    means = tuple(Point(b.middle, b.spread.mean, words) for b, words in zip(found, tips, strict=True))
+    tips = (tip.format(b.words, b.spread.count, number(b.spread.mean), number(b.spread.p95)) for b in bins)
+    means = tuple(Point(b.middle, b.spread.mean, words) for b, words in zip(bins, tips, strict=True))
     trend = straight_line(trends["ttft_ms_per_1000_prompt_tokens"], float(isl.min()), float(isl.max()))
     series = (Series("mean of like prompts", means, tone=1, line=len(means) > 1), *trend)
-    rows = tuple((b.words, f"{b.spread.count:,}", *map(number, (b.spread.mean, b.spread.p50, b.spread.p95))) for b in found)
+    rows = tuple((b.words, f"{b.spread.count:,}", *map(number, (b.spread.mean, b.spread.p50, b.spread.p95))) for b in bins)
     x, y, clouds = Axis("prompt length, tokens"), Axis("time to first token, ms"), (Cloud("one request", dots, 0),)
     plot = Scatter("ttft-by-prompt", "Time to first token against prompt length", x, y, series, clouds=clouds)
     header = ("prompt tokens", "requests", "TTFT mean, ms", "p50", "p95")
@@ -228,9 +228,9 @@ def percentiles_over_time(run: ShownRun, key: str, name: str, values: NDArray[np
         return None
     count = min(WINDOWS, run.rows.size // WINDOW_REQUESTS)
     bounds = tuple(float(edge) for edge in np.linspace(run.due_s.min(), run.due_s.max(), count + 1))
-    found = tuple(binned(run.due_s, values, bounds))
-    series = tuple(Series(label, tuple(_point(b, name, label) for b in found), tone=tone, line=True) for label, tone in PERCENTILES)
-    rows = tuple((_window(b), f"{b.spread.count:,}", *map(number, (b.spread.p50, b.spread.p95, b.spread.p99))) for b in found)
+    bins = tuple(binned(run.due_s, values, bounds))
+    series = tuple(Series(label, tuple(_point(b, name, label) for b in bins), tone=tone, line=True) for label, tone in PERCENTILES)
+    rows = tuple((_window(b), f"{b.spread.count:,}", *map(number, (b.spread.p50, b.spread.p95, b.spread.p99))) for b in bins)
     title = f"{name} over the run"
     reading = "Requests by the moment at which they were due. Lines that rise to the right mean that the server did not keep up."
     plot, header = Plot(key, title, Axis(SECONDS), Axis(f"{name}, ms"), series), ("due, s", "requests", "p50, ms", "p95", "p99")

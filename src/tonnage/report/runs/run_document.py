@@ -42,11 +42,11 @@ def run_report(runs: Sequence[ShownRun], timeline: Timeline | None = None) -> Do
     first = runs[0]
     slots = () if timeline is None else timeline_page(timeline, "").sections
     if len(runs) == 1:
-        found, title = _sections(first), f"{name(first)}, {load_words(first)}: {first.kind}"
+        sections, title = _sections(first), f"{name(first)}, {load_words(first)}: {first.kind}"
     else:
         parts = (_of_several(s, place, run) for place, run in enumerate(runs, 1) for s in _sections(run))
-        found, title = (*_together(runs), *parts), f"{name(first)} under {len(runs)} loads, {first.kind}"
-    return document(*(s for s in found if s.blocks), *slots, title=title, subtitle=_by(first))
+        sections, title = (*_together(runs), *parts), f"{name(first)} under {len(runs)} loads, {first.kind}"
+    return document(*(s for s in sections if s.blocks), *slots, title=title, subtitle=_by(first))
 
 
 def _by(run: ShownRun) -> str:

@@ -118,14 +118,14 @@ def read_shown_runs(folder: Path) -> tuple[ShownRun, ...]:
 
 
 def _read(folder: Path) -> ShownRun:
-    found, path = read_run(folder), folder / "run.json"
+    run, path = read_run(folder), folder / "run.json"
     facts = checked(path, read_mapping, "measure again") if path.is_file() else {}
     tokens = None
     if (folder / TOKENS).is_file():
         offsets, lengths = read_tokens(folder)
         tokens = Tokens(offsets_ns=offsets, lengths=lengths)
-    made = shown(folder.resolve().name, found.requests, found.scenario, facts)
-    return replace(made, provenance=found.provenance, tokens=tokens, server=read_server_metrics(folder))
+    shown_run = shown(folder.resolve().name, run.requests, run.scenario, facts)
+    return replace(shown_run, provenance=run.provenance, tokens=tokens, server=read_server_metrics(folder))
 
 
 def shown(name: str, requests: Requests, scenario: Mapping[str, Any], facts: Mapping[str, Any] | None = None) -> ShownRun:

@@ -70,13 +70,13 @@ class SharedGpu:
     def ended(self, now: int) -> list[Batch]:
         """Take out the batches that have ended by now, in the order in which they end."""
         self._go_on(now)
-        found = []
+        batches = []
         while self._batches and self._batches[0][0] <= self._done + 0.5:
-            found.append(heapq.heappop(self._batches)[2])
+            batches.append(heapq.heappop(self._batches)[2])
         self.version += 1
         if not self._batches:
             self._done = 0.0
-        return found
+        return batches
 
     def _speed(self) -> float:
         """Of each of the batches."""

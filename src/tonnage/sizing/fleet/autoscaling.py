@@ -128,7 +128,7 @@ class FleetOverHours:
         routed = run_fleet(trace, [self.machine] * count, traffic.router, seed=traffic.seed, changes=changes)
         kept = self._limits(routed.requests)
         times = self.instances / self.simulated
-        held = tuple(
+        helds = tuple(
             Held(instances=round(each * times), hours=float(seconds) / HOUR_S)
             for each, seconds in sorted(routed.changed.held_seconds.items())
             if seconds > 0
@@ -137,7 +137,7 @@ class FleetOverHours:
         hours = tuple(
             self._broken_gaps(routed.requests, i) if self._of_gaps(i) else next(broken).broken_hours for i in range(len(self.slo))
         )
-        return Outcome(run=OverHours(held=held, limits=kept), broken_hours=hours, hours=max((one.hours for one in kept), default=1))
+        return Outcome(run=OverHours(held=helds, limits=kept), broken_hours=hours, hours=max((one.hours for one in kept), default=1))
 
     def _of_gaps(self, place: int) -> bool:
         return self.slo[place].metric == "itl"
@@ -151,7 +151,7 @@ class FleetOverHours:
         """What became of the limits that are known by request, under the names in the question."""
         named = [limit_of(limit) for limit in self.limits if limit.metric != "itl"]
         found = zip(named, violations(requests, self.slo), strict=True)
-        return tuple(LimitOverHours(**asdict(one) | {"limit": limit}) for limit, one in found)
+        return tuple(LimitOverHours(**asdict(violation) | {"limit": limit}) for limit, violation in found)
 
 
 def hardest_hours(profile: tuple[float, ...]) -> tuple[float, ...]:
@@ -252,8 +252,8 @@ class Search:
     def kinds(self) -> list[Kind]:
         """What is tried next to the usual rule."""
         most = self.fleet.simulated
-        others = [Kind(hold_s=hold) for hold in HOLDS_S] + [Kind(warm=1)]
-        return others + [Kind(least=least) for least in dict.fromkeys((2, math.ceil(most / 2))) if 1 < least < most]
+        kinds = [Kind(hold_s=hold) for hold in HOLDS_S] + [Kind(warm=1)]
+        return kinds + [Kind(least=least) for least in dict.fromkeys((2, math.ceil(most / 2))) if 1 < least < most]
 
     def highest(self, kind: Kind) -> Tried | None:
         """The rule of a kind with the highest target that holds."""

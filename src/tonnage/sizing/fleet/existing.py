@@ -47,7 +47,7 @@ def existing(question: Question, runs: Runs, steps: Steps, workers: int | None =
     if question.demand.of_existing and total > 0:
         question = replace(question, demand=carried_by_existing(total * HAIR))
     today = None if question.demand.of_existing else question.demand.sizing_requests_per_second
-    found = Existing(
+    existing = Existing(
         groups=tuple(groups),
         requests_per_second=total,
         asked_requests_per_second=today,
@@ -56,7 +56,7 @@ def existing(question: Question, runs: Runs, steps: Steps, workers: int | None =
         growth_per_month=question.growth_per_month,
         months_left=None if today is None else months_left(today, total, question.growth_per_month),
     )
-    return found, question, tuple(best.ready for _, best in pairs if best is not None)
+    return existing, question, tuple(best.ready for _, best in pairs if best is not None)
 
 
 def _strongest(search: Search, owned: Owned, spare: int) -> Sized | None:
@@ -64,8 +64,8 @@ def _strongest(search: Search, owned: Owned, spare: int) -> Sized | None:
     if owned.count <= spare:
         return None
     gpus = tuple(gpu for gpu in search.question.gpus if gpu.name == owned.system.gpu)
-    asked = replace(search.question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
-    return replace(search, question=asked, aim=MostLoad(owned.count - spare)).answer().best
+    question = replace(search.question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
+    return replace(search, question=question, aim=MostLoad(owned.count - spare)).answer().best
 
 
 def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
@@ -112,7 +112,7 @@ def _measured_group(owned: Owned, candidates: Sequence[Candidate]) -> OwnedGroup
         held = fleet(candidate.parallelism.gpus, owned.system.gpus, owned.count)
         return held.instances * candidate.requests_per_second_per_instance
 
-    best = max((each for each in candidates if each.gpu == owned.system.gpu), key=carries, default=None)
+    best = max((candidate for candidate in candidates if candidate.gpu == owned.system.gpu), key=carries, default=None)
     rate = 0.0 if best is None else carries(best)
     if best is None or not rate:
         return OwnedGroup(count=owned.count, system=owned.system.name, deployment=None, instances=0, requests_per_second=0.0, binds=None)

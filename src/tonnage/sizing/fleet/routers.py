@@ -171,7 +171,7 @@ def pools_instead(search: Search, best: Sized) -> OtherServing | None:
         return None
     gpus = tuple(gpu for gpu in question.gpus if (1 + question.spare) * system_for(question, gpu).gpus < best.gpus)
     asked = replace(question, pools=Pools(), have=(), growth_per_month=None)
-    if not gpus or not any(_saves(one, best) for one in _contenders(search, replace(asked, gpus=gpus))):
+    if not gpus or not any(_saves(contender, best) for contender in _contenders(search, replace(asked, gpus=gpus))):
         return None
     found = again(search, asked).best
     if found is None or found.level != best.level or found.gpus >= best.gpus:
@@ -188,8 +188,8 @@ def _comparable(question: Question) -> bool:
 def _contenders(search: Search, question: Question) -> list[Contender]:
     """The deployments of a question in two pools, those first that closed forms allow most."""
     ready = [one for one in poolable(question, prepare(question, search.runs)) if isinstance(one, Ready)]
-    found = contenders_of(question, ready, search.runs)
-    return sorted(found, key=lambda one: -one.bound(one.as_asked) / one.instance.deployment.parallelism.gpus)
+    contenders = contenders_of(question, ready, search.runs)
+    return sorted(contenders, key=lambda one: -one.bound(one.as_asked) / one.instance.deployment.parallelism.gpus)
 
 
 def _saves(one: Contender, best: Sized) -> bool:

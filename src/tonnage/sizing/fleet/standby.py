@@ -46,7 +46,7 @@ class Failures:
             level += math.log(self.repair_hours / self.mtbf_hours) + math.log(total - n + 1) - math.log(min(n, self.repairers or total))
             logs.append(level)
         highest = max(logs)
-        weights = [math.exp(each - highest) for each in logs]
+        weights = [math.exp(log - highest) for log in logs]
         whole = math.fsum(weights)
         return tuple(weight / whole for weight in weights)
 
@@ -139,7 +139,7 @@ def with_standby(
         systems = max(systems, units if unit == "system" else fleet.holding(units).systems)
     whole = fleet.of(systems)
     standing = systems if unit == "system" else whole.instances
-    known = Standby(
+    standby = Standby(
         unit=unit,
         needed=needed,
         standing=standing,
@@ -151,8 +151,8 @@ def with_standby(
         availability=None if failures is None else failures.availability(standing, needed),
     )
     more = (candidate.headroom_to_saturation + 1) * whole.instances / candidate.instances - 1
-    grown = replace(candidate.on(systems=systems, instances=whole.instances), standby=known, headroom_to_saturation=more)
-    return replace(grown, confidence=_confidence(candidate.confidence, known, spare, failures))
+    grown = replace(candidate.on(systems=systems, instances=whole.instances), standby=standby, headroom_to_saturation=more)
+    return replace(grown, confidence=_confidence(candidate.confidence, standby, spare, failures))
 
 
 def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, extra: int = 0) -> Standby:

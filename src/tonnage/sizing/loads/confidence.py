@@ -126,7 +126,7 @@ def step_errors(question: Question, deployment: Deployment, clients: float | Non
 def factors_at(errors: Mapping[str, StepErrors], p: float) -> Slowdown:
     """How far off the predictions are with that probability at most; a latency is off by no less than the steps."""
     steps = errors["requests_s"].factor(p)
-    return Slowdown(steps=steps, latencies={metric: max(each.factor(p), steps) for metric, each in errors.items()})
+    return Slowdown(steps=steps, latencies={metric: max(step_errors.factor(p), steps) for metric, step_errors in errors.items()})
 
 
 def levels(asked: float) -> tuple[float, ...]:

@@ -106,8 +106,8 @@ def fleet_record(
     ``runs`` is the memory of the search, which keeps the runs of single instances with recorded sessions.
     """
     router, traffic = router or instance.traffic.router, instance.traffic
-    if (held := instance.recorded_sessions) is not None:
-        record, simulated = session_fleet(runs_of(instance, held, seed, runs), held, rate, instances)
+    if (recorded_sessions := instance.recorded_sessions) is not None:
+        record, simulated = session_fleet(runs_of(instance, recorded_sessions, seed, runs), recorded_sessions, rate, instances)
         return middle(record), simulated
     if replayed is not None:
         recording = replayed.recording
@@ -226,7 +226,7 @@ class FleetAtPeak:
     def latencies_s(self, summary: Summary) -> tuple[tuple[Limit, float], ...]:
         """Every limit as asked, with its latency in seconds at the asked confidence: longer by as much as the limit is tighter."""
         pairs = zip(self.asked, self.slo, strict=True)
-        return tuple((asked, statistic_s(summary, tighter) * asked.seconds / tighter.seconds) for asked, tighter in pairs)
+        return tuple((limit, statistic_s(summary, tighter) * limit.seconds / tighter.seconds) for limit, tighter in pairs)
 
     def _worst(self, values: Sequence[float]) -> Breach | None:
         """The limit that its value exceeds by the largest factor; None where all hold (an undefined value holds)."""
@@ -242,7 +242,7 @@ def _of_a_further(draws: Sequence[float]) -> float:
     mean = math.fsum(draws) / len(draws)
     if len(draws) < 3:
         return mean + (max(draws) - min(draws)) / 2 * math.sqrt(FURTHER**2 - 1 / 3)
-    return mean + FURTHER * math.sqrt(math.fsum((one - mean) ** 2 for one in draws) / (len(draws) - 1))
+    return mean + FURTHER * math.sqrt(math.fsum((draw - mean) ** 2 for draw in draws) / (len(draws) - 1))
 
 
 def check(fleet: FleetAtPeak, needed: int, worth: Callable[[int], bool] = lambda _: True) -> FleetCheck:

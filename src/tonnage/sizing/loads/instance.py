@@ -412,8 +412,8 @@ class Instance:
     def below(self) -> tuple[Offloading, tuple[AskedTier, ...]]:
         """What keeps blocks below its KV cache, and the memories, sized for one instance."""
         sharing, traffic = self.traffic.sharing, self.traffic
-        asked = OFF if sharing is None else sharing.tiers
-        return resolved_tiers(asked, self.deployment, traffic.memories, traffic.gpus_per_system)
+        kv_tiers = OFF if sharing is None else sharing.tiers
+        return resolved_tiers(kv_tiers, self.deployment, traffic.memories, traffic.gpus_per_system)
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""

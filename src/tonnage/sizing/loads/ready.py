@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def runs_on(deployment: Deployment) -> str:
     """The engine with its version, and its speculative decoding, such as "vllm-0.32 + eagle k=3"."""
-    asked = deployment.speculation
-    return deployment.engine + (f" + {asked.label}" if asked is not None else "")
+    speculation = deployment.speculation
+    return deployment.engine + (f" + {speculation.label}" if speculation is not None else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

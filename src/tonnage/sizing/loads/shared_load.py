@@ -141,12 +141,12 @@ class SharedLoad:
 
     def warm(self, rate: float) -> int:
         """Requests at ``rate`` after which a cache is as full as it gets: conversations have run once, prefixes were seen."""
-        asked = self.sharing.sessions
-        if asked is None:
+        sessions = self.sharing.sessions
+        if sessions is None:
             return 0
-        prefixes = SEEN * asked.prefixes if asked.prefix_tokens and self.caches else 0
-        pauses = max(asked.turns.mean, 1.0) * (asked.think.mean_s + asked.tool_calls * asked.tool.mean_s)
-        lasts = 0.0 if asked.single else pauses + asked.requests * self.answer_s
+        prefixes = SEEN * sessions.prefixes if sessions.prefix_tokens and self.caches else 0
+        pauses = max(sessions.turns.mean, 1.0) * (sessions.think.mean_s + sessions.tool_calls * sessions.tool.mean_s)
+        lasts = 0.0 if sessions.single else pauses + sessions.requests * self.answer_s
         return round(min(prefixes + rate * lasts, MOST_WARM))
 
     def trace(self, rate: float, requests: int, seed: int, *, router: str = "", whole: bool = False) -> Trace:
@@ -198,8 +198,8 @@ def whole_trace(arrivals: TraceArrivals, seed: int) -> Trace:
 
 @lru_cache(maxsize=8)
 def _contents_of_blocks(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> Contents | None:
-    made = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks)
-    return made.contents(range(len(isl)))
+    recording = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks)
+    return recording.contents(range(len(isl)))
 
 
 def _single(workload: Workload, arrivals: OpenLoop, asked: Sessions, seed: int) -> Trace:

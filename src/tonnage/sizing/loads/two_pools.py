@@ -81,9 +81,9 @@ class TwoPools(Instance):
         sides = (self.one, self.other)
         counts = [count * side.deployment.parallelism.dp for count, side in zip(instances, sides, strict=True)]
         machines = [self.one.engine] * counts[0], [self._decoding[0].machine] * counts[1]
-        found = run_pools(trace, *machines, self.link, router, seed=self.traffic.seed)
-        if found is not None:
-            return found
+        requests = run_pools(trace, *machines, self.link, router, seed=self.traffic.seed)
+        if requests is not None:
+            return requests
         prefill, decode = (pool_engines(side.spec, count, inside=side is self.other) for side, count in zip(sides, counts, strict=True))
         return simulate_pools(trace, prefill, decode, self.link, router, seed=self.traffic.seed)
 

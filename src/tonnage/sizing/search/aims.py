@@ -96,8 +96,8 @@ class MostLoad:
 
     def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
         """What each instance on the systems carries."""
-        found = one.capacity(one.layout.of(self.systems).instances, slowdown, above=above, care=care)
-        return (self.systems, found) if found.reason is None else found.reason
+        capacity = one.capacity(one.layout.of(self.systems).instances, slowdown, above=above, care=care)
+        return (self.systems, capacity) if capacity.reason is None else capacity.reason
 
     def key(self, one: Sized) -> Key:
         """The load of all instances."""
@@ -137,8 +137,8 @@ class ShortestAnswers:
         gpus = (found[0] + one.question.spare) * one.ready.trial.system.gpus
         if gpus <= MOST_GPUS * self.fewest.gpus:
             return found
-        exactly, other = one.layout.exactly(one.load, found[1].rate), self.fewest.ready.trial.identity
-        return NeedsMoreGpus(gpus=gpus, systems_exact=exactly, other=other, other_gpus=self.fewest.gpus)
+        exactly, identity = one.layout.exactly(one.load, found[1].rate), self.fewest.ready.trial.identity
+        return NeedsMoreGpus(gpus=gpus, systems_exact=exactly, other=identity, other_gpus=self.fewest.gpus)
 
     def key(self, one: Sized) -> Key:
         """Seconds of an answer at the peak, then GPUs."""

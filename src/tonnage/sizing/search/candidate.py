@@ -107,7 +107,7 @@ def _power(sized: Sized) -> Power | None:
 
     peak = at(share)
     rates = sorted({*(sized.rate * each for each in LOADS), share})
-    points = [(rate, found.watts) for rate in rates if (found := at(rate)) is not None]
+    points = [(rate, drawn.watts) for rate in rates if (drawn := at(rate)) is not None]
     if peak is None:
         return None
     return Power(
@@ -328,7 +328,7 @@ def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
 def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejected], refused: Sequence[Rejected]) -> Reachable | None:
     """What the deployments of a question without an answer reach, with one request at a time; None where none of them fits."""
     if question.offline:
-        return nearest_of(_of_job(one) for one in refused)
+        return nearest_of(_of_job(rejected) for rejected in refused)
     return nearest_of(_alone(question, runs, ready) for ready in prepared if isinstance(ready, Ready))
 
 

@@ -120,8 +120,8 @@ class Contender:
         instance = self.behind(router)
         together = instance.standing_for(instances)
         above, near = above * slower.steps, (near or self.share * self.bound(slower)) * slower.steps
-        found = find_capacity(self.runs, instance, slo, instances=together, above=above, care=care, near=near)
-        return self._as_asked(slower_capacity(found, slower.steps), slower, slo)
+        capacity = find_capacity(self.runs, instance, slo, instances=together, above=above, care=care, near=near)
+        return self._as_asked(slower_capacity(capacity, slower.steps), slower, slo)
 
     def _as_asked(self, capacity: Capacity, slower: Slowdown, slo: Slo) -> Capacity:
         """The capacity with the limits as asked in place of the tighter ones, and latencies as much longer."""
@@ -132,10 +132,10 @@ class Contender:
         if isinstance(reason, BrokenAtAnyLoad | BrokenEarly | BrokenOnManyInstances):
             limit, value = asked[reason.breach.limit], reason.breach.value_ms
             longer = slower.of(limit) if self.question.recording is None else slower.of(limit) / slower.steps
-            found = Breach(limit=limit_of(limit), value_ms=None if value is None else value * longer)
-            reason = replace(reason, breach=found)
+            breach = Breach(limit=limit_of(limit), value_ms=None if value is None else value * longer)
+            reason = replace(reason, breach=breach)
             if isinstance(reason, BrokenAtAnyLoad) and slower.steps > self.as_asked.steps and self._alone_as_predicted():
-                reason = NotSure(breach=found, step_factor=slower.steps / self.as_asked.steps)
+                reason = NotSure(breach=breach, step_factor=slower.steps / self.as_asked.steps)
         return replace(capacity, binds=binds, reason=reason)
 
     def alone(self) -> Summary:
@@ -191,12 +191,12 @@ class Contender:
         most: tuple[int, Capacity] | None = None
         while True:
             instances = self.layout.of(systems).instances
-            found = self.capacity(instances, slower, above=above, care=care, router=router, near=quick.rate)
-            if found.reason is not None:
-                return most or found.reason
-            asked = self.layout.carrying(self.load, found.rate).systems
+            capacity = self.capacity(instances, slower, above=above, care=care, router=router, near=quick.rate)
+            if capacity.reason is not None:
+                return most or capacity.reason
+            asked = self.layout.carrying(self.load, capacity.rate).systems
             if asked <= systems:
-                most = systems, found
+                most = systems, capacity
                 if asked == systems or asked <= low:
                     return most
                 systems = asked

@@ -43,7 +43,7 @@ def expecting(one: Contender, known: Shares) -> Contender:
     if not known:
         return one
     d = one.ready.trial.deployment
-    alike, share = max((_alike(d, other), share) for other, share in known)
+    alike, share = max((_alike(d, deployment), share) for deployment, share in known)
     share = share if alike[0] else 0.0
     return one if share == one.share else replace(one, share=share)
 

@@ -112,15 +112,15 @@ class PooledContender(Contender):
 
     def pools(self, base: Instance, split: Split, whole: int) -> TwoPools:
         """So many instances of each pool; they stand for ``whole`` instances, which may have one system or several."""
-        deployment, asked = base.deployment, self.asked
+        deployment, pools = base.deployment, self.asked
         joined = whole * deployment.parallelism.gpus <= self.ready.trial.system.gpus
-        bytes_s = sent_bytes_s(deployment.gpu, together=joined) if asked.link_bytes_s is None else asked.link_bytes_s
+        bytes_s = sent_bytes_s(deployment.gpu, together=joined) if pools.link_bytes_s is None else pools.link_bytes_s
 
         def made() -> TwoPools:
-            other = self.runs.instance(decode_worker(deployment), base.traffic)
-            return TwoPools(base, other, *split, bytes_s=bytes_s, overlap=asked.overlap)
+            instance = self.runs.instance(decode_worker(deployment), base.traffic)
+            return TwoPools(base, instance, *split, bytes_s=bytes_s, overlap=pools.overlap)
 
-        return self.runs.once((base, "pools", split, bytes_s, asked.overlap), made)
+        return self.runs.once((base, "pools", split, bytes_s, pools.overlap), made)
 
     def standing(self, base: Instance, instances: int, most: int = STAND) -> TwoPools:
         """The pools that stand for so many instances, at most ``most`` of them, in the shares of ``split``."""
@@ -159,11 +159,11 @@ class PooledContender(Contender):
             return no_capacity(self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS)
         together = min(instances, STAND)
         floor, near = (rate * slower.steps * together for rate in (above, near or self.share * self.bound(slower)))
-        prefill, found = self._best(base, instances, slo, floor, near)
-        if care == SURE and found.reason is None:
+        prefill, capacity = self._best(base, instances, slo, floor, near)
+        if care == SURE and capacity.reason is None:
             pools = self.pools(base, (prefill, together - prefill), instances)
-            found = find_capacity(self.runs, pools, slo, above=floor, care=care, near=found.rate)
-        return self._as_asked(slower_capacity(_each(found, together), slower.steps), slower, slo)
+            capacity = find_capacity(self.runs, pools, slo, above=floor, care=care, near=capacity.rate)
+        return self._as_asked(slower_capacity(_each(capacity, together), slower.steps), slower, slo)
 
     def needed(
         self, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
@@ -182,15 +182,15 @@ class PooledContender(Contender):
             systems = beyond
         while best is None or best[0] - low > span:
             instances = layout.of(systems).instances
-            found = self.capacity(instances, slower, care=QUICK, router=router, near=near)
-            near = found.rate or near
-            if care == SURE and found.rate * instances * (1 + DOUBT) >= self.load:
-                found = self.capacity(instances, slower, router=router, near=near)
-            if found.reason is not None and best is None:
-                return found.reason
-            asked = systems + span if found.reason is not None else layout.carrying(self.load, found.rate).systems
+            capacity = self.capacity(instances, slower, care=QUICK, router=router, near=near)
+            near = capacity.rate or near
+            if care == SURE and capacity.rate * instances * (1 + DOUBT) >= self.load:
+                capacity = self.capacity(instances, slower, router=router, near=near)
+            if capacity.reason is not None and best is None:
+                return capacity.reason
+            asked = systems + span if capacity.reason is not None else layout.carrying(self.load, capacity.rate).systems
             if asked <= systems:
-                best = systems, found
+                best = systems, capacity
                 systems = max(low + span, min(asked, systems - span))
             else:
                 low = systems
@@ -203,11 +203,11 @@ class PooledContender(Contender):
         for systems in (most, most - span):
             instances = self.layout.of(systems).instances
             floor = above if systems == most else self.load / max(instances, 1) * HAIR
-            found = self.capacity(instances, slower, above=floor, care=QUICK, router=router)
-            if found.reason is None:
+            capacity = self.capacity(instances, slower, above=floor, care=QUICK, router=router)
+            if capacity.reason is None:
                 return systems
             if systems == most:
-                reason = found.reason
+                reason = capacity.reason
         return reason
 
     def saturation(self, slowdown: Slowdown | None = None) -> float:
@@ -226,17 +226,17 @@ class PooledContender(Contender):
 
         A decode instance has one mean step, by Little's law: as many requests as come to it in the time that one of them decodes.
         """
-        one, (prefill, decode), whole = self.running, self.split or (1, 1), sum(self.split or (1, 1)) * capacity.rate
+        instance, (prefill, decode), whole = self.running, self.split or (1, 1), sum(self.split or (1, 1)) * capacity.rate
         prompts, decodes = self._pair.at_most(token_limit(self._pair, self.as_asked.tightened(self.question.limits)))
         if _sides(capacity, prefill * prompts < decode * decodes)[0] > 0:
-            computing = self.runs.instance(one.deployment, replace(one.traffic, osl=Lengths(mean=1), pairs=None))
+            computing = self.runs.instance(instance.deployment, replace(instance.traffic, osl=Lengths(mean=1), pairs=None))
             rate = whole / prefill
             return computing, rate, computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps
         other, rate, isl, osl = (
-            self.runs.instance(decode_worker(one.deployment), one.traffic),
+            self.runs.instance(decode_worker(instance.deployment), instance.traffic),
             whole / decode,
-            one.traffic.isl,
-            one.traffic.osl,
+            instance.traffic.isl,
+            instance.traffic.osl,
         )
         decoding_s = (capacity.summary.tpot_ms.mean or 0.0) / 1e3 * (osl.mean - 1)
         batch = max(1, round(rate * decoding_s / other.deployment.parallelism.dp))
@@ -278,10 +278,10 @@ class PooledContender(Contender):
         for side in _sides(found, best * each[0] < (together - best) * each[1]):
             prefill, improved = best + side, False
             while 0 < prefill < together:
-                other = carried(prefill, max(above, found.rate))
-                if other.reason is None:
-                    best, found, improved = prefill, other, True
-                elif found.reason is None or _sides(other, side > 0)[0] != side:
+                capacity = carried(prefill, max(above, found.rate))
+                if capacity.reason is None:
+                    best, found, improved = prefill, capacity, True
+                elif found.reason is None or _sides(capacity, side > 0)[0] != side:
                     break
                 prefill += side
             if improved:

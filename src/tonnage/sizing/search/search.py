@@ -182,12 +182,12 @@ class Search:
             failed |= never
             kept |= {one.ready.place: one for one in found if one.checked}
         rejected = [one for one in prepared if isinstance(one, Rejected)]
-        for one in contenders:
-            if one.ready.place in failed:
-                rejected.append(failed[one.ready.place])
-            elif one.ready.place not in kept:
-                outcome = outcomes[one.ready.place]
-                rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else one.ready.trial.rejected(outcome))
+        for contender in contenders:
+            if contender.ready.place in failed:
+                rejected.append(failed[contender.ready.place])
+            elif contender.ready.place not in kept:
+                outcome = outcomes[contender.ready.place]
+                rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else contender.ready.trial.rejected(outcome))
         beside = (one for place, one in kept.items() if place != found[0].ready.place and place not in failed)
         ranked = (found[0], *sorted(beside, key=self.key)) if found else ()
         learned = replace(learned, shares=shares_of([one for one in outcomes.values() if isinstance(one, Sized)]))
@@ -201,7 +201,7 @@ class Search:
 
     def _first(self, contenders: list[Contender]) -> int | None:
         """The place of the deployment that ``first`` names."""
-        return next((one.ready.place for one in contenders if one.ready.trial.identity == self.first), None)
+        return next((contender.ready.place for contender in contenders if contender.ready.trial.identity == self.first), None)
 
     def _levels(self) -> list[float | None]:
         """The asked confidence, then the lower ones that a plan names, then none: an unreached one is not the answer."""
@@ -237,7 +237,7 @@ class Search:
     def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
         """What the contest found, with others that need fewer GPUs than the best, whose fleet took more; empty if no other does."""
         contest = Contest(search=self, level=best.level, care=self.care, outcomes={best.ready.place: best})
-        others = contest.held([one for one in contenders if one.ready.place != best.ready.place])
+        others = contest.held([contender for contender in contenders if contender.ready.place != best.ready.place])
         better = {one.ready.place: one for one in others if one.gpus < best.gpus}
         return sorted(({one.ready.place: one for one in asked} | better).values(), key=self.key) if better else []
 
@@ -271,10 +271,10 @@ class Search:
         """The best deployment of every other GPU type, and on the best one's type that of every other engine and format."""
         kinds: dict[tuple[str, ...], list[Contender]] = {}
         chosen = best.ready.trial.deployment
-        for one in contenders:
-            d = one.ready.trial.deployment
-            same = (d.precision.name, one.ready.trial.identity.engine) if d.gpu == chosen.gpu else ()
-            kinds.setdefault((d.gpu.name, *same), []).append(one)
+        for contender in contenders:
+            d = contender.ready.trial.deployment
+            same = (d.precision.name, contender.ready.trial.identity.engine) if d.gpu == chosen.gpu else ()
+            kinds.setdefault((d.gpu.name, *same), []).append(contender)
         kinds.pop((chosen.gpu.name, chosen.precision.name, best.ready.trial.identity.engine), None)
 
         def strongest(kind: tuple[str, ...]) -> tuple[list[Sized], dict[int, Outcome]]:
@@ -324,9 +324,9 @@ class Contest:
                 left = self._in_order(left, first)
             together = left[: WAVE if search.rows and left[0].ready.place != first else 1]
             left, before = left[len(together) :], self._sized()
-            for one, outcome in parallel(partial(self.attempt, best=self._best()), together, search.workers):
-                self._note(one, outcome)
-                search.steps.done(one.ready.trial.name)
+            for contender, outcome in parallel(partial(self.attempt, best=self._best()), together, search.workers):
+                self._note(contender, outcome)
+                search.steps.done(contender.ready.trial.name)
             learned = self._sized() > before
         if tune and self._best() is not None:
             self.tune(contenders)
@@ -334,21 +334,21 @@ class Contest:
 
     def _in_order(self, contenders: list[Contender], first: int | None) -> list[Contender]:
         """The contenders in the order in which they are tried, each with the share that its nearest relative carries."""
-        known = self.search.learned.shares + shares_of([one for one in self.outcomes.values() if isinstance(one, Sized)])
+        known = self.search.learned.shares + shares_of([outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)])
 
         def key(one: Contender) -> tuple[bool, Key, int]:
             allowed = one.bound(self._slowdown(one)) * (one.share or 1.0)
             return (one.ready.place != first, self.search.aim.at_best(one, allowed), one.ready.place)
 
-        return sorted((expecting(one, known) for one in contenders), key=key)
+        return sorted((expecting(contender, known) for contender in contenders), key=key)
 
     def _sized(self) -> int:
         """How many deployments were sized."""
-        return sum(isinstance(one, Sized) for one in self.outcomes.values())
+        return sum(isinstance(outcome, Sized) for outcome in self.outcomes.values())
 
     def _best(self) -> Sized | None:
         """The leader."""
-        return min((one for one in self.outcomes.values() if isinstance(one, Sized)), key=self.search.key, default=None)
+        return min((outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)), key=self.search.key, default=None)
 
     def _note(self, one: Contender, outcome: Outcome) -> None:
         """Keep the outcome of a deployment, of several with different knobs the best."""
@@ -371,11 +371,11 @@ class Contest:
         seen: dict[int, Sized | Behind] = {one.ready.place: one for one in quick}
         seen |= {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
         found: dict[Deployment, float] = {}
-        for one in contenders:
-            outcome = seen.get(one.ready.place)
-            if outcome is None or one.ready.place in self.tuned:
+        for contender in contenders:
+            outcome = seen.get(contender.ready.place)
+            if outcome is None or contender.ready.place in self.tuned:
                 continue
-            found[one.ready.trial.deployment] = most_of(one, outcome, self._slowdown(one))
+            found[contender.ready.trial.deployment] = most_of(contender, outcome, self._slowdown(contender))
         return found
 
     def attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
@@ -404,15 +404,15 @@ class Contest:
         prune, question = self.search.prune, self.search.question
         if not (question.drawn and question.tune and question.free_moves):
             return
-        for one in self._near(contenders):
+        for contender in self._near(contenders):
             best = self._best()
-            needed = self._worth(one)
-            if prune and self._most(one) <= needed:
+            needed = self._worth(contender)
+            if prune and self._most(contender) <= needed:
                 continue
-            self.tuned.add(one.ready.place)
-            start = self.attempt(one, best, needed) if prune else None
-            for way in variants(one, self.outcomes[one.ready.place], everything=not prune):
-                self._along(one, way, start, needed)
+            self.tuned.add(contender.ready.place)
+            start = self.attempt(contender, best, needed) if prune else None
+            for way in variants(contender, self.outcomes[contender.ready.place], everything=not prune):
+                self._along(contender, way, start, needed)
 
     def _along(self, base: Contender, way: Sequence[Ready], start: Outcome | None, load: float) -> None:
         """Try settings of a deployment that lead further and further away from its own, until one strains the limits more.
@@ -425,10 +425,10 @@ class Contest:
             deployment = ready.trial.deployment
             if MARGIN < evenly * known.get(deployment, 0.0) < math.inf:
                 continue
-            one, best = replace(base, ready=ready), self._best()
-            needed = self._worth(one)
-            outcome = self.attempt(one, best, needed)
-            self._note(one, outcome)
+            contender, best = replace(base, ready=ready), self._best()
+            needed = self._worth(contender)
+            outcome = self.attempt(contender, best, needed)
+            self._note(contender, outcome)
             strained = _used(outcome, needed)
             if needed == load and isinstance(outcome, Behind) and outcome.breach.limit.metric in EVEN and 1.0 < evenly < math.inf:
                 self.relief[deployment] = strained / evenly
@@ -458,11 +458,11 @@ class Contest:
 
     def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
         """The deployments that need the fewest GPUs, or came nearest to it, among deployments that could save a system with other knobs."""
-        by_place = {one.ready.place: one for one in contenders}
+        by_place = {contender.ready.place: contender for contender in contenders}
         tried = [by_place[place] for place, outcome in self.outcomes.items() if place in by_place and isinstance(outcome, Sized | Behind)]
         if not self.search.prune:
             return tried
-        tried = [one for one in tried if self._most(one) > self._worth(one)]
+        tried = [contender for contender in tried if self._most(contender) > self._worth(contender)]
         return sorted(tried, key=self._distance)[:TUNED]
 
     def _distance(self, one: Contender) -> tuple[float, int]:

@@ -62,7 +62,7 @@ def trials(question: Question) -> Iterator[Trial]:
 
 def system_for(question: Question, gpu: Gpu) -> System:
     """The system in which a GPU would be bought, or exists."""
-    owned = {one.gpu: one for one in question.systems} | {one.system.gpu: one.system for one in question.have}
+    owned = {system.gpu: system for system in question.systems} | {one.system.gpu: one.system for one in question.have}
     return owned.get(gpu.name) or system_of(gpu)
 
 
@@ -117,12 +117,12 @@ def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
     kinds = {} if question.pps else {_kind(trial): trial for trial in tried}
-    fitting = {_kind(found.trial) for found in outcomes if isinstance(found, Ready)}
+    fitting = {_kind(outcome.trial) for outcome in outcomes if isinstance(outcome, Ready)}
     for kind, trial in kinds.items():
         if kind not in fitting:
             longer = _pipelined(question, runs, trial, len(outcomes))
             outcomes += [longer] if longer is not None else []
-    if any(isinstance(found, Ready) for found in outcomes):
+    if any(isinstance(outcome, Ready) for outcome in outcomes):
         return outcomes
     return [_with_what_fits(question, trial, found) for trial, found in zip(tried, outcomes, strict=True)]
 

@@ -122,7 +122,7 @@ def changes(ready: Ready, default: EngineKnobs) -> tuple[KnobChange, ...]:
 
 def _ways(ready: Ready, moves: Sequence[str], *, smaller: bool, larger: bool) -> Iterator[list[EngineKnobs]]:
     """The knobs that differ in one from the first, nearest first: no limit's value changes them, so looser limits choose from the same."""
-    first, own = ready.first.deployment.knobs, ready.trial.deployment.knobs
+    first, engine_knobs = ready.first.deployment.knobs, ready.trial.deployment.knobs
     batch, slots = first.max_batch_size, ready.instance.batch == ready.instance.knobs.max_batch_size
     ways: list[list[EngineKnobs]] = [[first]]
     if "tokens" in moves:
@@ -139,5 +139,5 @@ def _ways(ready: Ready, moves: Sequence[str], *, smaller: bool, larger: bool) ->
         ways.append([replace(first, front_ends=times * first.front_ends) for times in FRONT_ENDS])
     for way in ways:
         settings = [startable(ready.instance.memory, knobs) for knobs in way]
-        if further := [knobs for knobs in settings if knobs != own]:
+        if further := [knobs for knobs in settings if knobs != engine_knobs]:
             yield further

@@ -107,10 +107,10 @@ def gpu_spelled(name: str) -> Gpu | None:
 
     Raises InputError: a virtual GPU with a part of a card's memory, which others share by time.
     """
-    found = entries.gpu_shelf().find(name) or _virtual(name)
-    match = _MIG.match(plain(name)) if found is None else None
+    gpu = entries.gpu_shelf().find(name) or _virtual(name)
+    match = _MIG.match(plain(name)) if gpu is None else None
     whole = entries.gpu_shelf().find(match[1]) if match else None
-    return found if match is None or whole is None else mig_slice(whole, int(match[2]), int(match[3]))
+    return gpu if match is None or whole is None else mig_slice(whole, int(match[2]), int(match[3]))
 
 
 _VIRTUAL = re.compile(r"^(?:nvidia-)?(?:grid-)?(.+?)-(\d{1,3})[abcq]$")  # NVIDIA vGPU: the card, gigabytes and a letter, such as L40S-48Q
@@ -140,9 +140,9 @@ def find_gpu(name_or_path: str) -> Gpu:
     """
     if is_hardware_file(name_or_path):
         return read_hardware(name_or_path)
-    found = gpu_spelled(name_or_path)
-    if found is not None:
-        return found
+    gpu = gpu_spelled(name_or_path)
+    if gpu is not None:
+        return gpu
     system = system_spelled(name_or_path)
     if system is None:
         raise UnknownName("GPU", _shown(name_or_path), entries.gpu_shelf().by_name, "the path of a YAML file")
@@ -161,18 +161,18 @@ def find_system(name: str) -> System:
     """
     if is_hardware_file(name):
         return read_system(name)
-    found = system_spelled(name)
-    if found is None:
+    system = system_spelled(name)
+    if system is None:
         otherwise = "a number of GPUs such as 4xl40s, a cloud's machine type such as p5.48xlarge, or the path of a YAML file"
         raise UnknownName("system", _shown(name), entries.system_shelf().by_name, otherwise)
-    return found
+    return system
 
 
 def system_spelled(name: str) -> System | None:
     """The system of that name, so many of a GPU, or the machine type of a cloud; None where there is none."""
     spelling = _LAMBDA.sub(r"\1x\2", re.sub(r"^(?:nvidia|amd)-", "", plain(name)))
-    found = entries.system_shelf().find(spelling) or _of_gpus(spelling) or _of_gpus(_SHAPE_BEHIND.sub(r"\2x\1", spelling))
-    return found or instance_types().get(level_type(name))
+    system = entries.system_shelf().find(spelling) or _of_gpus(spelling) or _of_gpus(_SHAPE_BEHIND.sub(r"\2x\1", spelling))
+    return system or instance_types().get(level_type(name))
 
 
 def _of_gpus(spelling: str) -> System | None:
@@ -181,8 +181,8 @@ def _of_gpus(spelling: str) -> System | None:
     gpu = gpu_spelled(match[2]) if match else None
     if match is None or gpu is None or not 1 <= int(match[1]) <= MOST_GPUS:
         return None
-    known = system_of(gpu)
-    return known if known.gpus == int(match[1]) else entries.generic_system(gpu, int(match[1]))
+    system = system_of(gpu)
+    return system if system.gpus == int(match[1]) else entries.generic_system(gpu, int(match[1]))
 
 
 def gpu_of(system: System) -> Gpu:
@@ -198,7 +198,7 @@ def system_of(gpu: Gpu) -> System:
 
 def find_offloading(name: str) -> Offloading:
     """The offloader of that name. Raises UnknownName: there is none."""
-    found = {each.name: each for each in entries.offloadings()}
+    found = {offloading.name: offloading for offloading in entries.offloadings()}
     if name not in found:
         raise UnknownName("offloader", _shown(name), found)
     return found[name]
@@ -206,15 +206,15 @@ def find_offloading(name: str) -> Offloading:
 
 def usual_offloading(family: str) -> Offloading:
     """The usual offloader of the engines of a family; one without memories where none is known."""
-    return next((each for each in entries.offloadings() if family in each.engines), PLAIN)
+    return next((offloading for offloading in entries.offloadings() if family in offloading.engines), PLAIN)
 
 
 def find_encoder(model: str) -> Encoder:
     """The image encoder of a model of the catalog. Raises InputError: it takes no images, or its encoder is not known."""
-    known = entries.encoders()
-    found = next((each for each in known if model in each.models), None)
+    encoders = entries.encoders()
+    found = next((encoder for encoder in encoders if model in encoder.models), None)
     if found is None:
-        some = ", ".join(each.models[0] for each in known)
+        some = ", ".join(encoder.models[0] for encoder in encoders)
         raise InputError(f"{option('images')}: no image encoder of {model} is known; those of {some} and their families are")
     return found
 
@@ -224,9 +224,9 @@ def find_engine(name: str) -> EnginePreset:
 
     Raises UnknownName: no engine of that family, or none that old.
     """
-    found = entries.engine_shelf().find(name)
-    if found is not None:
-        return found
+    engine_preset = entries.engine_shelf().find(name)
+    if engine_preset is not None:
+        return engine_preset
     match = _VERSION.match(plain(name))
     if match:
         stem = entries.engine_shelf().find(match[1])

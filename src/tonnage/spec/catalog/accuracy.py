@@ -144,8 +144,8 @@ class TradeOff:
 
 @cache
 def _trade_offs() -> Mapping[str, TradeOff]:
-    made = read_entries(TradeOff, shipped_yaml("trade_offs.yaml"), "catalog/trade_offs.yaml")
-    return MappingProxyType({one.name: one for one in made})
+    trade_offs = read_entries(TradeOff, shipped_yaml("trade_offs.yaml"), "catalog/trade_offs.yaml")
+    return MappingProxyType({trade_off.name: trade_off for trade_off in trade_offs})
 
 
 def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:

@@ -135,7 +135,7 @@ def _quantisation() -> _Quantisation:
 def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
     """Checkpoints by model. Raises DataError: a repository is listed twice, or its method or source is not defined."""
     where = "catalog/checkpoints.yaml"
-    methods = {one.name: one for one in _quantisation().methods}
+    methods = {method.name: method for method in _quantisation().methods}
     places = {one.name: one for one in _quantisation().seen}
     found: dict[str, tuple[Checkpoint, ...]] = {}
     taken: set[str] = set()
@@ -158,7 +158,7 @@ def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, pla
 
 def find_method(name: str) -> Method:
     """A quantisation method by its name in ``quantisation.yaml``. Raises DataError: it is not there."""
-    found = next((one for one in _quantisation().methods if one.name == name), None)
+    found = next((method for method in _quantisation().methods if method.name == name), None)
     if found is None:
         raise DataError(f"catalog/quantisation.yaml: no method '{name}'")
     return found
@@ -221,8 +221,8 @@ def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str =
     def rank(one: Checkpoint) -> tuple[bool, bool]:
         return not same_weights(one.format, wanted.weights), engine.family == "tensorrt-llm" and one.method != "modelopt"
 
-    known = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
-    near = [one for one in known if same_weights(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
+    checkpoints = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
+    near = [one for one in checkpoints if same_weights(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
     return min(near, key=rank, default=None)
 
 
@@ -287,16 +287,16 @@ def loaded(named: Model, wanted: Precision, engine: EnginePreset, vendor: str) -
     if named.repository and same_weights(named.released, wanted.weights):
         return named.repository, ()
     model = named.name
-    found = published(model, wanted, engine, vendor)
-    if found is not None:
-        return found.repository, ()
+    checkpoint = published(model, wanted, engine, vendor)
+    if checkpoint is not None:
+        return checkpoint.repository, ()
     words, half = quantised_at_start(model, wanted, engine), half_of(model)
     return (half.repository, words) if words and half is not None else (model, ())
 
 
 def half_of(model: str) -> Checkpoint | None:
     """The 16-bit checkpoint of a model; None if none is known."""
-    return next((one for one in find_checkpoints(model) if one.half), None)
+    return next((checkpoint for checkpoint in find_checkpoints(model) if checkpoint.half), None)
 
 
 def loadable(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> bool:
@@ -312,4 +312,4 @@ def _version(text: str) -> tuple[int, ...]:
 def find_maker(format: str, engine: EnginePreset) -> tuple[Maker, Makes] | None:
     """The tool that creates a number format for an engine; None if none is known. Raises DataErrors: ``quantisation.yaml`` is damaged."""
     found = ((maker, one) for maker in _quantisation().makers for one in maker.makes)
-    return next(((maker, one) for maker, one in found if one.format == format and reads(one.engines, engine)), None)
+    return next(((maker, makes) for maker, makes in found if makes.format == format and reads(makes.engines, engine)), None)

@@ -84,8 +84,8 @@ class Interface:
 
 @cache
 def _interfaces() -> Mapping[str, Interface]:
-    made = read_entries(Interface, shipped_yaml("interfaces.yaml"), "catalog/interfaces.yaml")
-    return MappingProxyType({one.name: one for one in made})
+    interfaces = read_entries(Interface, shipped_yaml("interfaces.yaml"), "catalog/interfaces.yaml")
+    return MappingProxyType({interface.name: interface for interface in interfaces})
 
 
 def find_interface(preset: str) -> Interface | None:

@@ -199,8 +199,8 @@ class _Reading:
                 continue
             plain = not isinstance(value, dict) or set(value) <= {*PARTS, *OFFER_PARTS}
             for offer, price in {"given": value}.items() if plain else value.items():
-                found = self._cloud_offer(gpu, str(offer), price, path if plain else _joined(path, offer))
-                new += [found] if found is not None else []
+                cloud_offer = self._cloud_offer(gpu, str(offer), price, path if plain else _joined(path, offer))
+                new += [cloud_offer] if cloud_offer is not None else []
         taken = {(offer.gpu, offer.offer) for offer in new}
         return (*new, *(o for o in old if (o.gpu, o.offer) not in taken and o.gpu not in gone))
 
