@@ -132,7 +132,7 @@ def test_a_pool_that_holds_everything_never_pre_empts_and_is_no_slower(engine: s
 
 @examples(0.4)
 @given(engine=ENGINES, seed=SEEDS)
-def test_the_summary_is_of_the_requests(engine: str, seed: int) -> None:
+def test_the_statistics_of_a_summary_are_those_of_its_requests(engine: str, seed: int) -> None:
     record = ran(MADE[engine], open_trace(seed))
     summary = summarize(record)
     seconds = (record.last_token_ns.max() - record.sent_ns.min()) / 1e9

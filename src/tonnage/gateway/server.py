@@ -107,15 +107,14 @@ class Gateway:
         self.in_flight = 0
         self.counts = Counts(self)
         self._pool = httpcore2.AsyncConnectionPool(max_connections=None, keepalive_expiry=self.limits.pooled_s)
-        self._checks: list[asyncio.Task[None]] = []
-        own = {
+        pages = {
             ("/health", "/v1/health/ready"): self._ready,
             ("/v1/health/live",): self._live,
             ("/metrics", "/v1/metrics"): self._metrics,
             ("/v1/version", "/v1/metadata"): self._about,
             ("/v1/models",): self._models,
         }
-        routes = [Route(path, answer) for paths, answer in own.items() for path in paths]
+        routes = [Route(path, answer) for paths, answer in pages.items() for path in paths]
         self.app = Starlette(routes=[*routes, Mount("/", self._passed)])
 
     # What the gateway answers itself
@@ -286,13 +285,13 @@ class Gateway:
         """Check the backends once, and then every second while the block lasts."""
         await asyncio.gather(*(self._check(backend) for backend in self.backends))
         await asyncio.gather(*(self._list(backend) for backend in self.backends if backend.up))
-        self._checks = [asyncio.ensure_future(self._watch(backend)) for backend in self.backends]
+        checks = [asyncio.ensure_future(self._watch(backend)) for backend in self.backends]
         try:
             yield
         finally:
-            for check in self._checks:
+            for check in checks:
                 check.cancel()
-            await asyncio.gather(*self._checks, return_exceptions=True)
+            await asyncio.gather(*checks, return_exceptions=True)
             await self._pool.aclose()
 
     async def _watch(self, backend: Backend) -> None:

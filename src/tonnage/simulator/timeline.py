@@ -57,7 +57,7 @@ class _Recorded(Engine):
         batcher, step = self.batcher, self.step
         work = {} if step is None else {job.id: new for job, new in step.work}
         self.places.update([job.id for job in batcher.running])
-        helds = tuple(
+        held_slots = tuple(
             Held(
                 slot=self.places.of[job.id],
                 request=job.id,
@@ -69,10 +69,10 @@ class _Recorded(Engine):
         return TimelineStep(
             start=self.time / PS_PER_S,
             duration=(self.ends - self.time) / PS_PER_S,
-            held=tuple(sorted(helds, key=lambda one: one.slot)),
+            held=tuple(sorted(held_slots, key=lambda one: one.slot)),
             queued=len(batcher.waiting),
             kv_used=1 - batcher.free / batcher.kv_blocks if batcher.kv_blocks else 0.0,
-            bound=self.bound(sum(work.values()), helds),
+            bound=self.bound(sum(work.values()), held_slots),
         )
 
     def bound(self, tokens: int, held: tuple[Held, ...]) -> str:
@@ -120,15 +120,17 @@ def lesson_timeline(result: LessonResult) -> Timeline:
     stays = [0] * len(before)
     count = 0
     for step in result.steps:
-        helds = []
+        held_slots = []
         for slot, state in enumerate(step.slots):
             if state != "." and (before[slot] == "." or (state == "P" and before[slot] == "=")):
                 count += 1
                 stays[slot] = count
             if state != ".":
-                helds.append(Held(slot=slot, request=stays[slot], state=PREFILL if state == "P" else DECODE, tokens=int(state == "=")))
+                held_slots.append(Held(slot=slot, request=stays[slot], state=PREFILL if state == "P" else DECODE, tokens=int(state == "=")))
         before = step.slots
         bound = SLOTS if step.queued else NOTHING
-        kept.append(TimelineStep(start=step.start, duration=step.duration, held=tuple(helds), queued=step.queued, kv_used=0.0, bound=bound))
+        kept.append(
+            TimelineStep(start=step.start, duration=step.duration, held=tuple(held_slots), queued=step.queued, kv_used=0.0, bound=bound)
+        )
     end = kept[-1].start + kept[-1].duration if kept else 0.0
     return Timeline(steps=tuple(kept), slots=len(before), unit="ticks", left=int(end < result.ticks))

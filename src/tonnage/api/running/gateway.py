@@ -173,8 +173,8 @@ def _installed(program: str) -> str | None:
 
 def _vllm_router(settings: Settings) -> tuple[str, ...]:
     """The command of vllm-router."""
-    found = _installed("vllm-router")
-    if found is None:
+    program = _installed("vllm-router")
+    if program is None:
         pip = f"pip install vllm-router=={VERSION} into an environment whose bin is on PATH"
         raise InputError(f"{option('proxy')}: vllm-router is not installed; {pip}, or leave it out")
     if settings.policy not in POLICIES:
@@ -188,7 +188,7 @@ def _vllm_router(settings: Settings) -> tuple[str, ...]:
             raise InputError(f"{option(name)}: {what}: vllm-router does not have it in this way; leave it out, or use this gateway")
     urls = [f"http://{target.authority}" for target, _ in settings.backends]
     limits, port = settings.limits, settings.port or free_ports(1, settings.host)[0]
-    argv = (found, "--worker-urls", *urls, "--policy", POLICIES[settings.policy], "--host", settings.host, "--port", str(port))
+    argv = (program, "--worker-urls", *urls, "--policy", POLICIES[settings.policy], "--host", settings.host, "--port", str(port))
     bounds = ("--max-concurrent-requests", limits.in_flight, "--max-payload-size", limits.body)
     waits = ("--request-timeout-secs", max(1, round(limits.first_byte_s)), "--prometheus-port", free_ports(1)[0])
     return (*argv, *map(str, (*bounds, *waits)), *BACK)

@@ -128,7 +128,7 @@ class FleetOverHours:
         routed = run_fleet(trace, [self.machine] * count, traffic.router, seed=traffic.seed, changes=changes)
         kept = self._limits(routed.requests)
         times = self.instances / self.simulated
-        helds = tuple(
+        hours_by_instances = tuple(
             Held(instances=round(each * times), hours=float(seconds) / HOUR_S)
             for each, seconds in sorted(routed.changed.held_seconds.items())
             if seconds > 0
@@ -137,7 +137,9 @@ class FleetOverHours:
         hours = tuple(
             self._broken_gaps(routed.requests, i) if self._of_gaps(i) else next(broken).broken_hours for i in range(len(self.slo))
         )
-        return Outcome(run=OverHours(held=helds, limits=kept), broken_hours=hours, hours=max((one.hours for one in kept), default=1))
+        return Outcome(
+            run=OverHours(held=hours_by_instances, limits=kept), broken_hours=hours, hours=max((one.hours for one in kept), default=1)
+        )
 
     def _of_gaps(self, place: int) -> bool:
         return self.slo[place].metric == "itl"
