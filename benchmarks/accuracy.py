@@ -1,9 +1,11 @@
-"""Write docs/accuracy.md: predictions against every measured file, the held-out errors of the fit, and the course's cases.
+"""Write docs/accuracy.md: predictions against every measured file, the held-out errors of the fit,
+and the course's cases.
 
     ./benchmark accuracy ../shared/data > docs/accuracy.md
 
-Nothing in it is tuned for the course's cases; the measured files are those that the fit saw (`docs/fit.md`), so
-the errors over all rows are in sample, and the held-out ones are printed from the fit's own report.
+Nothing in it is tuned for the course's cases; the measured files are those that the fit saw
+(`docs/fit.md`), so the errors over all rows are in sample, and the held-out ones are printed from
+the fit's own report.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from tools.fit.silicon.sample import installed_sample
 from tools.fit.silicon.table import silicon_table
 
 FILES = {
-    "trtllm_static_batch.csv": "TensorRT-LLM 0.9, one static batch (TTFT, token latency, peak memory)",
+    "trtllm_static_batch.csv": (
+        "TensorRT-LLM 0.9, one static batch (TTFT, token latency, peak memory)"
+    ),
     "nim_inflight.csv": "NIM, in-flight batching, closed loop of 1 to 250 clients",
     "trtllm_throughput.csv": "TensorRT-LLM 0.15, all requests queued at once",
 }
@@ -41,7 +45,9 @@ HELD_OUT_NAMES = NAMES | {"ttft_all_ms": "TTFT, all rows", "itl_median_ms": "TPO
 """The median error has a sign; in the row of means it is a mean of magnitudes."""
 APART = {
     "decode pools": "decode pools of disaggregated deployments: in no fit, so held out",
-    "unexplained": "unexplained rows: left out of the fit because they contradict it, and for no better reason",
+    "unexplained": (
+        "unexplained rows: left out of the fit because they contradict it, and for no better reason"
+    ),
 }
 KINDS = ("model", "gpu", "precision", "engine", "regime", "cache")
 
@@ -101,21 +107,45 @@ def _page(data: Path) -> Iterator[str]:
     yield ""
     measured = {f"{name}, in sample": measured_table(data / name) for name in LOADED}
     sample = installed_sample()
-    measured |= {} if sample is None else {"engines of 2025 (silicon_sample.csv), in sample": silicon_table(sample)}
+    measured |= (
+        {}
+        if sample is None
+        else {"engines of 2025 (silicon_sample.csv), in sample": silicon_table(sample)}
+    )
     yield PLANNERS.format(
-        decisions="\n".join(decisions_in_short(measured)), table="\n".join(held_out_in_short()), of_2026="\n".join(of_2026_in_short())
+        decisions="\n".join(decisions_in_short(measured)),
+        table="\n".join(held_out_in_short()),
+        of_2026="\n".join(of_2026_in_short()),
     )
     yield ""
     yield "## About the figures"
     yield ""
-    yield f"Generated on {today} by `./benchmark accuracy` on {os.cpu_count()} cores of {platform.machine()},"
-    yield f"Python {platform.python_version()}; run it again to check. All figures are in percent. MAPE is the mean of"
+    yield (
+        f"Generated on {today} by `./benchmark accuracy` on {os.cpu_count()} cores of"
+        f" {platform.machine()},"
+    )
+    yield (
+        f"Python {platform.python_version()}; run it again to check. All figures are in percent."
+        " MAPE is the mean of"
+    )
     yield "|predicted − measured| / measured, bias the mean of (predicted − measured) / measured."
     yield ""
-    yield "The coefficients were fitted to these files ([fit.md](fit.md)), so that the errors in the first part are in sample."
-    yield "What to expect on hardware, models and precisions that were not in the fit is in the second part. Rows of silicon_sample.csv"
-    yield "that the fit leaves out only because they contradict the predictions count only in the figure of their stratum,"
-    yield '"unexplained rows", in the first part. A measurement made as they were will show errors as large.'
+    yield (
+        "The coefficients were fitted to these files ([fit.md](fit.md)), so that the errors in the"
+        " first part are in sample."
+    )
+    yield (
+        "What to expect on hardware, models and precisions that were not in the fit is in the"
+        " second part. Rows of silicon_sample.csv"
+    )
+    yield (
+        "that the fit leaves out only because they contradict the predictions count only in the"
+        " figure of their stratum,"
+    )
+    yield (
+        '"unexplained rows", in the first part. A measurement made as they were will show errors as'
+        " large."
+    )
     yield ""
     yield "## In sample"
     for name, title in FILES.items():
@@ -133,7 +163,12 @@ def _silicon() -> Iterator[str]:
     sample = installed_sample()
     title = "Current engines, closed loops (silicon_sample.csv of the wheel aiconfigurator-core)"
     if sample is None:
-        yield from ("", f"### {title}", "", "Not scored: the wheel is not installed where this page was made.")
+        yield from (
+            "",
+            f"### {title}",
+            "",
+            "Not scored: the wheel is not installed where this page was made.",
+        )
         return
     report, command = api.score(silicon_table(sample)), f"./fit score {sample.name}"
     yield from _report(report, title, command)
@@ -157,7 +192,10 @@ def _report(report: ScoreReport, title: str, command: str) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for kind, errors in _parts(report):
         for metric, e in errors.items():
-            yield f"| {kind} | {NAMES[metric]} | {e.mape:.1f} | {e.median_ape:.1f} | {e.bias:+.1f} | {e.n} |"
+            yield (
+                f"| {kind} | {NAMES[metric]} | {e.mape:.1f} | {e.median_ape:.1f} | {e.bias:+.1f} |"
+                f" {e.n} |"
+            )
     for kind in KINDS:
         if kind in ("model", "gpu") or len(report.groups.get(kind, {})) > 1:
             yield ""
@@ -167,7 +205,11 @@ def _report(report: ScoreReport, title: str, command: str) -> Iterator[str]:
 
 def _parts(report: ScoreReport) -> list[tuple[str, Errors]]:
     if report.not_steady:
-        return [("steady", report.steady), ("not steady", report.not_steady), ("all", report.overall)]
+        return [
+            ("steady", report.steady),
+            ("not steady", report.not_steady),
+            ("all", report.overall),
+        ]
     families = report.groups["family"]
     return [("all", report.overall), *([] if len(families) == 1 else families.items())]
 
@@ -191,7 +233,10 @@ def _worst(report: ScoreReport) -> Iterator[str]:
         metric, group, p = row.worst_metric, row.group, row.point
         load = f"{group['load']} {p.batch or p.concurrency or p.request_rate:g}"
         what = f"{group['deployment']}, {group['engine']}, {group['lengths']}, {load}"
-        values = f"{row.measured[metric]:,.4g} | {row.predicted[metric]:,.4g} | {row.errors[metric]:+.0f}"
+        values = (
+            f"{row.measured[metric]:,.4g} | {row.predicted[metric]:,.4g} |"
+            f" {row.errors[metric]:+.0f}"
+        )
         yield f"| {what} | {NAMES[metric]} | {values} | {row.reason} |"
 
 
@@ -202,7 +247,10 @@ def _held_out() -> Iterator[str]:
     yield ""
     yield "## Held out"
     yield ""
-    yield "Fitted without the rows that are scored. `./fit ../shared/data --silicon silicon_sample.csv` prints these figures, and"
+    yield (
+        "Fitted without the rows that are scored. `./fit ../shared/data --silicon"
+        " silicon_sample.csv` prints these figures, and"
+    )
     yield "stores them in `terms.json`, from which they are printed here."
     for title, folds in report.items():
         metrics = list(next(iter(folds.values())))
@@ -224,7 +272,10 @@ def _coverage() -> Iterator[str]:
         yield from field.in_short()
     yield "## Error bars"
     yield ""
-    yield "Share of held-out measurements inside their 80 % interval, table and stretch made without their group (docs/intervals.md)."
+    yield (
+        "Share of held-out measurements inside their 80 % interval, table and stretch made without"
+        " their group (docs/intervals.md)."
+    )
     yield "After a colon: the rows of one group."
     yield ""
     yield f"| regime | {' | '.join(NAMES.get(metric, metric) for metric in report)} | rows |"
@@ -239,7 +290,10 @@ def _cases() -> Iterator[str]:
     yield ""
     yield "## Cases of the course"
     yield ""
-    yield 'Expected: as NVIDIA\'s course "Sizing LLM Inference Systems" gives it (software of 2024). No term was tuned for one of them.'
+    yield (
+        'Expected: as NVIDIA\'s course "Sizing LLM Inference Systems" gives it (software of 2024).'
+        " No term was tuned for one of them."
+    )
     yield ""
     yield "| case | figure | expected | got | difference |"
     yield "|---|---|---|---|---|"
@@ -247,31 +301,71 @@ def _cases() -> Iterator[str]:
     yield from _llama_70b_batch_8()
     yield from _llama_8b_day()
     yield ""
-    yield "GPT-43B: the course's 13 systems follow from 32 requests in flight per DGX (32 / 13.3 s = 2.4/s), a limit of its"
-    yield "configuration. The first rows hold the deployment and the 32 clients; the last one lets Tonnage choose."
-    yield "Llama 70B at batch 8: an older stack; the static file of the same course implies about 2 s and 20 ms."
-    yield "Tokens a day: the slide says 4.2 B and 261 M, which do not follow from its own 70.7 prompts/s × 28,800 s × 2,000 and 200"
-    yield "tokens; these are 4.07 B and 407 M. The ten points of that curve are among the rows of the fit."
+    yield (
+        "GPT-43B: the course's 13 systems follow from 32 requests in flight per DGX (32 / 13.3 s ="
+        " 2.4/s), a limit of its"
+    )
+    yield (
+        "configuration. The first rows hold the deployment and the 32 clients; the last one lets"
+        " Tonnage choose."
+    )
+    yield (
+        "Llama 70B at batch 8: an older stack; the static file of the same course implies about 2 s"
+        " and 20 ms."
+    )
+    yield (
+        "Tokens a day: the slide says 4.2 B and 261 M, which do not follow from its own 70.7"
+        " prompts/s × 28,800 s × 2,000 and 200"
+    )
+    yield (
+        "tokens; these are 4.07 B and 407 M. The ten points of that curve are among the rows of the"
+        " fit."
+    )
 
 
 def _row(case: str, figure: str, expected: float, got: float, unit: str) -> str:
-    return f"| {case} | {figure} | {expected:,.4g} {unit} | {got:,.4g} {unit} | {100 * (got / expected - 1):+.0f} % |"
+    return (
+        f"| {case} | {figure} | {expected:,.4g} {unit} | {got:,.4g} {unit} |"
+        f" {100 * (got / expected - 1):+.0f} % |"
+    )
 
 
 def _gpt_43b() -> Iterator[str]:
     case = "GPT-43B, DGX H100, FP16 TP 8, 3500/500, 32 clients"
     run = api.simulate(
-        model="gpt-43b", gpu="h100-sxm-80gb", precision="fp16", tp=8, engine="nim-2024", isl=3500, osl=500, concurrency=32, requests=640
+        model="gpt-43b",
+        gpu="h100-sxm-80gb",
+        precision="fp16",
+        tp=8,
+        engine="nim-2024",
+        isl=3500,
+        osl=500,
+        concurrency=32,
+        requests=640,
     )
     rate = run.summary.requests_per_second
     yield _row(case, "requests/s per system", 2.4, rate, "")
     yield _row(case, "systems for 31/s", 13, -(-31 // rate), "")
     yield _row(case, "TTFT mean", 2606, run.summary.ttft_ms.mean, "ms")
     yield _row(case, "time per token", 21.4, run.summary.tpot_ms.mean, "ms")
-    plan = api.size(model="gpt-43b", gpu="h100-sxm-80gb", isl=3500, osl=500, peak_rps=31, ttft="mean<=3s", engine="tensorrt-llm")
+    plan = api.size(
+        model="gpt-43b",
+        gpu="h100-sxm-80gb",
+        isl=3500,
+        osl=500,
+        peak_rps=31,
+        ttft="mean<=3s",
+        engine="tensorrt-llm",
+    )
     best = plan.choice
     if best is not None:
-        yield _row(f"GPT-43B, free choice: {best.precision} TP {best.tp}, {best.engine}", "systems for 31/s", 13, best.systems, "")
+        yield _row(
+            f"GPT-43B, free choice: {best.precision} TP {best.tp}, {best.engine}",
+            "systems for 31/s",
+            13,
+            best.systems,
+            "",
+        )
 
 
 def _llama_70b_batch_8() -> Iterator[str]:

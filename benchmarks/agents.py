@@ -1,15 +1,18 @@
-"""Recorded sessions of a coding agent sized on nine pairs of GPU and model, and what the answers claim asked directly.
+"""Recorded sessions of a coding agent sized on nine pairs of GPU and model, and what the answers
+claim asked directly.
 
     ./benchmark agents [--seeds 1,2,3] [--monotone] [--write] [--only h200/glm-4.6] [--sessions 400]
     ./benchmark agents --replay [--aisimulate PYTHON]
 
-The first prints the table of docs/tasks/agents.md (``--write`` puts it there): systems, sessions of a system with and without the memory
-below the KV cache, the share of prompt tokens that comes from caches, and CPU seconds. With ``--seeds`` the whole fleet of each answer
-runs with other random numbers, and the limits that it breaks are named. With ``--monotone`` looser limits, more memory and more sessions
-are asked for the first pair.
+The first prints the table of docs/tasks/agents.md (``--write`` puts it there): systems, sessions of
+a system with and without the memory below the KV cache, the share of prompt tokens that comes from
+caches, and CPU seconds. With ``--seeds`` the whole fleet of each answer runs with other random
+numbers, and the limits that it breaks are named. With ``--monotone`` looser limits, more memory and
+more sessions are asked for the first pair.
 
-``--replay`` prints CPU seconds and memory of the recorded sessions read and simulated one after another, and with ``--aisimulate`` those of
-AISimulate's replay of the same requests in the environment of that Python.
+``--replay`` prints CPU seconds and memory of the recorded sessions read and simulated one after
+another, and with ``--aisimulate`` those of AISimulate's replay of the same requests in the
+environment of that Python.
 """
 
 from __future__ import annotations
@@ -37,12 +40,30 @@ BEGIN, END = "<!-- agents -->\n", "<!-- end of agents -->\n"
 
 GPUS, MODELS = ("h200", "b200", "gb300"), ("glm-4.6", "kimi-k2.5", "qwen3-coder-480b-a35b")
 LIMITS = {"further_ttft": "p95<=10s", "slowdown": "p90<=1.5"}
-HEAD = ("GPU", "model", "choice", "systems", "sessions a system", "KV cache alone", "from caches", "p90 slowdown", "CPU s")
+HEAD = (
+    "GPU",
+    "model",
+    "choice",
+    "systems",
+    "sessions a system",
+    "KV cache alone",
+    "from caches",
+    "p90 slowdown",
+    "CPU s",
+)
 
 
 def asked(gpu: str, model: str, sessions: float, **more: Any) -> dict[str, Any]:
     """The arguments of one sizing."""
-    return {"model": model, "gpu": gpu, "engine": "vllm", "trace": str(SESSIONS), "sessions": sessions, **LIMITS, **more}
+    return {
+        "model": model,
+        "gpu": gpu,
+        "engine": "vllm",
+        "trace": str(SESSIONS),
+        "sessions": sessions,
+        **LIMITS,
+        **more,
+    }
 
 
 def best_of(**question: Any) -> Sized | None:
@@ -64,10 +85,26 @@ def row(gpu: str, model: str, sessions: float) -> tuple[str, ...]:
     if best is None or held is None:
         return (gpu, model, "none holds the limits", *("-",) * 5, f"{took:.0f}")
     pool = best.pools[0]
-    split = f"{pool.precision}, TP {pool.tp}" + "".join(f", {name.upper()} {n}" for name, n in (("dp", pool.dp), ("ep", pool.ep)) if n > 1)
-    alone = "-" if not held.tiers or held.tiers[0].per_system is None else f"{held.tiers[0].per_system:.1f}"
+    split = f"{pool.precision}, TP {pool.tp}" + "".join(
+        f", {name.upper()} {n}" for name, n in (("dp", pool.dp), ("ep", pool.ep)) if n > 1
+    )
+    alone = (
+        "-"
+        if not held.tiers or held.tiers[0].per_system is None
+        else f"{held.tiers[0].per_system:.1f}"
+    )
     slow = "-" if held.slowdown_p90 is None else f"{held.slowdown_p90:.2f}"
-    return (gpu, model, split, str(best.systems), f"{held.per_system:.1f}", alone, f"{held.hit_rate:.1%}", slow, f"{took:.0f}")
+    return (
+        gpu,
+        model,
+        split,
+        str(best.systems),
+        f"{held.per_system:.1f}",
+        alone,
+        f"{held.hit_rate:.1%}",
+        slow,
+        f"{took:.0f}",
+    )
 
 
 def held_on(gpu: str, model: str, sessions: float, seeds: Sequence[int]) -> Iterator[str]:
@@ -84,27 +121,59 @@ def held_on(gpu: str, model: str, sessions: float, seeds: Sequence[int]) -> Iter
 
 def monotone(gpu: str, model: str, sessions: float) -> Iterator[str]:
     """Looser limits and more memory carry no less each; more sessions take no fewer systems."""
-    by_limit = [best_of(**asked(gpu, model, sessions) | {"slowdown": f"p90<={limit}"}) for limit in (1.2, 1.5, 2.0)]
-    by_memory = [best_of(**asked(gpu, model, sessions, kv_tiers=tiers)) for tiers in ("none", "host", "kvbm")]
-    by_load = [best_of(**asked(gpu, model, count)) for count in (sessions / 4, sessions, 4 * sessions)]
-    for name, found in (("slowdown 1.2, 1.5, 2.0", by_limit), ("no memory, host, host and disk", by_memory)):
-        carried = [0.0 if one is None else one.rate / one.ready.trial.deployment.parallelism.gpus for one in found]
-        yield f"{name}: {', '.join(f'{rate:.4f}' for rate in carried)} requests/s a GPU, {_grows(carried)}"
+    by_limit = [
+        best_of(**asked(gpu, model, sessions) | {"slowdown": f"p90<={limit}"})
+        for limit in (1.2, 1.5, 2.0)
+    ]
+    by_memory = [
+        best_of(**asked(gpu, model, sessions, kv_tiers=tiers)) for tiers in ("none", "host", "kvbm")
+    ]
+    by_load = [
+        best_of(**asked(gpu, model, count)) for count in (sessions / 4, sessions, 4 * sessions)
+    ]
+    for name, found in (
+        ("slowdown 1.2, 1.5, 2.0", by_limit),
+        ("no memory, host, host and disk", by_memory),
+    ):
+        carried = [
+            0.0 if one is None else one.rate / one.ready.trial.deployment.parallelism.gpus
+            for one in found
+        ]
+        yield (
+            f"{name}: {', '.join(f'{rate:.4f}' for rate in carried)} requests/s a GPU,"
+            f" {_grows(carried)}"
+        )
     systems = [0 if one is None else one.systems for one in by_load]
-    yield f"a quarter, all and four times the sessions: {', '.join(map(str, systems))} systems, {_grows(systems)}"
+    yield (
+        f"a quarter, all and four times the sessions: {', '.join(map(str, systems))} systems,"
+        f" {_grows(systems)}"
+    )
 
 
 def _grows(values: Sequence[float]) -> str:
-    return "monotone" if all(one <= other * (1 + 1e-9) for one, other in pairwise(values)) else "NOT MONOTONE"
+    return (
+        "monotone"
+        if all(one <= other * (1 + 1e-9) for one, other in pairwise(values))
+        else "NOT MONOTONE"
+    )
 
 
-DEPLOYED = {"model": "kimi-k2.5", "gpu": "b200", "precision": "int4", "tp": 8, "ep": 8, "engine": "vllm"}
+DEPLOYED = {
+    "model": "kimi-k2.5",
+    "gpu": "b200",
+    "precision": "int4",
+    "tp": 8,
+    "ep": 8,
+    "engine": "vllm",
+}
 LANES = 16
 """Sessions at once of the replays."""
 
 
 def replay() -> str:
-    """CPU seconds and memory of reading and simulating the recorded requests, compilation not counted."""
+    """CPU seconds and memory of reading and simulating the recorded requests, compilation not
+    counted.
+    """
     import numpy as np
 
     from tonnage.api.question.simulation import simulation_of
@@ -112,7 +181,9 @@ def replay() -> str:
     from tonnage.simulator.kernel import warm_up
     from tonnage.simulator.spec import spec_of
 
-    deployment = simulation_of({}, {**DEPLOYED, "isl": 9, "osl": 9, "concurrency": 1, "requests": 1}).deployment
+    deployment = simulation_of(
+        {}, {**DEPLOYED, "isl": 9, "osl": 9, "concurrency": 1, "requests": 1}
+    ).deployment
     warm_up(shares=True)
     began = time.process_time()
     sessions = read_sessions(str(SESSIONS), "trace")
@@ -123,8 +194,13 @@ def replay() -> str:
     record = spec_of(deployment).run(fitting.chosen(np.arange(len(fitting)), concurrency=LANES))
     ran, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     tokens = record.isl.sum() / 1e9
-    took = f"read in {read - began:.2f} CPU s, simulated in {ran - read:.2f}, {memory:.2f} GB at most"
-    return f"Tonnage: {len(record):,} of {len(sessions.isl):,} requests fit the context, {tokens:.2f} billion prompt tokens: {took}"
+    took = (
+        f"read in {read - began:.2f} CPU s, simulated in {ran - read:.2f}, {memory:.2f} GB at most"
+    )
+    return (
+        f"Tonnage: {len(record):,} of {len(sessions.isl):,} requests fit the context, {tokens:.2f}"
+        f" billion prompt tokens: {took}"
+    )
 
 
 THEIRS = """
@@ -144,7 +220,9 @@ print(f"AISimulate {version('aisimulate')}: {found['completed_requests']:,} of {
 
 
 def theirs(python: str) -> str:
-    """The same of AISimulate, in its environment; a session names all models of its requests, which it asks for."""
+    """The same of AISimulate, in its environment; a session names all models of its requests, which
+    it asks for.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sessions.jsonl"
         with gzip.open(SESSIONS, "rt") as lines, path.open("w") as out:
@@ -152,14 +230,33 @@ def theirs(python: str) -> str:
                 session = json.loads(line)
                 session["models"] = sorted({*session["models"], *_models(session["requests"])})
                 out.write(json.dumps(session) + "\n")
-        split = {"tensor": DEPLOYED["tp"], "attention_data": 1, "moe_expert": DEPLOYED["ep"], "moe_tensor": 1}
-        engine = {"mode": "aggregated", "model": "moonshotai/Kimi-K2.5", "hardware": "b200_sxm", "backend": "vllm"}
+        split = {
+            "tensor": DEPLOYED["tp"],
+            "attention_data": 1,
+            "moe_expert": DEPLOYED["ep"],
+            "moe_tensor": 1,
+        }
+        engine = {
+            "mode": "aggregated",
+            "model": "moonshotai/Kimi-K2.5",
+            "hardware": "b200_sxm",
+            "backend": "vllm",
+        }
         traffic = {
             "source": {"type": "trace", "paths": [str(path)], "format": "weka"},
             "load": {"type": "trace_timestamps", "agentic_lanes": LANES},
         }
-        config = {"traffic": traffic, "engine": {**engine, "workers": {"aggregated": {"parallelism": split}}}}
-        done = subprocess.run([python, "-c", THEIRS], input=json.dumps(config), capture_output=True, text=True, check=False)
+        config = {
+            "traffic": traffic,
+            "engine": {**engine, "workers": {"aggregated": {"parallelism": split}}},
+        }
+        done = subprocess.run(
+            [python, "-c", THEIRS],
+            input=json.dumps(config),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     return (done.stderr.strip().splitlines() or ["AISimulate said nothing"])[-1]
 
 
@@ -170,7 +267,9 @@ def _models(requests: list[dict[str, Any]]) -> set[str]:
 
 def main() -> None:
     """Run as asked."""
-    parser = argparse.ArgumentParser(description="Recorded sessions of an agent, sized on nine pairs of GPU and model")
+    parser = argparse.ArgumentParser(
+        description="Recorded sessions of an agent, sized on nine pairs of GPU and model"
+    )
     parser.add_argument("--sessions", type=float, default=400.0)
     parser.add_argument("--only", default="", help="one pair, such as h200/glm-4.6")
     parser.add_argument("--seeds", default="")
@@ -190,7 +289,9 @@ def main() -> None:
         return
     if args.seeds:
         for pair in pairs:
-            for line in held_on(*pair, args.sessions, [int(seed) for seed in args.seeds.split(",")]):
+            for line in held_on(
+                *pair, args.sessions, [int(seed) for seed in args.seeds.split(",")]
+            ):
                 print(line, flush=True)
         return
     rows = []
@@ -199,7 +300,9 @@ def main() -> None:
         print(*rows[-1], sep=" | ", flush=True)
     if args.write:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        table = "".join(f"| {' | '.join(cells)} |\n" for cells in (HEAD, ("---",) * len(HEAD), *rows))
+        table = "".join(
+            f"| {' | '.join(cells)} |\n" for cells in (HEAD, ("---",) * len(HEAD), *rows)
+        )
         PAGE.write_text(before + BEGIN + table + END + rest.partition(END)[2], encoding="utf-8")
 
 

@@ -1,11 +1,13 @@
-"""Debian's Prometheus on a simulated deployment: the rules that ``deploy`` writes, with windows divided by 60, and what ``watch`` shows.
+"""Debian's Prometheus on a simulated deployment: the rules that ``deploy`` writes, with windows
+divided by 60, and what ``watch`` shows.
 
     ./benchmark alerts_live
 
-An engine of the plan is served and loaded. After a while its steps take 15 times as long, and a minute later they are as before. Printed
-is when each alert fires and clears, in seconds from the first request, beside the limits that ``watch`` calls broken. The exit code is 1
-where an alert on a limit does not fire within the fault or does not clear after it, or where ``watch`` says otherwise. It takes two and a
-half minutes, some ten seconds of CPU, and needs ``prometheus`` along the PATH.
+An engine of the plan is served and loaded. After a while its steps take 15 times as long, and a
+minute later they are as before. Printed is when each alert fires and clears, in seconds from the
+first request, beside the limits that ``watch`` calls broken. The exit code is 1 where an alert on a
+limit does not fire within the fault or does not clear after it, or where ``watch`` says otherwise.
+It takes two and a half minutes, some ten seconds of CPU, and needs ``prometheus`` along the PATH.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ EVERY_S = 20
 """Between two looks of ``watch``: 36 requests."""
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 LIMITS = ("SlowTtftP95_1h", "SlowItlP95_1h")
-"""The alerts that must fire: both windows, of a minute and of five seconds, burn at 14.4 times the pace."""
+"""The alerts that must fire: both windows, of a minute and of five seconds, burn at 14.4 times the
+pace."""
 
 
 @dataclass(slots=True)
@@ -72,11 +75,15 @@ def shorter(text: str) -> str:
 
 def quickened(service: Service) -> dict[str, Any]:
     """The rules of a deployment of one instance, every window, wait and interval shorter."""
-    found: dict[str, Any] = plain(rules(service, f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}', 1))
+    found: dict[str, Any] = plain(
+        rules(service, f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}', 1)
+    )
     for group in found["groups"]:
         group["interval"] = "500ms"
         for rule in group["rules"]:
-            rule["expr"] = re.sub(r"\[(\d+[smhd])\]", lambda window: f"[{shorter(window[1])}]", rule["expr"])
+            rule["expr"] = re.sub(
+                r"\[(\d+[smhd])\]", lambda window: f"[{shorter(window[1])}]", rule["expr"]
+            )
             if "for" in rule:
                 rule["for"] = shorter(rule["for"])
     return found
@@ -94,9 +101,15 @@ def prometheus(folder: Path, service: Service, target: int) -> Iterator[str]:
         "scrape_configs": [{"job_name": "engines", "static_configs": [scraped]}],
     }
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    command = ["prometheus", f"--config.file={folder / 'prometheus.yaml'}", f"--storage.tsdb.path={folder / 'data'}"]
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yaml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+    ]
     with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log
+        )
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
@@ -108,8 +121,20 @@ def prometheus(folder: Path, service: Service, target: int) -> Iterator[str]:
 def served(plan: Path, port: int) -> Iterator[str]:
     """One simulated instance of the plan with the fault; its address."""
     fault = f"slow factor={FACTOR} from={BEGINS_S}s to={ENDS_S}s"
-    words = ["serve", "--plan", str(plan), "--instances", "1", "--port", str(port), "--fault", fault]
-    process = subprocess.Popen([sys.executable, "-m", "tonnage", *words], env=None, stderr=subprocess.DEVNULL)
+    words = [
+        "serve",
+        "--plan",
+        str(plan),
+        "--instances",
+        "1",
+        "--port",
+        str(port),
+        "--fault",
+        fault,
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tonnage", *words], env=None, stderr=subprocess.DEVNULL
+    )
     try:
         while not fetch(f"http://127.0.0.1:{port}/metrics"):
             time.sleep(0.2)
@@ -136,9 +161,14 @@ def looks(url: str, plan: Path, seen: Seen, stop: threading.Event) -> None:
     for found in api.watch([url], plan=plan, every=f"{EVERY_S}s", wait=stop.wait):
         if stop.is_set():
             return
-        first = next((one for one in found.latencies if one.metric == "ttft" and one.statistic == "p95"), None)
+        first = next(
+            (one for one in found.latencies if one.metric == "ttft" and one.statistic == "p95"),
+            None,
+        )
         share = "–" if first is None or first.slower != first.slower else f"{first.slower:.0%}"
-        seen.looks.append((seen.now, [f"{one.metric} {one.statistic}" for one in found.broken], share))
+        seen.looks.append(
+            (seen.now, [f"{one.metric} {one.statistic}" for one in found.broken], share)
+        )
 
 
 def run() -> Seen:
@@ -160,7 +190,13 @@ def run() -> Seen:
             ]
             for thread in threads:
                 thread.start()
-            load = {"isl": ISL, "osl": OSL, "request_rate": RATE, "benchmark_duration": f"{LASTS_S}s", "metrics_url": ["none"]}
+            load = {
+                "isl": ISL,
+                "osl": OSL,
+                "request_rate": RATE,
+                "benchmark_duration": f"{LASTS_S}s",
+                "metrics_url": ["none"],
+            }
             bench(url=url, model=service.served, selftest=False, **load)
             stop.set()
             for thread in threads:
@@ -172,13 +208,23 @@ def verdicts(seen: Seen) -> Iterator[tuple[bool, str]]:
     """What had to happen, and whether it did."""
     for name in LIMITS:
         fired, cleared = seen.fired.get(name), seen.cleared.get(name)
-        yield fired is not None and BEGINS_S < fired < ENDS_S, f"{name} fires {_s(fired)} (fault from {BEGINS_S} s to {ENDS_S} s)"
+        yield (
+            fired is not None and BEGINS_S < fired < ENDS_S,
+            f"{name} fires {_s(fired)} (fault from {BEGINS_S} s to {ENDS_S} s)",
+        )
         yield cleared is not None and cleared > ENDS_S, f"{name} clears {_s(cleared)}"
     within = [set(broken) for at, broken, _ in seen.looks if BEGINS_S + EVERY_S < at < ENDS_S]
     outside = [broken for at, broken, _ in seen.looks if at < BEGINS_S or at > ENDS_S + EVERY_S + 2]
-    said = bool(within) and all("itl p95" in broken for broken in within) and any("ttft p95" in broken for broken in within)
+    said = (
+        bool(within)
+        and all("itl p95" in broken for broken in within)
+        and any("ttft p95" in broken for broken in within)
+    )
     yield said, f"watch calls the limits broken in {len(within)} looks within the fault"
-    yield bool(outside) and not any(outside), f"watch calls nothing broken in {len(outside)} looks before and after it"
+    yield (
+        bool(outside) and not any(outside),
+        f"watch calls nothing broken in {len(outside)} looks before and after it",
+    )
 
 
 def _s(value: float | None) -> str:

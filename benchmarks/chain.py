@@ -1,12 +1,14 @@
-"""The chain of docs/chain.md from an empty folder: every command of the page as it stands there, and what the calibration found.
+"""The chain of docs/chain.md from an empty folder: every command of the page as it stands there,
+and what the calibration found.
 
     ./benchmark chain             runs it, and prints predicted, measured and calibrated for every load
     ./benchmark chain --write     and writes today's output into the page
     ./benchmark chain --gpu h100-sxm-80gb     with another GPU in place of the page's
 
-The page serves a simulated GPU that is slower by a factor of which the plan knows nothing. What the calibration finds of it is the mean
-over the loads of calibrated over shipped prediction, beside measured over shipped. The last row is a load that was not calibrated on.
-It takes a minute, most of which it waits; the port is a free one in place of the page's 8000.
+The page serves a simulated GPU that is slower by a factor of which the plan knows nothing. What the
+calibration finds of it is the mean over the loads of calibrated over shipped prediction, beside
+measured over shipped. The last row is a load that was not calibrated on. It takes a minute, most of
+which it waits; the port is a free one in place of the page's 8000.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ GPU = "h100-pcie-80gb"
 """The GPU of the page."""
 
 INVALID = 3
-"""Exit code of ``bench`` where the client could not keep time, because the machine had other work."""
+"""Exit code of ``bench`` where the client could not keep time, because the machine had other
+work."""
 
 TRIES = 3
 
@@ -73,11 +76,13 @@ class Chain:
     """What the commands printed, and what the calibration found.
 
     Attributes:
-        printed: what each command printed, in the order of the page; of ``serve`` what it had printed when it was ended.
+        printed: what each command printed, in the order of the page; of ``serve`` what it had
+            printed when it was ended.
         hidden: the factor by which the served instance was slower.
         loads: that were calibrated on.
         unseen: the load that was not.
-        valid: whether the client kept time in every load, which it does on a machine that does nothing else.
+        valid: whether the client kept time in every load, which it does on a machine that does
+            nothing else.
     """
 
     printed: tuple[str, ...]
@@ -87,12 +92,18 @@ class Chain:
     valid: bool
 
     def found(self, metric: str) -> float:
-        """The slow-down as the calibration sees it: calibrated over shipped predictions, geometric mean over the loads."""
-        return statistics.geometric_mean(one.calibrated / one.predicted for one in self.loads if one.metric == metric)
+        """The slow-down as the calibration sees it: calibrated over shipped predictions, geometric
+        mean over the loads.
+        """
+        return statistics.geometric_mean(
+            one.calibrated / one.predicted for one in self.loads if one.metric == metric
+        )
 
     def measured(self, metric: str) -> float:
         """The slow-down as the client measured it."""
-        return statistics.geometric_mean(one.measured / one.predicted for one in self.loads if one.metric == metric)
+        return statistics.geometric_mean(
+            one.measured / one.predicted for one in self.loads if one.metric == metric
+        )
 
 
 def run_chain(folder: Path, replaced: Mapping[str, str] | None = None) -> Chain:
@@ -136,10 +147,14 @@ def _environment() -> dict[str, str]:
 
 
 def _run(command: str, folder: Path) -> str:
-    """What a command prints; a measurement that the client does not believe is made again, at most twice."""
+    """What a command prints; a measurement that the client does not believe is made again, at most
+    twice.
+    """
     words = _words(command)
     for left in reversed(range(TRIES)):
-        done = subprocess.run(words, cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, cwd=folder, env=_environment(), capture_output=True, text=True, check=False
+        )
         if done.returncode != INVALID:
             break
         if left and "--artifact-dir" in words:
@@ -154,7 +169,9 @@ def _serving(command: str, folder: Path) -> Iterator[Path]:
     """A server until the block ends; the file with what it prints."""
     log = folder / "serve.log"
     with log.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(_words(command), cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            _words(command), cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True
+        )
         try:
             for line in process.stderr or ():
                 file.write(line)
@@ -174,33 +191,75 @@ def _of_loads(calibration: Path, runs: Path) -> Iterator[Beside]:
     points = json.loads(calibration.read_text(encoding="utf-8"))["residuals"]["rows"]
     for point in sorted(points, key=lambda one: one["concurrency"]):
         clients = point["concurrency"]
-        summary = json.loads((runs / f"concurrency-{clients}" / "summary.json").read_text(encoding="utf-8"))
+        summary = json.loads(
+            (runs / f"concurrency-{clients}" / "summary.json").read_text(encoding="utf-8")
+        )
         for column, metric in METRICS.items():
             measured = summary["tpot_ms" if metric == "TPOT" else column]["mean"]
-            before, after = (measured * (1 + point[kind][column] / 100) for kind in ("before", "after"))
-            yield Beside(load=counted(clients, "client"), metric=metric, predicted=before, measured=measured, calibrated=after)
+            before, after = (
+                measured * (1 + point[kind][column] / 100) for kind in ("before", "after")
+            )
+            yield Beside(
+                load=counted(clients, "client"),
+                metric=metric,
+                predicted=before,
+                measured=measured,
+                calibrated=after,
+            )
 
 
 def _of_run(run: Path, folder: Path) -> Iterator[Beside]:
     """A run beside its replay by the plan, as it was made and calibrated."""
-    sides = [compare_plan(run, folder / "plan.json", instances=1, coefficients=file) for file in (None, folder / "my.json")]
+    sides = [
+        compare_plan(run, folder / "plan.json", instances=1, coefficients=file)
+        for file in (None, folder / "my.json")
+    ]
     for metric in METRICS.values():
-        one, other = (next(m for m in side.metrics if (m.metric, m.statistic) == (f"{metric.lower()}_ms", "mean")) for side in sides)
-        yield Beside(load="unseen", metric=metric, predicted=one.predicted, measured=one.measured, calibrated=other.predicted)
+        one, other = (
+            next(
+                m
+                for m in side.metrics
+                if (m.metric, m.statistic) == (f"{metric.lower()}_ms", "mean")
+            )
+            for side in sides
+        )
+        yield Beside(
+            load="unseen",
+            metric=metric,
+            predicted=one.predicted,
+            measured=one.measured,
+            calibrated=other.predicted,
+        )
 
 
 def table(chain: Chain) -> list[str]:
     """The lines that are printed."""
-    rows = [f"{'load':>12} {'metric':>6} {'predicted':>10} {'measured':>10} {'calibrated':>10}   calibrated / measured"]
+    rows = [
+        f"{'load':>12} {'metric':>6} {'predicted':>10} {'measured':>10} {'calibrated':>10}  "
+        " calibrated / measured"
+    ]
     for one in (*chain.loads, *chain.unseen):
-        shares = f"{one.predicted:>10.4g} {one.measured:>10.4g} {one.calibrated:>10.4g} {one.calibrated / one.measured:>12.3f}"
+        shares = (
+            f"{one.predicted:>10.4g} {one.measured:>10.4g} {one.calibrated:>10.4g}"
+            f" {one.calibrated / one.measured:>12.3f}"
+        )
         rows.append(f"{one.load:>12} {one.metric:>6} {shares}")
     rows += [
-        f"{metric}: the calibration finds ×{chain.found(metric):.3f}, the client measured ×{chain.measured(metric):.3f}, "
-        f"hidden was ×{chain.hidden:g}"
+        f"{metric}: the calibration finds ×{chain.found(metric):.3f}, the client measured"
+        f" ×{chain.measured(metric):.3f}, hidden was ×{chain.hidden:g}"
         for metric in METRICS.values()
     ]
-    return rows if chain.valid else [*rows, "The client did not keep time in every load: run it again on a machine that does nothing else."]
+    return (
+        rows
+        if chain.valid
+        else [
+            *rows,
+            (
+                "The client did not keep time in every load: run it again on a machine that does"
+                " nothing else."
+            ),
+        ]
+    )
 
 
 def with_output(page: str, examples: Sequence[Example], printed: Sequence[str]) -> str:
@@ -211,15 +270,22 @@ def with_output(page: str, examples: Sequence[Example], printed: Sequence[str]) 
             words, numbers = words_and_numbers(line)
             alike = [real for real in text.splitlines() if words_and_numbers(real)[0] == words]
             if not alike:
-                print(f"{PAGE.name}:{number + 1}: not in the output of {example.command}: {line}", file=sys.stderr)
+                print(
+                    f"{PAGE.name}:{number + 1}: not in the output of {example.command}: {line}",
+                    file=sys.stderr,
+                )
                 continue
-            lines[number] = min(alike, key=lambda real: distance(numbers, words_and_numbers(real)[1])).rstrip()
+            lines[number] = min(
+                alike, key=lambda real: distance(numbers, words_and_numbers(real)[1])
+            ).rstrip()
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Run the chain and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="write today's output into the page")
     parser.add_argument("--gpu", default=GPU, help="catalog id, in place of the page's")
     asked = parser.parse_args()

@@ -1,4 +1,6 @@
-"""Forty drawn plans as files of every target: written or refused, and what `tonnage deploy verify` finds in the written ones."""
+"""Forty drawn plans as files of every target: written or refused, and what `tonnage deploy verify`
+finds in the written ones.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,15 @@ from tonnage.spec.deployment import Parallelism, Speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.targets import TARGETS
 
-ENGINES = ("vllm-0.19", "vllm-0.21", "vllm-0.32", "sglang-0.5", "sglang-0.5.9", "tensorrt-llm-1.0", "tensorrt-llm-1.2")
+ENGINES = (
+    "vllm-0.19",
+    "vllm-0.21",
+    "vllm-0.32",
+    "sglang-0.5",
+    "sglang-0.5.9",
+    "tensorrt-llm-1.0",
+    "tensorrt-llm-1.2",
+)
 ON_AMD = ("vllm-0.21", "vllm-0.32", "sglang-0.5.9")
 SYSTEMS = {
     "h100-sxm-80gb": "dgx-h100",
@@ -40,7 +50,14 @@ SYSTEMS = {
     "mi300x": "8x mi300x",
     "mi355x": "8x mi355x",
 }
-MODELS = ("llama-3.1-8b", "llama-3.3-70b", "qwen3-32b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b")
+MODELS = (
+    "llama-3.1-8b",
+    "llama-3.3-70b",
+    "qwen3-32b",
+    "mixtral-8x7b",
+    "deepseek-v3",
+    "gpt-oss-120b",
+)
 FORMATS = ("fp16", "fp8", "fp8+kv-fp16", "nvfp4", "awq", "int4-g32+experts", "mxfp4+rest-fp8")
 SHAPES = {
     "one GPU": Parallelism(),
@@ -56,7 +73,12 @@ SHAPES = {
 
 def drawn(rng: random.Random, shape: str, *, gpu: str | None = None) -> Candidate:
     """A deployment of this shape, of some engine on some GPU."""
-    model, precision, chip, split = rng.choice(MODELS), rng.choice(FORMATS), gpu or rng.choice(list(SYSTEMS)), SHAPES[shape]
+    model, precision, chip, split = (
+        rng.choice(MODELS),
+        rng.choice(FORMATS),
+        gpu or rng.choice(list(SYSTEMS)),
+        SHAPES[shape],
+    )
     preset = rng.choice(ON_AMD if find_gpu(chip).vendor == "AMD" else ENGINES)
     engine = find_engine(preset)
     knobs = default_knobs(engine, find_gpu(chip), split.dp)
@@ -72,7 +94,14 @@ def drawn(rng: random.Random, shape: str, *, gpu: str | None = None) -> Candidat
             speculation=Speculation(method=method, tokens=3, acceptance=0.7),
         )
         made = {"launch": words.argv, "launch_file": words.file}
-    pool = {"model": model, "gpu": chip, "system": SYSTEMS[chip], "precision": precision, "engine": preset, "engine_preset": preset}
+    pool = {
+        "model": model,
+        "gpu": chip,
+        "system": SYSTEMS[chip],
+        "precision": precision,
+        "engine": preset,
+        "engine_preset": preset,
+    }
     degrees = {"tp": split.tp, "pp": split.pp, "dp": split.dp, "ep": split.ep}
     systems = max(2, -(-2 * split.gpus // 8))
     found = candidate(
@@ -88,7 +117,10 @@ def drawn(rng: random.Random, shape: str, *, gpu: str | None = None) -> Candidat
     if shape != "two pools":
         return found
     half = found.pool.instances // 2
-    halves = (replace(found.pool, role="prefill", instances=half), replace(found.pool, role="decode", instances=half))
+    halves = (
+        replace(found.pool, role="prefill", instances=half),
+        replace(found.pool, role="decode", instances=half),
+    )
     return replace(found, pools=halves)
 
 
@@ -101,7 +133,9 @@ def plans(count: int, seed: int) -> list[tuple[str, Plan]]:
         choice = drawn(rng, shape)
         others = [
             drawn(rng, one, gpu=choice.pools[0].gpu)
-            for one in rng.choices([one for one in SHAPES if one not in ("two pools", "speculation")], k=3)
+            for one in rng.choices(
+                [one for one in SHAPES if one not in ("two pools", "speculation")], k=3
+            )
         ]
         found.append((shape, asked(replace(dense(), candidates=(choice, *others), curve=()))))
     return found
@@ -122,7 +156,11 @@ def asked(plan: Plan) -> Plan:
         "ttft": "p95<=2s",
         "itl": "p95<=100ms",
     }
-    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", f"{value}")]
+    words = [
+        word
+        for name, value in flags.items()
+        for word in (f"--{name.replace('_', '-')}", f"{value}")
+    ]
     apart = len(plan.candidates[0].pools) > 1
     typed = shlex.join(["./tonnage", "size", *words, *(["--disaggregated"] if apart else [])])
     scenario = api.ask(**flags, disaggregated=apart or None).scenario
@@ -130,7 +168,9 @@ def asked(plan: Plan) -> Plan:
 
 
 def refusal(saved: Path, target: str) -> str:
-    """The line of ``tonnage deploy`` that refuses a plan, with the nearest plan that the target runs, or the reason why none is."""
+    """The line of ``tonnage deploy`` that refuses a plan, with the nearest plan that the target
+    runs, or the reason why none is.
+    """
     try:
         api.deploy(saved, target=target, output=saved.parent / "files")
     except InputError as refused:
@@ -142,7 +182,12 @@ def refusal(saved: Path, target: str) -> str:
 
 def written(plan: Plan, target: str) -> tuple[str, Service | None]:
     """Whether the target's files are written, and of which deployment; a refusal is one line."""
-    drafter = "a/drafter" if "{drafter}" in f"{plan.candidates[0].pools[0].launch}{plan.candidates[0].pools[0].launch_file}" else None
+    drafter = (
+        "a/drafter"
+        if "{drafter}"
+        in f"{plan.candidates[0].pools[0].launch}{plan.candidates[0].pools[0].launch_file}"
+        else None
+    )
     try:
         service = deployed(plan, target, drafter=drafter)
     except InputError:
@@ -154,7 +199,9 @@ def written(plan: Plan, target: str) -> tuple[str, Service | None]:
 
 
 def main() -> None:
-    """Print the counts, each fault, and whether vLLM's own parser takes the commands of its version."""
+    """Print the counts, each fault, and whether vLLM's own parser takes the commands of its
+    version.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plans", type=int, default=40)
     parser.add_argument("--seed", type=int, default=43)
@@ -196,7 +243,9 @@ def nearest(refused: str) -> str:
     if "; nearest: none" in refused:
         return "the target runs nothing that meets the limits"
     if found := re.search(r", sized without ([^:]+): ", refused):
-        return f"nearest plan on {'other GPUs' if 'gpu' in found[1].split(', ') else 'the same GPUs'}"
+        return (
+            f"nearest plan on {'other GPUs' if 'gpu' in found[1].split(', ') else 'the same GPUs'}"
+        )
     return "nearest plan with the same engine, format and split on the same GPUs"
 
 

@@ -1,9 +1,11 @@
-"""The seconds of encoders and encoder-decoders on one core of this machine, as examples/services has them.
+"""The seconds of encoders and encoder-decoders on one core of this machine, as examples/services
+has them.
 
     ./benchmark encoders [roberta] [whisper] [blip2]
 
-RoBERTa, Whisper and BLIP-2 with random weights of their published shapes, in FP32 on one thread of PyTorch. The time is CPU time of the
-process, the median of five, which other work on the machine hardly changes. torch and transformers are those of ``requirements/vllm.txt``.
+RoBERTa, Whisper and BLIP-2 with random weights of their published shapes, in FP32 on one thread of
+PyTorch. The time is CPU time of the process, the median of five, which other work on the machine
+hardly changes. torch and transformers are those of ``requirements/vllm.txt``.
 """
 
 from __future__ import annotations
@@ -24,8 +26,14 @@ def roberta() -> tuple[str, tuple[int, ...], Run]:
     import torch
     from transformers import RobertaConfig, RobertaForSequenceClassification
 
-    model = RobertaForSequenceClassification(RobertaConfig(vocab_size=50_265, max_position_embeddings=514)).eval()
-    return "RoBERTa-base, 128 tokens", (1, 2, 4, 8), lambda n: model(input_ids=torch.randint(5, 50_000, (n, 128)))
+    model = RobertaForSequenceClassification(
+        RobertaConfig(vocab_size=50_265, max_position_embeddings=514)
+    ).eval()
+    return (
+        "RoBERTa-base, 128 tokens",
+        (1, 2, 4, 8),
+        lambda n: model(input_ids=torch.randint(5, 50_000, (n, 128))),
+    )
 
 
 def whisper() -> tuple[str, tuple[int, ...], Run]:
@@ -33,29 +41,59 @@ def whisper() -> tuple[str, tuple[int, ...], Run]:
     import torch
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-    sizes = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8, "decoder_attention_heads": 8}
-    model = WhisperForConditionalGeneration(WhisperConfig(**sizes, encoder_ffn_dim=2048, decoder_ffn_dim=2048)).eval()
+    sizes = {
+        "d_model": 512,
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "encoder_attention_heads": 8,
+        "decoder_attention_heads": 8,
+    }
+    model = WhisperForConditionalGeneration(
+        WhisperConfig(**sizes, encoder_ffn_dim=2048, decoder_ffn_dim=2048)
+    ).eval()
 
     def run(n: int) -> object:
         state = model.model.encoder(torch.randn(n, 80, 3000))
-        return decoded(lambda ids, past: model(decoder_input_ids=ids, encoder_outputs=state, past_key_values=past), n, 1, 32)
+        return decoded(
+            lambda ids, past: model(
+                decoder_input_ids=ids, encoder_outputs=state, past_key_values=past
+            ),
+            n,
+            1,
+            32,
+        )
 
     return "Whisper base, 30 s of sound, 32 tokens out", (1, 2, 4), run
 
 
 def blip2() -> tuple[str, tuple[int, ...], Run]:
-    """BLIP-2 with OPT-2.7B: ViT-g of 39 layers, a Q-Former of 12 (Li et al. 2023), 32 query and 8 text tokens, 8 tokens out.
+    """BLIP-2 with OPT-2.7B: ViT-g of 39 layers, a Q-Former of 12 (Li et al. 2023), 32 query and 8
+    text tokens, 8 tokens out.
 
     OPT has 32 equal layers, of which four run, eight times each.
     """
     import torch
-    from transformers import Blip2QFormerConfig, Blip2QFormerModel, Blip2VisionConfig, Blip2VisionModel, OPTConfig, OPTForCausalLM
+    from transformers import (
+        Blip2QFormerConfig,
+        Blip2QFormerModel,
+        Blip2VisionConfig,
+        Blip2VisionModel,
+        OPTConfig,
+        OPTForCausalLM,
+    )
 
     eyes = Blip2VisionModel(
-        Blip2VisionConfig(hidden_size=1408, intermediate_size=6144, num_hidden_layers=39, num_attention_heads=16)
+        Blip2VisionConfig(
+            hidden_size=1408, intermediate_size=6144, num_hidden_layers=39, num_attention_heads=16
+        )
     ).eval()
     former = Blip2QFormerModel(Blip2QFormerConfig(encoder_hidden_size=1408)).eval()
-    sizes = {"hidden_size": 2560, "word_embed_proj_dim": 2560, "ffn_dim": 10_240, "num_attention_heads": 32}
+    sizes = {
+        "hidden_size": 2560,
+        "word_embed_proj_dim": 2560,
+        "ffn_dim": 10_240,
+        "num_attention_heads": 32,
+    }
     words = OPTForCausalLM(OPTConfig(**sizes, num_hidden_layers=4)).eval()
 
     def run(n: int) -> object:
@@ -82,12 +120,18 @@ def main() -> None:
     """Print the time of each batch of each model, as a service file has it."""
     import torch
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     known = {"roberta": roberta, "whisper": whisper, "blip2": blip2}
     parser.add_argument("names", nargs="*", help=", ".join(known))
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    print(f"{platform.machine()}, one thread of torch {torch.__version__}, FP32, {date.today().isoformat()}", flush=True)
+    print(
+        f"{platform.machine()}, one thread of torch {torch.__version__}, FP32,"
+        f" {date.today().isoformat()}",
+        flush=True,
+    )
     for name in parser.parse_args().names or known:
         title, batches, run = known[name]()
         found = {}
@@ -100,7 +144,11 @@ def main() -> None:
                     run(batch)
                     seconds.append(time.process_time() - begun)
                 found[batch] = statistics.median(seconds)
-        print(f"{title}\n      time: {{{', '.join(f'{batch}: {1e3 * one:.0f}ms' for batch, one in found.items())}}}", flush=True)
+        print(
+            f"{title}\n      time:"
+            f" {{{', '.join(f'{batch}: {1e3 * one:.0f}ms' for batch, one in found.items())}}}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

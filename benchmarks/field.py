@@ -1,16 +1,20 @@
-"""What users measured beside what Tonnage predicts for it: errors, intervals and decisions, by source and by kind of deployment.
+"""What users measured beside what Tonnage predicts for it: errors, intervals and decisions, by
+source and by kind of deployment.
 
     ./benchmark field [--file ../shared/field/measured_by_users.csv] [--rows] [--widths]
 
-The first tables are of each source left out: predicted without the terms that were read off it alone (``TAUGHT``), with intervals whose
-factors are read off the others. The next are as shipped, by kind and by source.
+The first tables are of each source left out: predicted without the terms that were read off it
+alone (``TAUGHT``), with intervals whose factors are read off the others. The next are as shipped,
+by kind and by source.
 
-Of TPOT, TTFT and tokens/s the table has the mean and the median of the sizes of the errors, their bias, and the share of the measured
-values inside the 80 % interval of their prediction, all in percent. Decisions are those of docs/accuracy.md: the most clients, or requests
-per second, inside a limit on the TPOT, along the rows of one deployment with equal lengths; "too much" promises over 10 % more than was
-measured, as predicted and at the confidence of a plan. A measured curve answers between two of its loads, which are up to four times
-apart; the next columns count as right what is between the same two, and as too much only a load that was measured to break the limit.
-``--rows`` prints every row. About ten seconds of CPU.
+Of TPOT, TTFT and tokens/s the table has the mean and the median of the sizes of the errors, their
+bias, and the share of the measured values inside the 80 % interval of their prediction, all in
+percent. Decisions are those of docs/accuracy.md: the most clients, or requests per second, inside a
+limit on the TPOT, along the rows of one deployment with equal lengths; "too much" promises over 10
+% more than was measured, as predicted and at the confidence of a plan. A measured curve answers
+between two of its loads, which are up to four times apart; the next columns count as right what is
+between the same two, and as too much only a load that was measured to break the limit. ``--rows``
+prints every row. About ten seconds of CPU.
 """
 
 from __future__ import annotations
@@ -41,23 +45,33 @@ if TYPE_CHECKING:
 FILE = Path(__file__).resolve().parents[2] / "shared" / "field" / "measured_by_users.csv"
 METRICS = {"itl_ms": "TPOT", "ttft_ms": "TTFT", "output_tok_s": "tokens/s"}
 SMALL_MODEL, DENSE_MODEL = 2e9, 7e9
-"""Parameters up to which a model is small here, and from which a dense one on one data-centre GPU is of the kind "dense, TP 1"."""
+"""Parameters up to which a model is small here, and from which a dense one on one data-centre GPU
+is of the kind "dense, TP 1"."""
 
 TARGET = {"ttft_ms": 0.85, "itl_ms": 0.8, "requests_s": 0.8}
-"""The share of the rows that the factors are read off which is inside; of sources that were left out, about 80 % are then."""
+"""The share of the rows that the factors are read off which is inside; of sources that were left
+out, about 80 % are then."""
 
 LEAST = {"pcie": 2.0, "four bits": 3.0}
-"""The least factor of a kind whose terms were read off the same rows (hosts differ by 40 % to a factor of two over PCIe), and of one of
-which these rows hold experts alone: of 17 other rows of dense models in AWQ and GPTQ none was inside its interval."""
+"""The least factor of a kind whose terms were read off the same rows (hosts differ by 40 % to a
+factor of two over PCIe), and of one of which these rows hold experts alone: of 17 other rows of
+dense models in AWQ and GPTQ none was inside its interval."""
 
 TAUGHT: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "github Subrahmanyam2305/LLM-serve": lambda: patch.dict(shipped()["gpus"]["a10g-24gb"], memory=0.92),
-    "github sariekr/gpu_conc": lambda: patch.dict(shipped()["engines"]["vllm-0.10"], expert_layer_4bit_s=130e-6),
-    "github IOG-Foundation/llm-inference-benchmarks": lambda: patch.object(links, "staged", lambda _gpu, _tp: False),
+    "github Subrahmanyam2305/LLM-serve": lambda: patch.dict(
+        shipped()["gpus"]["a10g-24gb"], memory=0.92
+    ),
+    "github sariekr/gpu_conc": lambda: patch.dict(
+        shipped()["engines"]["vllm-0.10"], expert_layer_4bit_s=130e-6
+    ),
+    "github IOG-Foundation/llm-inference-benchmarks": lambda: patch.object(
+        links, "staged", lambda _gpu, _tp: False
+    ),
 }
-"""What a source alone taught, undone: A10G's bandwidth (0.92 is that of A100 PCIe), layers of experts in four bits before their kernels
-were fused, of which another source asks for 130 µs, and sums of GeForce through the host's memory. The latency of sums over PCIe is what
-either of two sources asks for."""
+"""What a source alone taught, undone: A10G's bandwidth (0.92 is that of A100 PCIe), layers of
+experts in four bits before their kernels were fused, of which another source asks for 130 µs, and
+sums of GeForce through the host's memory. The latency of sums over PCIe is what either of two
+sources asks for."""
 
 ROUNDS = 8  # In which the factors of ``ELSEWHERE`` settle
 
@@ -82,10 +96,22 @@ def over_pcie(row: Row) -> bool:
 
 
 def dense_tp1(row: Row) -> bool:
-    """Whether a row is of a dense model of 7B or more in 8 or 16 bits on one data-centre GPU, with fewer than 64 prompts at once."""
+    """Whether a row is of a dense model of 7B or more in 8 or 16 bits on one data-centre GPU, with
+    fewer than 64 prompts at once.
+    """
     d, load = row[1].point.deployment, row[0]["load"]
-    sizes = not d.model.is_moe and d.model.parameters >= DENSE_MODEL and d.parallelism.gpus == 1 and d.precision.weight_bytes >= 1
-    return sizes and load != "burst" and d.gpu.vendor == "NVIDIA" and not d.gpu.name.startswith(("rtx-4", "rtx-5", "rtx-3"))
+    sizes = (
+        not d.model.is_moe
+        and d.model.parameters >= DENSE_MODEL
+        and d.parallelism.gpus == 1
+        and d.precision.weight_bytes >= 1
+    )
+    return (
+        sizes
+        and load != "burst"
+        and d.gpu.vendor == "NVIDIA"
+        and not d.gpu.name.startswith(("rtx-4", "rtx-5", "rtx-3"))
+    )
 
 
 KINDS: dict[str, Callable[[Row], bool]] = {
@@ -117,10 +143,20 @@ def left_out(path: Path, rows: Sequence[Row]) -> list[Row]:
         sources = [written["source"] for written in csv.DictReader([header, *lines])]
         for source in dict.fromkeys(written["source"] for written, _ in rows):
             own = Path(folder) / "rows.csv"
-            own.write_text("".join([header, *(line for line, of in zip(lines, sources, strict=True) if of == source)]), encoding="utf-8")
+            own.write_text(
+                "".join(
+                    [
+                        header,
+                        *(line for line, of in zip(lines, sources, strict=True) if of == source),
+                    ]
+                ),
+                encoding="utf-8",
+            )
             with ExitStack() as undone:
                 others = factors([row for row in measured if row[0] != source])
-                undone.enter_context(patch.dict(cast("dict[str, Mapping[str, float]]", ELSEWHERE), others))
+                undone.enter_context(
+                    patch.dict(cast("dict[str, Mapping[str, float]]", ELSEWHERE), others)
+                )
                 if source in TAUGHT:
                     undone.enter_context(TAUGHT[source]())
                 without += read_rows(own)[0]
@@ -128,24 +164,40 @@ def left_out(path: Path, rows: Sequence[Row]) -> list[Row]:
 
 
 def errors(rows: Sequence[Row], metric: str) -> str:
-    """Mean, median, bias, share inside the interval, and number of rows of one metric, as cells of a table."""
+    """Mean, median, bias, share inside the interval, and number of rows of one metric, as cells of
+    a table.
+    """
     of_metric = [row for _, row in rows if metric in row.errors]
     if not of_metric:
         return "– | – | – | – | 0"
     values = [row.errors[metric] for row in of_metric]
     sizes = list(map(abs, values))
-    bounds = [(row.intervals[metric], row.measured[metric]) for row in of_metric if metric in row.intervals]
-    inside = f"{100 * statistics.fmean(low <= value <= high for (low, high), value in bounds):.0f}" if bounds else "–"
-    return f"{statistics.fmean(sizes):.1f} | {statistics.median(sizes):.1f} | {statistics.fmean(values):+.1f} | {inside} | {len(values)}"
+    bounds = [
+        (row.intervals[metric], row.measured[metric])
+        for row in of_metric
+        if metric in row.intervals
+    ]
+    inside = (
+        f"{100 * statistics.fmean(low <= value <= high for (low, high), value in bounds):.0f}"
+        if bounds
+        else "–"
+    )
+    return (
+        f"{statistics.fmean(sizes):.1f} | {statistics.median(sizes):.1f} |"
+        f" {statistics.fmean(values):+.1f} | {inside} | {len(values)}"
+    )
 
 
 Deviation = tuple[str, str, frozenset[str], float, float, float]
-"""Of a row and a metric: the source, the column of ``ELSEWHERE``, what sets the deployment apart, the error over half the width of the
-interval that it has as it was measured, the squared widening for what the fit had no rows of, and the weight of the row."""
+"""Of a row and a metric: the source, the column of ``ELSEWHERE``, what sets the deployment apart,
+the error over half the width of the interval that it has as it was measured, the squared widening
+for what the fit had no rows of, and the weight of the row."""
 
 
 def deviations(rows: Sequence[Row]) -> list[Deviation]:
-    """How far the measured values are from their predictions in units of the intervals; rows of a source share its root in weight."""
+    """How far the measured values are from their predictions in units of the intervals; rows of a
+    source share its root in weight.
+    """
     residuals, found = shipped_residuals(), []
     counts = Counter(written["source"] for written, _ in rows)
     for written, row in rows:
@@ -154,22 +206,46 @@ def deviations(rows: Sequence[Row]) -> list[Deviation]:
             column = str(like(metric, residuals.quantiles))
             if metric not in row.intervals:
                 continue
-            error = math.log(row.predicted[metric] / row.measured[metric]) - residuals.log_error(metric, plain, 0.5)
-            half = residuals.log_error(metric, plain, 0.9 if error > 0 else 0.1) - residuals.log_error(metric, plain, 0.5)
+            error = math.log(row.predicted[metric] / row.measured[metric]) - residuals.log_error(
+                metric, plain, 0.5
+            )
+            half = residuals.log_error(
+                metric, plain, 0.9 if error > 0 else 0.1
+            ) - residuals.log_error(metric, plain, 0.5)
             unseen = residuals.unseen(column, plain, plain.kind)
             weight = 1 / math.sqrt(counts[written["source"]])
-            found.append((written["source"], metric_elsewhere(column), row.regime.apart, error / half * unseen, unseen**2, weight))
+            found.append(
+                (
+                    written["source"],
+                    metric_elsewhere(column),
+                    row.regime.apart,
+                    error / half * unseen,
+                    unseen**2,
+                    weight,
+                )
+            )
     return found
 
 
 def factors(measured: Sequence[Deviation]) -> dict[str, dict[str, float]]:
-    """The least factors of ``ELSEWHERE`` with which ``TARGET`` of the rows of each kind are inside; "host" by the rows of no other kind."""
+    """The least factors of ``ELSEWHERE`` with which ``TARGET`` of the rows of each kind are inside;
+    "host" by the rows of no other kind.
+    """
     found = {cause: dict.fromkeys(columns, 1.0) for cause, columns in ELSEWHERE.items()}
     for cause in ROUNDS * tuple(found):
         for column in found[cause]:
-            mine = [row for row in measured if row[1] == column and cause in row[2] and (cause != "host" or len(row[2]) == 1)]
-            needed = sorted((max(row[3] ** 2 - row[4] - _others(found, row, cause), 0.0), row[5]) for row in mine)
-            found[cause][column] = max(round(math.sqrt(1.0 + _weighted(needed, TARGET[column])), 1), LEAST.get(cause, 1.0))
+            mine = [
+                row
+                for row in measured
+                if row[1] == column and cause in row[2] and (cause != "host" or len(row[2]) == 1)
+            ]
+            needed = sorted(
+                (max(row[3] ** 2 - row[4] - _others(found, row, cause), 0.0), row[5])
+                for row in mine
+            )
+            found[cause][column] = max(
+                round(math.sqrt(1.0 + _weighted(needed, TARGET[column])), 1), LEAST.get(cause, 1.0)
+            )
     return found
 
 
@@ -188,7 +264,9 @@ def _weighted(values: Sequence[tuple[float, float]], share: float) -> float:
 
 
 def print_factors(rows: Sequence[Row]) -> None:
-    """Print the factors of all rows, and how many are inside by those of the other sources, by kind of deployment."""
+    """Print the factors of all rows, and how many are inside by those of the other sources, by kind
+    of deployment.
+    """
     measured = deviations(rows)
     for cause, columns in factors(measured).items():
         print(f'    "{cause}": {columns},')
@@ -206,26 +284,44 @@ def print_factors(rows: Sequence[Row]) -> None:
 
 
 def decision_cells(rows: Sequence[Row]) -> str:
-    """How many decisions there are, the shares that are right and that promise too much, as predicted and at a plan's confidence."""
+    """How many decisions there are, the shares that are right and that promise too much, as
+    predicted and at a plan's confidence.
+    """
     loads, longer = [], []
     for written, row in rows:
         load = row.point.concurrency or row.point.request_rate
         if load and "itl_ms" in row.errors:
-            curve = (written["source"], written["group"], written["isl"].partition(":")[0], row.point.isl // 100, row.point.load)
+            curve = (
+                written["source"],
+                written["group"],
+                written["isl"].partition(":")[0],
+                row.point.isl // 100,
+                row.point.load,
+            )
             loads.append((curve, float(load), row.measured["itl_ms"], row.predicted["itl_ms"]))
             longer.append(surely(row.regime))
     found = decided(loads, longer)
-    return " | ".join(f"{found[key]:.0f}" if key in found else "–" for key in ("decisions", *DECIDED))
+    return " | ".join(
+        f"{found[key]:.0f}" if key in found else "–" for key in ("decisions", *DECIDED)
+    )
 
 
 def tables(named: Mapping[str, Sequence[Row]], title: str) -> Iterator[str]:
     """Lines with one for each group of rows: the three metrics, then the decisions."""
     for metric, name in METRICS.items():
-        yield from ("", f"| {title} | {name}: mean | median | bias | inside | n |", "|---|---|---|---|---|---|")
+        yield from (
+            "",
+            f"| {title} | {name}: mean | median | bias | inside | n |",
+            "|---|---|---|---|---|---|",
+        )
         for group, rows in named.items():
             if any(metric in row.errors for _, row in rows):
                 yield f"| {group} | {errors(rows, metric)} |"
-    yield from ("", f"| {title} | decisions | {' | '.join(DECIDED.values())} |", "|---|---|---|---|---|---|---|---|")
+    yield from (
+        "",
+        f"| {title} | decisions | {' | '.join(DECIDED.values())} |",
+        "|---|---|---|---|---|---|---|---|",
+    )
     for group, rows in named.items():
         cells = decision_cells(rows)
         if not cells.startswith("0 "):
@@ -244,10 +340,22 @@ def in_short() -> Iterator[str]:
     yield "## What users measured"
     yield ""
     sources = len({written["source"] for written, _ in rows})
-    yield f"`./benchmark field`: {len(rows)} points of {sources} public posts, each source left out: without the terms that were read"
-    yield "off it alone (all-reduces of GeForce, experts in four bits of vLLM 0.10, A10G's bandwidth), and with [intervals](intervals.md)"
-    yield "by the others. Decisions are those of the first table of this page, along a deployment's rows. A measured curve answers between"
-    yield "two of its loads, up to four times apart: the next columns count as right what is between the same two, and as too much only a"
+    yield (
+        f"`./benchmark field`: {len(rows)} points of {sources} public posts, each source left out:"
+        " without the terms that were read"
+    )
+    yield (
+        "off it alone (all-reduces of GeForce, experts in four bits of vLLM 0.10, A10G's"
+        " bandwidth), and with [intervals](intervals.md)"
+    )
+    yield (
+        "by the others. Decisions are those of the first table of this page, along a deployment's"
+        " rows. A measured curve answers between"
+    )
+    yield (
+        "two of its loads, up to four times apart: the next columns count as right what is between"
+        " the same two, and as too much only a"
+    )
     yield "load that was measured to break the limit."
     yield from tables(by_kind(left_out(FILE, rows)), "kind, source left out")
     yield ""
@@ -255,9 +363,20 @@ def in_short() -> Iterator[str]:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--file", type=Path, default=FILE, help="rows in the columns of score, with source, group and load")
-    parser.add_argument("--widths", action="store_true", help="print the factors of ELSEWHERE instead, and what they hold of other sources")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--file",
+        type=Path,
+        default=FILE,
+        help="rows in the columns of score, with source, group and load",
+    )
+    parser.add_argument(
+        "--widths",
+        action="store_true",
+        help="print the factors of ELSEWHERE instead, and what they hold of other sources",
+    )
     parser.add_argument("--rows", action="store_true", help="print every row as well")
     arguments = parser.parse_args()
     rows, skipped = read_rows(arguments.file)
@@ -275,11 +394,15 @@ def main() -> None:
     print("\n".join(tables(sources, "source, as shipped")))
     for written, scored in rows if arguments.rows else ():
         values = (
-            f"{METRICS[m]} {scored.measured[m]:g} → {scored.predicted[m]:.4g} {scored.intervals.get(m)}"
+            f"{METRICS[m]} {scored.measured[m]:g} → {scored.predicted[m]:.4g}"
+            f" {scored.intervals.get(m)}"
             for m in METRICS
             if m in scored.errors
         )
-        print(f"{scored.line} {scored.group['deployment']} {scored.group['engine']} {written['load']}: {'; '.join(values)}")
+        print(
+            f"{scored.line} {scored.group['deployment']} {scored.group['engine']}"
+            f" {written['load']}: {'; '.join(values)}"
+        )
 
 
 if __name__ == "__main__":

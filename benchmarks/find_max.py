@@ -1,9 +1,11 @@
-"""The highest load of a server whose capacity is known, searched over the wire: the exact server with a queue before its slots.
+"""The highest load of a server whose capacity is known, searched over the wire: the exact server
+with a queue before its slots.
 
     ./benchmark find_max [SEARCHES] [--slo "ttft p95<=500ms"] [--duration 20s]
 
-Each search begins at another load and sends requests at constant gaps, so that the limit is met up to the capacity: slots over the time
-of a request. Four minutes each at most, mostly spent waiting; wants a machine that is otherwise idle.
+Each search begins at another load and sends requests at constant gaps, so that the limit is met up
+to the capacity: slots over the time of a request. Four minutes each at most, mostly spent waiting;
+wants a machine that is otherwise idle.
 """
 
 from __future__ import annotations
@@ -24,16 +26,27 @@ def search(start: float, slo: str, duration: str) -> None:
     """One search; prints its runs and what it found."""
     began, cpu = time.monotonic(), time.process_time()
     with exact_server(SCHEDULE, seconds=900) as url:
-        load = {"request_rate": start, "arrival_pattern": "constant", "isl": 50, "osl": TOKENS, "benchmark_duration": duration}
+        load = {
+            "request_rate": start,
+            "arrival_pattern": "constant",
+            "isl": 50,
+            "osl": TOKENS,
+            "benchmark_duration": duration,
+        }
         prepared = prepare_bench(url=url, model="m", slo=[slo], **load)
         found = run_find_max(prepared, output=None, selftest=False, provenance={})
     for trial in found.trials:
-        print(f"    {trial.load:7.2f}/s {'passed' if trial.passed else 'failed'}, sure {trial.sure:.2f} {trial.why}")
+        print(
+            f"    {trial.load:7.2f}/s {'passed' if trial.passed else 'failed'}, sure"
+            f" {trial.sure:.2f} {trial.why}"
+        )
     low, high = found.interval
     print(
-        f"capacity {CAPACITY:g}/s, from {start:g}/s: found {found.load:.2f} ({found.load / CAPACITY - 1:+.1%}), "
-        f"interval {low:.2f} to {high:.2f} ({'holds' if low <= CAPACITY <= high else 'misses'} it, {high / low - 1:.1%} wide), "
-        f"{len(found.trials)} runs, {time.monotonic() - began:.0f} s, {time.process_time() - cpu:.1f} s CPU",
+        f"capacity {CAPACITY:g}/s, from {start:g}/s: found {found.load:.2f}"
+        f" ({found.load / CAPACITY - 1:+.1%}), interval {low:.2f} to {high:.2f}"
+        f" ({'holds' if low <= CAPACITY <= high else 'misses'} it, {high / low - 1:.1%} wide),"
+        f" {len(found.trials)} runs, {time.monotonic() - began:.0f} s,"
+        f" {time.process_time() - cpu:.1f} s CPU",
         flush=True,
     )
 

@@ -1,4 +1,6 @@
-"""The held-out errors and decisions of the shipped fit in small tables, for README.md and the first page of docs/accuracy.md."""
+"""The held-out errors and decisions of the shipped fit in small tables, for README.md and the first
+page of docs/accuracy.md.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,38 @@ ROWS = {
     "a model on a GPU (NIM, under load)": "NIM, one group left out",
     "a model (TensorRT-LLM, one batch)": "static batches, a model left out",
     "a GPU (TensorRT-LLM, one batch)": "static batches, a GPU left out",
-    "a model on vLLM, SGLang or TensorRT-LLM of 2025": "current engines, a model left out; TTFT where KV fits",
-    "a mixture of experts on the same engines": "current engines, MoE, a model left out; TTFT where KV fits",
-    "a model on a GPU, calibrated on one curve of it": f"{OF_A_GROUP}, calibrated on each curve in turn",
+    "a model on vLLM, SGLang or TensorRT-LLM of 2025": (
+        "current engines, a model left out; TTFT where KV fits"
+    ),
+    "a mixture of experts on the same engines": (
+        "current engines, MoE, a model left out; TTFT where KV fits"
+    ),
+    "a model on a GPU, calibrated on one curve of it": (
+        f"{OF_A_GROUP}, calibrated on each curve in turn"
+    ),
 }
 """What was left out, as a planner would say it, and the name that the fit has for it."""
 
-COLUMNS = {"mean TTFT": "ttft_ms", "p95 of TTFT": "ttft_p95_ms", "time per token": "itl_ms", "E2E": "e2e_ms", "requests/s": "requests_s"}
+COLUMNS = {
+    "mean TTFT": "ttft_ms",
+    "p95 of TTFT": "ttft_p95_ms",
+    "time per token": "itl_ms",
+    "E2E": "e2e_ms",
+    "requests/s": "requests_s",
+}
 
 
 def held_out_in_short() -> list[str]:
-    """The table in Markdown: mean absolute errors in percent on rows that their own fit had not seen."""
+    """The table in Markdown: mean absolute errors in percent on rows that their own fit had not
+    seen.
+    """
     means = {title: folds["mean"] for title, folds in shipped()["report"]["held_out"].items()}
     found = [f"| left out of the fit | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for said, title in ROWS.items():
-        found.append(f"| {said} | {' | '.join(f'{means[title][m]:.1f}' if m in means[title] else '–' for m in COLUMNS.values())} |")
+        found.append(
+            f"| {said} |"
+            f" {' | '.join(f'{means[title][m]:.1f}' if m in means[title] else '–' for m in COLUMNS.values())} |"
+        )
     return found
 
 
@@ -55,14 +74,27 @@ def decisions_in_short(measured: Mapping[str, MeasuredTable]) -> list[str]:
         kind = OUT.get(column, column)
         found += [_decided(f"{name}, {kind} left out", figures) for name, figures in tables.items()]
         count = sum(figures["decisions"] for figures in tables.values())
-        shares = {key: sum(each["decisions"] * each.get(key, 0.0) for each in tables.values()) / count for key in SHARES}
+        shares = {
+            key: sum(each["decisions"] * each.get(key, 0.0) for each in tables.values()) / count
+            for key in SHARES
+        }
         found.append(_decided(f"all of these, a {kind} left out", {"decisions": count} | shares))
     report = shipped()["report"]["modern"]
     for column, classes in report["apart"].items():
-        found += [_decided(f"{name}, a {OUT.get(column, column)} left out", figures) for name, figures in classes.items()]
-    found += [_decided(f"one run for another, {name}", figures) for name, figures in report["floor"].items()]
+        found += [
+            _decided(f"{name}, a {OUT.get(column, column)} left out", figures)
+            for name, figures in classes.items()
+        ]
+    found += [
+        _decided(f"one run for another, {name}", figures)
+        for name, figures in report["floor"].items()
+    ]
     for name, table in measured.items():
-        rows = [row for row in report_of(table)[1] if row.point.concurrency and row.measured.get("itl_ms") and "itl_ms" in row.predicted]
+        rows = [
+            row
+            for row in report_of(table)[1]
+            if row.point.concurrency and row.measured.get("itl_ms") and "itl_ms" in row.predicted
+        ]
         loads = [
             (
                 (row.group["deployment"], row.group["engine"], row.group["lengths"]),
@@ -78,5 +110,8 @@ def decisions_in_short(measured: Mapping[str, MeasuredTable]) -> list[str]:
 
 def _decided(name: str, figures: Mapping[str, float]) -> str:
     """One line of the table; a dash where no curve crosses a limit."""
-    cells = [f"{figures[key]:.{2 if 'median' in key else 0}f}" if key in figures else "–" for key in DECIDED]
+    cells = [
+        f"{figures[key]:.{2 if 'median' in key else 0}f}" if key in figures else "–"
+        for key in DECIDED
+    ]
     return f"| {name} | {' | '.join(cells)} |"

@@ -1,4 +1,5 @@
-"""The house in figures: what a reader has to know, by the syntax trees of src/tonnage (docs/design.md, "The house in figures").
+"""The house in figures: what a reader has to know, by the syntax trees of src/tonnage
+(docs/design.md, "The house in figures").
 
 ./benchmark house                the table
 ./benchmark house --names        the names that say nothing of what they hold, by file
@@ -15,7 +16,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 PRONOUNS = ("one", "each", "most", "own", "other", "others", "some", "every")
-PARTICIPLES = ("found", "asked", "said", "told", "made", "known", "kept", "given", "taken", "held", "seen", "wanted", "meant", "left")
+PARTICIPLES = (
+    "found",
+    "asked",
+    "said",
+    "told",
+    "made",
+    "known",
+    "kept",
+    "given",
+    "taken",
+    "held",
+    "seen",
+    "wanted",
+    "meant",
+    "left",
+)
 UNSPOKEN = frozenset((*PRONOUNS, *PARTICIPLES))
 """As names they do not say what a variable holds."""
 
@@ -30,14 +46,24 @@ def statements(tree: ast.Module) -> int:
     """Statements, docstrings not counted."""
 
     def is_string(node: ast.stmt) -> bool:
-        return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
 
     return sum(isinstance(node, ast.stmt) and not is_string(node) for node in ast.walk(tree))
 
 
 def stored(tree: ast.Module) -> Iterator[str]:
-    """The names of the variables that a file stores, once for each place; arguments are not among them."""
-    yield from (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    """The names of the variables that a file stores, once for each place; arguments are not among
+    them.
+    """
+    yield from (
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
 
 
 def unspoken(tree: ast.Module) -> Counter[str]:
@@ -48,13 +74,18 @@ def unspoken(tree: ast.Module) -> Counter[str]:
 def mirrored(root: Path = ROOT) -> tuple[int, int]:
     """Modules with a test file of their name in the folder of the same name, and all modules."""
     modules = [file for file, _ in trees(root) if file.name != "__init__.py"]
-    places = [root / "tests" / file.relative_to(root / "src" / "tonnage").with_name(f"test_{file.name}") for file in modules]
+    places = [
+        root / "tests" / file.relative_to(root / "src" / "tonnage").with_name(f"test_{file.name}")
+        for file in modules
+    ]
     return sum(place.exists() for place in places), len(modules)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--names", action="store_true")
     arguments = parser.parse_args()
     files = list(trees())
@@ -67,11 +98,15 @@ def main() -> None:
     words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
     total = sum(sum(counter.values()) for counter in silent.values())
     print(f"statements of src, docstrings not counted: {count:,} in {len(files)} files")
-    print(f"variables named by pronouns or participles: {total:,} of {names:,}, {total / names:.1%}")
+    print(
+        f"variables named by pronouns or participles: {total:,} of {names:,}, {total / names:.1%}"
+    )
     print(f"ternaries per 1,000 statements: {1000 * ternaries / count:.1f}")
     print(f"modules with a test file of their name: {tested} of {modules}, {tested / modules:.0%}")
     print(f"pages: {len(pages)}, {words:,} words")
-    for file, counter in sorted(silent.items(), key=lambda item: -sum(item[1].values())) if arguments.names else ():
+    for file, counter in (
+        sorted(silent.items(), key=lambda item: -sum(item[1].values())) if arguments.names else ()
+    ):
         if counter:
             common = ", ".join(f"{name} {times}" for name, times in counter.most_common(6))
             print(f"{sum(counter.values()):>5} {file.relative_to(ROOT)}: {common}")

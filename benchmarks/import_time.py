@@ -1,4 +1,5 @@
-"""CPU seconds of what everybody waits for: `import tonnage`, `tonnage --help`, the launcher's own share, and two runs of `simulate`.
+"""CPU seconds of what everybody waits for: `import tonnage`, `tonnage --help`, the launcher's own
+share, and two runs of `simulate`.
 
     ./benchmark import_time
 
@@ -15,7 +16,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = 15
-SIMULATE = ["simulate", "--model", "llama-3.1-8b", "--gpu", "h100", "--isl", "512", "--osl", "128", "--request-rate", "4", "--requests"]
+SIMULATE = [
+    "simulate",
+    "--model",
+    "llama-3.1-8b",
+    "--gpu",
+    "h100",
+    "--isl",
+    "512",
+    "--osl",
+    "128",
+    "--request-rate",
+    "4",
+    "--requests",
+]
 PYTHON = [str(ROOT / ".venv" / "bin" / "python"), "-P"]
 
 
@@ -34,7 +48,10 @@ def measure(name: str, command: list[str], budget: str, count: int = RUNS) -> fl
     cpu_seconds(command)  # byte code and file cache, the compiled simulator
     runs = [cpu_seconds(command) for _ in range(count)]
     cpu, wall = zip(*runs, strict=True)
-    print(f"{name:28} {statistics.median(cpu):8.3f} {min(cpu):8.3f} {statistics.median(wall):8.3f}   {budget}")
+    print(
+        f"{name:28} {statistics.median(cpu):8.3f} {min(cpu):8.3f} {statistics.median(wall):8.3f}  "
+        f" {budget}"
+    )
     return statistics.median(wall)
 
 
@@ -47,7 +64,12 @@ def main() -> None:
     direct = measure("python -m tonnage --help", [*PYTHON, "-m", "tonnage", "--help"], "0.40 cpu")
     launched = measure("./tonnage --help", [str(ROOT / "tonnage"), "--help"], "0.40 cpu")
     for requests, budget in ((2_000, ""), (2_000_000, "1.00 cpu")):
-        measure(f"simulate, {requests:,} requests", [*PYTHON, "-m", "tonnage", *SIMULATE, str(requests)], budget, 5)
+        measure(
+            f"simulate, {requests:,} requests",
+            [*PYTHON, "-m", "tonnage", *SIMULATE, str(requests)],
+            budget,
+            5,
+        )
     print(f"{'the launcher itself':28} {'':8} {'':8} {launched - direct:8.3f}   0.05 wall")
 
 

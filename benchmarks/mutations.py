@@ -1,12 +1,15 @@
-"""Changes one place of the source at a time, in a copy of this checkout, and prints which of them no test notices.
+"""Changes one place of the source at a time, in a copy of this checkout, and prints which of them
+no test notices.
 
     ./benchmark mutations --seed 7 --sample 100
 
-Cosmic Ray's operators make the changes. Each line of ROOMS (or of what --in names) that holds something to change is as likely; one of its
-places is drawn, then one of the operators for it. Types, and the bits of whole numbers, are left as they are. Test files that name the
-changed function are tried first, then those of its room, then the nearest by imports, until a test fails or --budget CPU seconds are spent.
-What no test notices is printed as a difference: a reader judges whether it changes any answer. A change takes 5 to 60 CPU seconds; one of
-what numba compiles 15 to 40 more, since all tests of it share one compilation.
+Cosmic Ray's operators make the changes. Each line of ROOMS (or of what --in names) that holds
+something to change is as likely; one of its places is drawn, then one of the operators for it.
+Types, and the bits of whole numbers, are left as they are. Test files that name the changed
+function are tried first, then those of its room, then the nearest by imports, until a test fails or
+--budget CPU seconds are spent. What no test notices is printed as a difference: a reader judges
+whether it changes any answer. A change takes 5 to 60 CPU seconds; one of what numba compiles 15 to
+40 more, since all tests of it share one compilation.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ WARM = "from tonnage.simulator.kernel import warm_up; warm_up(); warm_up(shares=
 FIRST, FILES = 6, 40
 """Test files of a change that are tried at first, and at most."""
 
-TIERS = "not (browser or docker_compose or promtool or accuracy or claims or install or notebooks or compress or engines)"
+TIERS = (
+    "not (browser or docker_compose or promtool or accuracy or claims or install or notebooks or"
+    " compress or engines)"
+)
 """The core's tests, and those that wait for the clock."""
 
 SLOWEST_S = 900
@@ -50,7 +56,9 @@ SLOWEST_S = 900
 
 
 class Budget:
-    """A plugin of pytest: the files in the order of the command, and no test after so many CPU seconds."""
+    """A plugin of pytest: the files in the order of the command, and no test after so many CPU
+    seconds.
+    """
 
     def __init__(self, files: list[str], budget_s: float) -> None:
         self.places = {name: place for place, name in enumerate(files)}
@@ -68,16 +76,24 @@ class Budget:
 
 
 def places(text: str, line: int) -> dict[tuple[int, str], list[tuple[Any, int]]]:
-    """What can be changed in a line: of each column and kind of operator, the operators with the occurrence of the place."""
+    """What can be changed in a line: of each column and kind of operator, the operators with the
+    occurrence of the place.
+    """
     import parso
     from cosmic_ray.ast import ast_nodes
     from cosmic_ray.operators.provider import OperatorProvider
 
     nodes = list(ast_nodes(parso.parse(text)))
-    near = [place for place, node in enumerate(nodes) if node.start_pos[0] <= line <= node.end_pos[0]]
+    near = [
+        place for place, node in enumerate(nodes) if node.start_pos[0] <= line <= node.end_pos[0]
+    ]
     found = defaultdict(list)
     provider = OperatorProvider()
-    for operator in (provider[name] for name in provider if not provider[name].arguments() and not BITS.search(name)):
+    for operator in (
+        provider[name]
+        for name in provider
+        if not provider[name].arguments() and not BITS.search(name)
+    ):
         made = operator()
         for place in near:
             for index, (start, _) in enumerate(made.mutation_positions(nodes[place])):
@@ -88,9 +104,15 @@ def places(text: str, line: int) -> dict[tuple[int, str], list[tuple[Any, int]]]
 
 
 def untyped(text: str) -> str:
-    """The program without the types of arguments, results and variables, and what is imported for them."""
+    """The program without the types of arguments, results and variables, and what is imported for
+    them.
+    """
     tree = ast.parse(text)
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))]
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
     for node in ast.walk(tree):
         for name in {"annotation", "returns"} & set(node._fields):
             setattr(node, name, None)
@@ -98,11 +120,15 @@ def untyped(text: str) -> str:
 
 
 def drawn(seed: int, sample: int, rooms: list[str]) -> Iterator[tuple[str, int, str, str]]:
-    """So many changes: the file, the line, the name of the operator and the new text of the file."""
+    """So many changes: the file, the line, the name of the operator and the new text of the
+    file.
+    """
     from cosmic_ray.mutating import mutate_code
 
     inside = [ROOT / SOURCE / room for room in rooms]
-    files = sorted(file for path in inside for file in ([path] if path.is_file() else path.rglob("*.py")))
+    files = sorted(
+        file for path in inside for file in ([path] if path.is_file() else path.rglob("*.py"))
+    )
     lines = [(file, line) for file in files for line in range(1, file.read_text().count("\n") + 1)]
     chance = random.Random(seed)
     chance.shuffle(lines)
@@ -124,14 +150,20 @@ def imported(path: Path) -> set[str]:
     """The modules that a file imports from, and the names in them; of no file none."""
     nodes = ast.walk(ast.parse(path.read_text())) if path.is_file() else ()
     froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    return {name for node in froms for name in [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]}
+    return {
+        name
+        for node in froms
+        for name in [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+    }
 
 
 def concerned(graph: Any, file: str, line: int) -> list[str]:
-    """The test files of a changed line: those that name what it is in, then the nearest of its room, then the nearest by imports.
+    """The test files of a changed line: those that name what it is in, then the nearest of its
+    room, then the nearest by imports.
 
     What begins with an underscore counts as named where a function of the file that uses it is.
-    Of the kernel and its reference, the one that compares them comes before all others, some of which run what is not compiled yet plain.
+    Of the kernel and its reference, the one that compares them comes before all others, some of
+    which run what is not compiled yet plain.
     """
     module = f"tonnage.{file.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
     steps = {module: 0, module.rpartition(".")[0]: 1}  # a policy is found by its name in the folder
@@ -147,28 +179,62 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
         if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0)
         for name in map(ast.unparse, node.targets)
     }
-    blocks = [node for node in ast.walk(program) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    blocks = [
+        node
+        for node in ast.walk(program)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
     named |= {node.name for node in blocks if node.lineno <= line <= (node.end_lineno or 0)}
     for _ in range(3):
-        private = re.compile("|".join([rf"\b{name}\b" for name in named if name.startswith("_")] or ["$^"]))
+        private = re.compile(
+            "|".join([rf"\b{name}\b" for name in named if name.startswith("_")] or ["$^"])
+        )
         named |= {node.name for node in blocks if private.search(ast.unparse(node))}
     ranked = []
     for path in (ROOT / "tests").rglob("test_*.py"):
         text = path.read_text()
         names = imported(path)
-        names |= {name for each in names if each.startswith("tests.") for name in imported(ROOT / f"{each.replace('.', '/')}.py")}
+        names |= {
+            name
+            for each in names
+            if each.startswith("tests.")
+            for name in imported(ROOT / f"{each.replace('.', '/')}.py")
+        }
         if near := [steps[name] for name in names & steps.keys()]:
             name = path.relative_to(ROOT).as_posix()
             other = not name.startswith(f"tests/{file.partition('/')[0]}/")
-            ranked.append((-len(named & set(re.findall(r"\w+", text))), min(near) > 0, other, min(near), len(text), name))
-    compared = "tests/simulator/test_kernel.py" if file.startswith(("simulator/kernel/", "simulator/reference/")) else ""
-    return [name for *_, name in sorted(ranked, key=lambda each: (each[-1] != compared, *each))[:FILES]]
+            ranked.append(
+                (
+                    -len(named & set(re.findall(r"\w+", text))),
+                    min(near) > 0,
+                    other,
+                    min(near),
+                    len(text),
+                    name,
+                )
+            )
+    compared = (
+        "tests/simulator/test_kernel.py"
+        if file.startswith(("simulator/kernel/", "simulator/reference/"))
+        else ""
+    )
+    return [
+        name for *_, name in sorted(ranked, key=lambda each: (each[-1] != compared, *each))[:FILES]
+    ]
 
 
 def copied(folder: Path) -> Path:
-    """The files of this checkout as they are, with a compiled simulator, beside the measured files."""
+    """The files of this checkout as they are, with a compiled simulator, beside the measured
+    files.
+    """
     copy = folder / "checkout"
-    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
+    done = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
     for name in done.stdout.split("\0"):
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -188,9 +254,23 @@ def noticed(copy: Path, files: list[str], budget_s: float) -> str:
     """The first test of the files that fails in the copy, "" where none does."""
     if not files:
         return ""
-    command = [sys.executable, "-P", str(copy / "benchmarks/mutations.py"), "--budget", str(budget_s), "--test", *files]
+    command = [
+        sys.executable,
+        "-P",
+        str(copy / "benchmarks/mutations.py"),
+        "--budget",
+        str(budget_s),
+        "--test",
+        *files,
+    ]
     with subprocess.Popen(
-        command, cwd=copy, env=environment(copy), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=copy,
+        env=environment(copy),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             said, _ = process.communicate(timeout=SLOWEST_S)
@@ -204,23 +284,40 @@ def noticed(copy: Path, files: list[str], budget_s: float) -> str:
 
 def main() -> None:
     """Draw, change, test and print."""
-    parser = argparse.ArgumentParser(prog="./benchmark mutations", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="./benchmark mutations", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sample", type=int, default=100, help="number of changes")
-    parser.add_argument("--in", nargs="+", default=list(ROOMS), dest="rooms", help="folders and files of src/tonnage")
-    parser.add_argument("--budget", type=float, default=60, help="CPU seconds after which the tests of a change end")
+    parser.add_argument(
+        "--in",
+        nargs="+",
+        default=list(ROOMS),
+        dest="rooms",
+        help="folders and files of src/tonnage",
+    )
+    parser.add_argument(
+        "--budget", type=float, default=60, help="CPU seconds after which the tests of a change end"
+    )
     parser.add_argument("--only", nargs="+", type=int, help="numbers of the sample to try")
     parser.add_argument("--test", nargs="+", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.test:
-        sys.exit(pytest.main(["-x", "-m", TIERS, "-p", "no:cacheprovider", *asked.test], plugins=[Budget(asked.test, asked.budget)]))
+        sys.exit(
+            pytest.main(
+                ["-x", "-m", TIERS, "-p", "no:cacheprovider", *asked.test],
+                plugins=[Budget(asked.test, asked.budget)],
+            )
+        )
     from grimp import build_graph
 
     graph = build_graph("tonnage", cache_dir=None)
     killed = tried = 0
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         copy = copied(Path(folder))
-        for number, (file, line, operator, new) in enumerate(drawn(asked.seed, asked.sample, asked.rooms)):
+        for number, (file, line, operator, new) in enumerate(
+            drawn(asked.seed, asked.sample, asked.rooms)
+        ):
             if asked.only and number not in asked.only:
                 continue
             path = copy / SOURCE / file
@@ -228,14 +325,21 @@ def main() -> None:
             began = time.monotonic()
             path.write_text(new)
             files = concerned(graph, file, line)
-            by = noticed(copy, files[:FIRST], asked.budget / 2) or noticed(copy, files[FIRST:], asked.budget / 2)
+            by = noticed(copy, files[:FIRST], asked.budget / 2) or noticed(
+                copy, files[FIRST:], asked.budget / 2
+            )
             path.write_text(old)
             tried += 1
             killed += by != ""
             verdict = f"killed by {by}" if by else "ALIVE"
-            print(f"{number:3} {time.monotonic() - began:4.0f} s  {file}:{line} {operator} {verdict}", flush=True)
+            print(
+                f"{number:3} {time.monotonic() - began:4.0f} s  {file}:{line} {operator} {verdict}",
+                flush=True,
+            )
             if not by:
-                changed = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[3:]
+                changed = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[
+                    3:
+                ]
                 print(*(f"      {row}" for row in changed), sep="\n", flush=True)
     print(f"{killed} of {tried} changes were noticed")
 

@@ -2,8 +2,9 @@
 
     ./benchmark opened_by_peers AIPERF_PYTHON VLLM_PYTHON
 
-A short run against the exact server is exported; AIPerf's own models read report and records and check them, and the reader of
-``vllm bench sweep`` takes the result file. Prints what each of them read, beside what the run folder says.
+A short run against the exact server is exported; AIPerf's own models read report and records and
+check them, and the reader of ``vllm bench sweep`` takes the result file. Prints what each of them
+read, beside what the run folder says.
 """
 
 from __future__ import annotations
@@ -45,11 +46,27 @@ def main(aiperf: str, vllm: str) -> None:
     with tempfile.TemporaryDirectory() as name, exact_server(Schedule()) as url:
         folder = Path(name) / "run"
         (run,) = bench(
-            url=url, model="m", isl=100, osl=16, concurrency=8, request_count=80, output=folder, selftest=False, export=("aiperf", "vllm")
+            url=url,
+            model="m",
+            isl=100,
+            osl=16,
+            concurrency=8,
+            request_count=80,
+            output=folder,
+            selftest=False,
+            export=("aiperf", "vllm"),
         )
-        print(f"run folder: {run.summary.counted} requests, TTFT {run.summary.ttft_from_send_ms.mean:.3f} ms")
-        for python, script, path in ((aiperf, AIPERF, folder / "export-aiperf"), (vllm, VLLM, folder / "export-vllm" / "vllm.json")):
-            end = subprocess.run([python, "-c", script, str(path)], capture_output=True, text=True, check=False)
+        print(
+            f"run folder: {run.summary.counted} requests, TTFT"
+            f" {run.summary.ttft_from_send_ms.mean:.3f} ms"
+        )
+        for python, script, path in (
+            (aiperf, AIPERF, folder / "export-aiperf"),
+            (vllm, VLLM, folder / "export-vllm" / "vllm.json"),
+        ):
+            end = subprocess.run(
+                [python, "-c", script, str(path)], capture_output=True, text=True, check=False
+            )
             print(end.stdout.strip() or end.stderr.strip()[-1500:])
 
 

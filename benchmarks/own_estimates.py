@@ -1,8 +1,10 @@
-"""AIConfigurator's own estimates of measured rows, without our simulator; only docs/accuracy.md uses them.
+"""AIConfigurator's own estimates of measured rows, without our simulator; only docs/accuracy.md
+uses them.
 
-A static batch is its ``EngineHandle.run_static``; a closed loop is its aggregated estimate, ``run_agg``, at a batch of as many
-requests as there are clients and with a context budget of one prompt, which is what its command line takes by default
-(recalled; with the engine's own token budget TTFT comes out worse, TPOT alike). Formats are those that our step model asks for.
+A static batch is its ``EngineHandle.run_static``; a closed loop is its aggregated estimate,
+``run_agg``, at a batch of as many requests as there are clients and with a context budget of one
+prompt, which is what its command line takes by default (recalled; with the engine's own token
+budget TTFT comes out worse, TPOT alike). Formats are those that our step model asks for.
 """
 
 from __future__ import annotations
@@ -37,20 +39,32 @@ def estimate(point: Point) -> dict[str, float]:
 
 def _static(point: Point, tables: Tables) -> dict[str, float]:
     batch = point.batch or 1
-    prefill, decode, whole = aiconfigurator.compiled(tables).run_static(batch_size=batch, isl=point.isl, osl=point.osl)
-    found = {"ttft_ms": prefill, "e2e_ms": whole, "output_tok_s": batch * point.osl / whole * MS_PER_S}
+    prefill, decode, whole = aiconfigurator.compiled(tables).run_static(
+        batch_size=batch, isl=point.isl, osl=point.osl
+    )
+    found = {
+        "ttft_ms": prefill,
+        "e2e_ms": whole,
+        "output_tok_s": batch * point.osl / whole * MS_PER_S,
+    }
     return found | ({"itl_ms": decode / (point.osl - 1)} if point.osl > 1 else {})
 
 
 def _closed(point: Point, tables: Tables) -> dict[str, float]:
-    if point.concurrency is None or point.concurrency == point.requests:  # a queue of everything at once has no steady batch
+    # a queue of everything at once has no steady batch
+    if point.concurrency is None or point.concurrency == point.requests:
         return {}
     from aiconfigurator_core.sdk.config import RuntimeConfig
 
     backend, model, database = _session(tables)
     run = RuntimeConfig(batch_size=point.of_rank.concurrency, isl=point.isl, osl=point.osl)
     found = backend.run_agg(model, database, run, ctx_tokens=point.isl).get_result_dict()
-    names = {"ttft_ms": "ttft", "itl_ms": "tpot", "e2e_ms": "request_latency", "requests_s": "seq/s"}
+    names = {
+        "ttft_ms": "ttft",
+        "itl_ms": "tpot",
+        "e2e_ms": "request_latency",
+        "requests_s": "seq/s",
+    }
     return {column: float(found[name]) for column, name in names.items()}
 
 
@@ -62,10 +76,20 @@ def _session(tables: Tables) -> tuple[Any, Any, Any]:
     from aiconfigurator_core.sdk.perf_database import get_database
 
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
-    folder = Path(FOLDER.name) / f"{tables.model.name}-{tables.system}-{tables.backend}-{tables.gemm}"
+    folder = (
+        Path(FOLDER.name) / f"{tables.model.name}-{tables.system}-{tables.backend}-{tables.gemm}"
+    )
     folder.mkdir(exist_ok=True)
     path = NAMED.get(tables.model.name) or aiconfigurator.written(tables.model, folder)
     formats = aiconfigurator.formats(tables)
-    parallel = (tables.parallelism.tp, 1, *(formats.pop(name, 1) for name in ("attention_dp_size", "moe_tp_size", "moe_ep_size")))
+    parallel = (
+        tables.parallelism.tp,
+        1,
+        *(formats.pop(name, 1) for name in ("attention_dp_size", "moe_tp_size", "moe_ep_size")),
+    )
     config = build_model_config(*parallel, **formats)
-    return get_backend(tables.backend), get_model(path, config, tables.backend), get_database(tables.system, tables.backend, "current")
+    return (
+        get_backend(tables.backend),
+        get_model(path, config, tables.backend),
+        get_database(tables.system, tables.backend, "current"),
+    )

@@ -1,4 +1,5 @@
-"""One run of vllm-sr-sim's fleet simulator under the load of ``./benchmark peers``; prints a line of JSON.
+"""One run of vllm-sr-sim's fleet simulator under the load of ``./benchmark peers``; prints a line
+of JSON.
 
 ENVIRONMENT/bin/python benchmarks/peers_fleet_sim.py REQUESTS
 """
@@ -27,4 +28,13 @@ before = time.process_time()
 found = fleet.run(arrivals)
 seconds = time.process_time() - before
 ends = [1e3 * (one.physical_end_time - one.arrival_time) for one in found.completed]
-print(json.dumps({"version": version("vllm-sr-sim"), "requests": len(ends), "cpu_s": seconds, "e2e_mean_ms": sum(ends) / len(ends)}))
+print(
+    json.dumps(
+        {
+            "version": version("vllm-sr-sim"),
+            "requests": len(ends),
+            "cpu_s": seconds,
+            "e2e_mean_ms": sum(ends) / len(ends),
+        }
+    )
+)

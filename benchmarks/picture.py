@@ -35,23 +35,56 @@ def y_of(milliseconds: float) -> float:
     return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
-def text(x: float, y: float, words: str, *, size: int = 13, colour: str = INK, anchor: str = "start", more: str = "") -> str:
+def text(
+    x: float,
+    y: float,
+    words: str,
+    *,
+    size: int = 13,
+    colour: str = INK,
+    anchor: str = "start",
+    more: str = "",
+) -> str:
     """One line of text."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}" {more}>{words}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"'
+        f" {more}>{words}</text>"
+    )
 
 
 def axes() -> list[str]:
     """Grid, ticks and titles."""
     parts = []
     for rate in range(0, 121, 20):
-        parts.append(f'<line x1="{x_of(rate):.1f}" x2="{x_of(rate):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="#e5e7eb"/>')
+        parts.append(
+            f'<line x1="{x_of(rate):.1f}" x2="{x_of(rate):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
+            ' stroke="#e5e7eb"/>'
+        )
         parts.append(text(x_of(rate), HEIGHT - BOTTOM + 20, str(rate), anchor="middle"))
     for ms in (20, 50, 100, 200, 500, 1000, 2000):
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(ms):.1f}" y2="{y_of(ms):.1f}" stroke="#e5e7eb"/>')
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(ms):.1f}" y2="{y_of(ms):.1f}"'
+            ' stroke="#e5e7eb"/>'
+        )
         parts.append(text(LEFT - 8, y_of(ms) + 4, f"{ms:,}", anchor="end"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 16, "requests per second on 8 GPUs", anchor="middle"))
-    parts.append(text(20, middle, "mean TTFT, ms", anchor="middle", more=f'transform="rotate(-90 20 {middle:.0f})"'))
+    parts.append(
+        text(
+            (LEFT + WIDTH - RIGHT) / 2,
+            HEIGHT - 16,
+            "requests per second on 8 GPUs",
+            anchor="middle",
+        )
+    )
+    parts.append(
+        text(
+            20,
+            middle,
+            "mean TTFT, ms",
+            anchor="middle",
+            more=f'transform="rotate(-90 20 {middle:.0f})"',
+        )
+    )
     return parts
 
 
@@ -76,21 +109,36 @@ def main() -> None:
     clients = [p.concurrency or 0 for p in points]
     measured = [(8 * (p.requests_s or 0.0), p.statistic_ms("ttft", "mean") or 0.0) for p in points]
     runs = api.simulate_sweep(
-        model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp8", engine="nim-2024", isl=2000, osl=200, concurrency=clients
+        model="llama-3-8b",
+        gpu="h100-sxm-80gb",
+        precision="fp8",
+        engine="nim-2024",
+        isl=2000,
+        osl=200,
+        concurrency=clients,
     )
     predicted = [(8 * r.summary.requests_per_second, r.summary.ttft_ms.mean) for r in runs]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="system-ui, sans-serif" role="img">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
+            ' font-family="system-ui, sans-serif" role="img">'
+        ),
         "<title>TTFT against throughput, measured and predicted</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-        text(LEFT, 22, "Llama-3-8B, H100 SXM, FP8, TP 1, 2,000 tokens in, 200 out, NIM, 1 to 250 clients", size=14),
+        text(
+            LEFT,
+            22,
+            "Llama-3-8B, H100 SXM, FP8, TP 1, 2,000 tokens in, 200 out, NIM, 1 to 250 clients",
+            size=14,
+        ),
         text(LEFT, 42, "● measured (NVIDIA course)", colour=MEASURED),
         text(LEFT + 200, 42, "— predicted", colour=PREDICTED),
         *axes(),
     ]
     for ms in (300, 500):
         parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(ms):.1f}" y2="{y_of(ms):.1f}" stroke="{LIMIT}" stroke-dasharray="6 4"/>'
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(ms):.1f}" y2="{y_of(ms):.1f}"'
+            f' stroke="{LIMIT}" stroke-dasharray="6 4"/>'
         )
         parts.append(text(LEFT + 8, y_of(ms) - 5, f"limit {ms} ms", size=12, colour=LIMIT))
     parts += [line(predicted, PREDICTED), *dots(measured, [str(c) for c in clients]), "</svg>"]

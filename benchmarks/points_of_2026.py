@@ -1,4 +1,6 @@
-"""The points of 2026 on docs/accuracy.md: one entry for planners, and the section with the errors that the fit stored."""
+"""The points of 2026 on docs/accuracy.md: one entry for planners, and the section with the errors
+that the fit stored.
+"""
 
 from __future__ import annotations
 
@@ -60,22 +62,38 @@ Not explained, and in the tables all the same:
 
 
 def of_2026_in_short() -> list[str]:
-    """The entry for planners: what to expect of a model or a GPU of 2026 that nobody measured for this fit."""
+    """The entry for planners: what to expect of a model or a GPU of 2026 that nobody measured for
+    this fit.
+    """
     held_out = shipped()["report"]["modern"]["held_out"]
     models, gpus = held_out["model"], held_out["gpu"]
     errors = sorted(found["TPOT"] for found in models.values())
-    nvidia = {name: found["TPOT"] for name, found in gpus.items() if find_gpu(name).vendor == "NVIDIA"}
+    nvidia = {
+        name: found["TPOT"] for name, found in gpus.items() if find_gpu(name).vendor == "NVIDIA"
+    }
     amd = [_too(name, found) for name, found in gpus.items() if find_gpu(name).vendor == "AMD"]
-    ttft = [found[m] for found in models.values() for m in ("median TTFT", "mean TTFT") if found.get(f"{m} n", 0) >= FEWEST]
+    ttft = [
+        found[m]
+        for found in models.values()
+        for m in ("median TTFT", "mean TTFT")
+        if found.get(f"{m} n", 0) >= FEWEST
+    ]
     said = IN_SHORT.format(
         models=_range(errors),
         half=math.ceil(errors[(len(errors) - 1) // 2]),
-        nvidia=_listed([f"{error:.0f} % ({_short(name)})" for name, error in sorted(nvidia.items(), key=lambda one: one[1])]),
+        nvidia=_listed(
+            [
+                f"{error:.0f} % ({_short(name)})"
+                for name, error in sorted(nvidia.items(), key=lambda one: one[1])
+            ]
+        ),
         amd=_listed(amd),
         fewest=FEWEST,
         ttft=_range(ttft),
     )
-    return textwrap.wrap(said, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        said, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def of_2026() -> Iterator[str]:
@@ -83,7 +101,10 @@ def of_2026() -> Iterator[str]:
     report = shipped()["report"]["modern"]
     yield SECTION
     yield ""
-    yield f"{report['rows']:,} points are usable, {report['read']} of them are read, and {report['free_terms']} terms are free."
+    yield (
+        f"{report['rows']:,} points are usable, {report['read']} of them are read, and"
+        f" {report['free_terms']} terms are free."
+    )
     yield ""
     yield "### Points of 2026, released images and first support, left out"
     yield ""
@@ -92,9 +113,17 @@ def of_2026() -> Iterator[str]:
     for column, classes in report["apart"].items():
         for name, found in classes.items():
             errors = " | ".join(f"{found[figure]:.1f}" for figure in ("TPOT mean", "TPOT"))
-            yield f"| {name}, a {_column(column)} left out | {errors} | {found['TPOT bias']:+.1f} | {found['n']} |"
-    tables = [(f"a {_column(column)} left out", report["held_out"][column]) for column in ("model", "gpu")]
-    tables += [(f"in sample, by {_column(column)}", report["in_sample"][column]) for column in ("model", "gpu", "family")]
+            yield (
+                f"| {name}, a {_column(column)} left out | {errors} | {found['TPOT bias']:+.1f} |"
+                f" {found['n']} |"
+            )
+    tables = [
+        (f"a {_column(column)} left out", report["held_out"][column]) for column in ("model", "gpu")
+    ]
+    tables += [
+        (f"in sample, by {_column(column)}", report["in_sample"][column])
+        for column in ("model", "gpu", "family")
+    ]
     for title, table in tables:
         yield ""
         yield f"### Points of 2026, {title}"
@@ -106,7 +135,10 @@ def of_2026() -> Iterator[str]:
             inside = sum(found["n"] * found["TPOT inside"] for found in table.values()) / points
             yield f"| all of them | | | | | | {inside:.1f} | {points} |"
         for name, found in table.items():
-            yield f"| {name} | {' | '.join(_cell(column, found) for column in COLUMNS)} | {found['n']} |"
+            yield (
+                f"| {name} | {' | '.join(_cell(column, found) for column in COLUMNS)} |"
+                f" {found['n']} |"
+            )
 
 
 def _cell(column: str, found: Figures) -> str:

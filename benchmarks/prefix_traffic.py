@@ -1,12 +1,14 @@
-"""Conversations of several turns over workers that keep the KV cache of a part of them: how much of the prompts a balancer lets be reused.
+"""Conversations of several turns over workers that keep the KV cache of a part of them: how much of
+the prompts a balancer lets be reused.
 
 ``./benchmark balance --only prefixes`` runs it. A worker is this file as a program:
 
     python benchmarks/prefix_traffic.py PORT
 
-It answers completions like an engine with a prefix cache, and counts: its cache holds 1,500 blocks of 64 characters, the least recently
-used ones go first; one prompt is read at a time, 0.2 ms for each block that is not in the cache; then an answer takes 40 ms. The
-conversations that are held at once fit into the caches of three workers, if each stays with one, and not into that of one.
+It answers completions like an engine with a prefix cache, and counts: its cache holds 1,500 blocks
+of 64 characters, the least recently used ones go first; one prompt is read at a time, 0.2 ms for
+each block that is not in the cache; then an answer takes 40 ms. The conversations that are held at
+once fit into the caches of three workers, if each stays with one, and not into that of one.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ ANSWER = " the answer to this is long enough to matter" * 8
 
 
 class Cache:
-    """Blocks by their hash, each over everything before it; the least recently used ones are dropped."""
+    """Blocks by their hash, each over everything before it; the least recently used ones are
+    dropped.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         """Empty, for so many blocks."""
@@ -74,7 +78,15 @@ def application() -> Any:
             await asyncio.sleep(READ_S * cache.read(str(body["prompt"])))
         await asyncio.sleep(ANSWER_S)
         choice = {"index": 0, "text": ANSWER, "finish_reason": "stop", "logprobs": None}
-        return JSONResponse({"id": "cmpl-1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]})
+        return JSONResponse(
+            {
+                "id": "cmpl-1",
+                "object": "text_completion",
+                "created": 0,
+                "model": "m",
+                "choices": [choice],
+            }
+        )
 
     async def counts(request: Request) -> JSONResponse:
         return JSONResponse({"asked": cache.asked, "hit": cache.hit, "served": served[0]})
@@ -85,7 +97,11 @@ def application() -> Any:
     async def health(request: Request) -> JSONResponse:
         return JSONResponse({})
 
-    routes = [Route("/v1/completions", complete, methods=["POST"]), Route("/counts", counts), Route("/v1/models", models)]
+    routes = [
+        Route("/v1/completions", complete, methods=["POST"]),
+        Route("/counts", counts),
+        Route("/v1/models", models),
+    ]
     return Starlette(routes=[*routes, Route("/health", health)])
 
 
@@ -105,7 +121,9 @@ class Reused:
 
 
 @asynccontextmanager
-async def _connection(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _connection(
+    port: int,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
@@ -115,9 +133,14 @@ async def _connection(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, as
 
 async def _ask(port: int, prompt: str, session: str) -> str:
     body = json.dumps({"model": "m", "prompt": prompt, "max_tokens": 64, "user": session}).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Session-Id: {session}\r\n"
+    head = (
+        "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type:"
+        f" application/json\r\nX-Session-Id: {session}\r\n"
+    )
     async with _connection(port) as (reader, writer):
-        writer.write(f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        writer.write(
+            f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        )
         data = await asyncio.wait_for(reader.read(-1), 60)
     if not data.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(data[:200].decode(errors="replace"))
@@ -134,7 +157,9 @@ async def talk(port: int, seed: int) -> float:
         async with slots:
             text = SYSTEM
             for _ in range(TURNS):
-                text += " user: " + " ".join(str(chance.randrange(10**6)) for _ in range(QUESTION_WORDS))
+                text += " user: " + " ".join(
+                    str(chance.randrange(10**6)) for _ in range(QUESTION_WORDS)
+                )
                 text += await _ask(port, text, f"{seed}-{number}")
                 await asyncio.sleep(chance.random() * 0.1)
 
@@ -146,7 +171,10 @@ def reused(url: str, workers: list[str], seed: int) -> Reused:
     """Hold the conversations through a balancer; what the workers counted meanwhile."""
     before = [_counts(worker) for worker in workers]
     makespan = asyncio.run(talk(int(url.rpartition(":")[2]), seed))
-    found = [{name: one[name] - old[name] for name in one} for one, old in zip(map(_counts, workers), before, strict=True)]
+    found = [
+        {name: one[name] - old[name] for name in one}
+        for one, old in zip(map(_counts, workers), before, strict=True)
+    ]
     served = [one["served"] for one in found]
     return Reused(
         share=sum(one["hit"] for one in found) / sum(one["asked"] for one in found),
@@ -163,4 +191,10 @@ def _counts(worker: str) -> dict[str, int]:
 if __name__ == "__main__":
     import uvicorn
 
-    uvicorn.run(application(), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", access_log=False)
+    uvicorn.run(
+        application(),
+        host="127.0.0.1",
+        port=int(sys.argv[1]),
+        log_level="warning",
+        access_log=False,
+    )

@@ -1,11 +1,14 @@
-"""Random questions answered with and without pruning: how many answers are the same, and the CPU seconds of both.
+"""Random questions answered with and without pruning: how many answers are the same, and the CPU
+seconds of both.
 
     ./benchmark pruning [--questions 50] [--seed 1] [--minutes 60]
 
-Without pruning every deployment that fits, with every setting of every knob, is simulated at 90 % of the load that it would have to carry
-to be the best, and in full where it carries that. The answer is the deployment that is chosen, with its number of systems. Its GPUs before
-rounding may differ by what the search itself leaves open, ``TOLERANCE``; an answer that differs is printed with both, and marked where it
-takes more GPUs. The seconds are those of all threads; compilation is not counted.
+Without pruning every deployment that fits, with every setting of every knob, is simulated at 90 %
+of the load that it would have to carry to be the best, and in full where it carries that. The
+answer is the deployment that is chosen, with its number of systems. Its GPUs before rounding may
+differ by what the search itself leaves open, ``TOLERANCE``; an answer that differs is printed with
+both, and marked where it takes more GPUs. The seconds are those of all threads; compilation is not
+counted.
 """
 
 from __future__ import annotations
@@ -29,7 +32,16 @@ if TYPE_CHECKING:
 TOLERANCE = 0.015
 """Share by which the GPUs before rounding may differ: one step of the lattice of loads is 1.1 %."""
 
-MODELS = ("llama-3.1-8b", "qwen3-4b", "qwen3-14b", "qwen3-32b", "llama-3.1-70b", "gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b")
+MODELS = (
+    "llama-3.1-8b",
+    "qwen3-4b",
+    "qwen3-14b",
+    "qwen3-32b",
+    "llama-3.1-70b",
+    "gpt-oss-20b",
+    "gpt-oss-120b",
+    "qwen3-30b-a3b",
+)
 GPUS = ("h100", "h200", "b200", "mi300x", "l40s", "a100")
 ENGINES = ("tensorrt-llm", "vllm", "sglang")
 LENGTHS = ((200, 2_000), (1_000, 8_000), (8_000, 60_000))
@@ -39,13 +51,27 @@ LENGTHS = ((200, 2_000), (1_000, 8_000), (8_000, 60_000))
 def drawn(rng: np.random.Generator) -> dict[str, Any]:
     """The arguments of one question."""
     low, high = LENGTHS[rng.integers(len(LENGTHS))]
-    isl, osl = (int(10 ** rng.uniform(np.log10(a), np.log10(b))) for a, b in ((low, high), (50, 1_000)))
+    isl, osl = (
+        int(10 ** rng.uniform(np.log10(a), np.log10(b))) for a, b in ((low, high), (50, 1_000))
+    )
     spread = rng.random() < 0.5
-    limits: dict[str, Any] = {"ttft": f"p{rng.choice([50, 90, 95, 99])}<={10 ** rng.uniform(-0.7, 0.8) * max(1.0, isl / 8_000):.2g}s"}
+    limits: dict[str, Any] = {
+        "ttft": (
+            f"p{rng.choice([50, 90, 95, 99])}<={10 ** rng.uniform(-0.7, 0.8) * max(1.0, isl / 8_000):.2g}s"
+        )
+    }
     other = rng.integers(4)
     if other < 3:
-        limits[("tpot", "itl", "e2e")[other]] = ("p95<={:.3g}ms", "p99<={:.3g}ms", "mean<={:.3g}ms")[other].format(
-            (10 ** rng.uniform(1.2, 2.2), 10 ** rng.uniform(1.8, 3.0), 10 ** rng.uniform(1.2, 2.0) * osl + 1_000)[other]
+        limits[("tpot", "itl", "e2e")[other]] = (
+            "p95<={:.3g}ms",
+            "p99<={:.3g}ms",
+            "mean<={:.3g}ms",
+        )[other].format(
+            (
+                10 ** rng.uniform(1.2, 2.2),
+                10 ** rng.uniform(1.8, 3.0),
+                10 ** rng.uniform(1.2, 2.0) * osl + 1_000,
+            )[other]
         )
     return {
         "model": str(rng.choice(MODELS)),
@@ -79,7 +105,11 @@ def same(one: Sized | None, other: Sized | None) -> bool:
     if one is None or other is None:
         return one is other
     close = abs(one.gpus_exact / other.gpus_exact - 1.0) <= TOLERANCE
-    return one.ready.trial.identity == other.ready.trial.identity and one.systems == other.systems and close
+    return (
+        one.ready.trial.identity == other.ready.trial.identity
+        and one.systems == other.systems
+        and close
+    )
 
 
 def dearer(one: Sized | None, other: Sized | None) -> bool:
@@ -92,7 +122,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Answers with and without pruning")
     parser.add_argument("--questions", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further question after so long")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=float("inf"),
+        help="begin no further question after so long",
+    )
     asked = parser.parse_args()
     warm_up()
     rng, began = np.random.default_rng(asked.seed), time.monotonic()
@@ -109,12 +144,24 @@ def main() -> None:
         done, equal, cost = done + 1, equal + same(pruned, whole), cost + dearer(pruned, whole)
         seconds += np.array((fast, slow))
         without_answer += pruned is None and whole is None
-        mark = "same" if same(pruned, whole) else "MORE GPUS" if dearer(pruned, whole) else "as few GPUs"
+        mark = (
+            "same"
+            if same(pruned, whole)
+            else "MORE GPUS"
+            if dearer(pruned, whole)
+            else "as few GPUs"
+        )
         print(f"{done:3} {mark}  {fast:6.1f} s, {slow:6.1f} s in full  {shown(pruned)}", flush=True)
         if mark != "same":
             print(f"    in full: {shown(whole)}\n    {arguments}", flush=True)
-    print(f"\n{equal} of {done} answers are the same; {cost} take more GPUs than the full search finds; {without_answer} have no answer")
-    print(f"{seconds[0]:.0f} s of CPU with pruning, {seconds[1]:.0f} s without: {seconds[1] / max(seconds[0], 1e-9):.1f} times as long")
+    print(
+        f"\n{equal} of {done} answers are the same; {cost} take more GPUs than the full search"
+        f" finds; {without_answer} have no answer"
+    )
+    print(
+        f"{seconds[0]:.0f} s of CPU with pruning, {seconds[1]:.0f} s without:"
+        f" {seconds[1] / max(seconds[0], 1e-9):.1f} times as long"
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""Errors beside AISimulate's on the measured points of 2026, each model left out of our fit in turn.
+"""Errors beside AISimulate's on the measured points of 2026, each model left out of our fit in
+turn.
 
     ./benchmark rivals --aisimulate ENVIRONMENT [--data ../shared/data/modern/agg.csv.gz] [--models deepseek-r1,kimi-k2.5]
 
-Nothing is downloaded here. AISimulate is installed beforehand, into an environment of its own (1.6 GB):
+Nothing is downloaded here. AISimulate is installed beforehand, into an environment of its own (1.6
+GB):
 
-    python -m venv /tmp/ais && /tmp/ais/bin/pip install --pre aisimulate==0.13.0.dev202610270000000085
+    python -m venv /tmp/ais && /tmp/ais/bin/pip install --pre
+    aisimulate==0.13.0.dev202610270000000085
 
-The points are those of docs/accuracy.md: at most eight of a model, GPU, engine and format. Both get the deployment, the slots and
-the token budget of the run, and its format of the KV cache where AISimulate has tables for it. AISimulate takes one length for all
-requests, here the mean of the drawn ones, and its newest tables of each engine; its own fit may have read the same public runs.
+The points are those of docs/accuracy.md: at most eight of a model, GPU, engine and format. Both get
+the deployment, the slots and the token budget of the run, and its format of the KV cache where
+AISimulate has tables for it. AISimulate takes one length for all requests, here the mean of the
+drawn ones, and its newest tables of each engine; its own fit may have read the same public runs.
 What it refuses is counted, and is in no error.
 """
 
@@ -64,7 +68,8 @@ MODELS = {
     "qwen3.5-397b-a17b": "Qwen/Qwen3.5-397B-A17B",
     "qwen3.5-397b-a17b nvfp4+experts": "nvidia/Qwen3.5-397B-A17B-NVFP4",
 }
-"""Checkpoints that it knows, by our model, and by model and format; DeepSeek V3.1 has the layers of R1, Llama 3.1 those of 3.3."""
+"""Checkpoints that it knows, by our model, and by model and format; DeepSeek V3.1 has the layers of
+R1, Llama 3.1 those of 3.3."""
 
 WEIGHTS = {
     "llama-3.3-70b fp8": ("fp8", None),
@@ -84,7 +89,9 @@ GROUPS: dict[str, Callable[[Row], bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A point, what both predict for it by column, and whether its time per token lies in our 80 % interval."""
+    """A point, what both predict for it by column, and whether its time per token lies in our 80 %
+    interval.
+    """
 
     row: Row
     ours: dict[str, float]
@@ -95,7 +102,9 @@ class Compared:
 def main() -> None:
     """Predict all points both ways, and print the errors by model and by load."""
     parser = argparse.ArgumentParser(description="errors beside AISimulate's on the points of 2026")
-    parser.add_argument("--aisimulate", type=Path, required=True, help="virtual environment with aisimulate")
+    parser.add_argument(
+        "--aisimulate", type=Path, required=True, help="virtual environment with aisimulate"
+    )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--models", help="only these, comma-separated")
     asked = parser.parse_args()
@@ -103,7 +112,14 @@ def main() -> None:
     names = [name for column, name in folds(everything) if column == "model" and name in MODELS]
     if asked.models:
         names = [name for name in names if name in asked.models.split(",")]
-    rows = {name: [row for row in thinned([one for one in everything if one["model"] == name]) if not row["amd"]] for name in names}
+    rows = {
+        name: [
+            row
+            for row in thinned([one for one in everything if one["model"] == name])
+            if not row["amd"]
+        ]
+        for name in names
+    }
     rival = AISimulate(asked.aisimulate)
     theirs = {name: [rival.predicted(row) for row in some] for name, some in rows.items()}
     rival.close()
@@ -113,20 +129,32 @@ def main() -> None:
     for name, some in rows.items():
         print(f"without {name}", file=sys.stderr)
         terms = terms_without(layout, x, points, ("model", name))
-        compared += [Compared(row=row, ours=o, theirs=t, inside=i) for (row, o, i), t in zip(ours(some, terms), theirs[name], strict=True)]
-    print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}, AISimulate {rival.version}")
+        compared += [
+            Compared(row=row, ours=o, theirs=t, inside=i)
+            for (row, o, i), t in zip(ours(some, terms), theirs[name], strict=True)
+        ]
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()},"
+        f" AISimulate {rival.version}"
+    )
     for line in table(compared):
         print(line)
     for reason, count in rival.refused.most_common():
         print(f"refused by AISimulate, {count} points: {reason}")
 
 
-def ours(rows: Sequence[Row], terms: dict[str, Any]) -> Iterator[tuple[Row, dict[str, float], bool | None]]:
-    """Each point with what these terms predict by column, and whether the interval of an unknown model holds its time per token."""
+def ours(
+    rows: Sequence[Row], terms: dict[str, Any]
+) -> Iterator[tuple[Row, dict[str, float], bool | None]]:
+    """Each point with what these terms predict by column, and whether the interval of an unknown
+    model holds its time per token.
+    """
     parts = ModernRows(rows)
     parts.simulate(terms)
     columns = {name: parts.simulated(name).tolist() for name in METRICS if name in parts.measured}
-    for i, (row, inside) in enumerate(zip(parts.rows, held_out_intervals(parts, "model"), strict=True)):
+    for i, (row, inside) in enumerate(
+        zip(parts.rows, held_out_intervals(parts, "model"), strict=True)
+    ):
         yield row, {name: values[i] for name, values in columns.items()}, inside
 
 
@@ -135,8 +163,17 @@ class AISimulate:
 
     def __init__(self, environment: Path) -> None:
         """Start it."""
-        command = [str(environment / "bin" / "python"), str(Path(__file__).with_name("rivals_aisimulate.py"))]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        command = [
+            str(environment / "bin" / "python"),
+            str(Path(__file__).with_name("rivals_aisimulate.py")),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         self.refused: Counter[str] = Counter()
         self.version = str(self._read()["version"])
 
@@ -177,21 +214,44 @@ def configuration(row: Row) -> dict[str, Any] | None:
     """What AISimulate is asked for a point; None where it knows no such thing."""
     model, own = f"{row['model']} {row['format']}", find_model(row["model"])
     path = MODELS.get(model, MODELS.get(row["model"]))
-    if path is None or row["gpu"] not in GPUS or row["family"] not in BACKENDS or row["format"] in ("awq", "gptq"):
+    if (
+        path is None
+        or row["gpu"] not in GPUS
+        or row["family"] not in BACKENDS
+        or row["format"] in ("awq", "gptq")
+    ):
         return None
     parallelism = {"tensor": row["tp"], "attention_data": row["dp"]}
     if own.is_moe:
-        parallelism |= {"moe_expert": row["ep"], "moe_tensor": max(row["tp"] * row["dp"] // row["ep"], 1)}
+        parallelism |= {
+            "moe_expert": row["ep"],
+            "moe_tensor": max(row["tp"] * row["dp"] // row["ep"], 1),
+        }
     matrices, experts = WEIGHTS.get(model, (None, None))
-    formats = {"gemm_quant_mode": matrices, "moe_quant_mode": experts, "kvcache_quant_mode": "fp8" if row["cache"] == "fp8" else "bfloat16"}
-    scheduler = {"max_sequences": row["slots"]} | ({"max_batched_tokens": row["budget"]} if row["budget"] else {})
-    worker = {"parallelism": parallelism, "scheduler": scheduler, "timing": {name: value for name, value in formats.items() if value}}
+    formats = {
+        "gemm_quant_mode": matrices,
+        "moe_quant_mode": experts,
+        "kvcache_quant_mode": "fp8" if row["cache"] == "fp8" else "bfloat16",
+    }
+    scheduler = {"max_sequences": row["slots"]} | (
+        {"max_batched_tokens": row["budget"]} if row["budget"] else {}
+    )
+    worker = {
+        "parallelism": parallelism,
+        "scheduler": scheduler,
+        "timing": {name: value for name, value in formats.items() if value},
+    }
     source = {"type": "synthetic"} | {
-        name: round(row[c] * (1 - row["spread"] / 2)) for name, c in (("input_tokens", "isl"), ("output_tokens", "osl"))
+        name: round(row[c] * (1 - row["spread"] / 2))
+        for name, c in (("input_tokens", "isl"), ("output_tokens", "osl"))
     }
     load = {"type": "concurrency", "concurrency": row["concurrency"]}
     return {
-        "traffic": {"source": source, "load": load, "stop": {"requests": ROUNDS * row["concurrency"]}},
+        "traffic": {
+            "source": source,
+            "load": load,
+            "stop": {"requests": ROUNDS * row["concurrency"]},
+        },
         "engine": {
             "mode": "aggregated",
             "model": path,
@@ -203,19 +263,37 @@ def configuration(row: Row) -> dict[str, Any] | None:
 
 
 def table(compared: Sequence[Compared]) -> Iterator[str]:
-    """The lines: by model and by load, for each metric the mean, the median and the bias of both, and the coverage of our interval."""
+    """The lines: by model and by load, for each metric the mean, the median and the bias of both,
+    and the coverage of our interval.
+    """
     models = sorted({one.row["model"] for one in compared})
-    parts: list[tuple[str, list[Compared]]] = [(title, [one for one in compared if chosen(one.row)]) for title, chosen in GROUPS.items()]
+    parts: list[tuple[str, list[Compared]]] = [
+        (title, [one for one in compared if chosen(one.row)]) for title, chosen in GROUPS.items()
+    ]
     parts += [(name, [one for one in compared if one.row["model"] == name]) for name in models]
     for column, metric in METRICS.items():
         yield ""
-        yield f"| {metric} | points | Tonnage: mean | median | bias | AISimulate: mean | median | bias | in Tonnage's 80 % interval |"
+        yield (
+            f"| {metric} | points | Tonnage: mean | median | bias | AISimulate: mean | median |"
+            " bias | in Tonnage's 80 % interval |"
+        )
         yield "|---" * 9 + "|"
         for title, some in parts:
-            both = [one for one in some if one.row[column] is not None and column in one.ours and column in one.theirs]
+            both = [
+                one
+                for one in some
+                if one.row[column] is not None and column in one.ours and column in one.theirs
+            ]
             if both:
-                errors = [[getattr(one, who)[column] / one.row[column] - 1 for one in both] for who in ("ours", "theirs")]
-                cells = [f"{100 * value:.1f}" for some_errors in errors for value in _figures(some_errors)]
+                errors = [
+                    [getattr(one, who)[column] / one.row[column] - 1 for one in both]
+                    for who in ("ours", "theirs")
+                ]
+                cells = [
+                    f"{100 * value:.1f}"
+                    for some_errors in errors
+                    for value in _figures(some_errors)
+                ]
                 inside = [one.inside for one in both if one.inside is not None]
                 covered = f"{100 * np.mean(inside):.0f}" if column == "itl_ms" and inside else "–"
                 yield f"| {title} | {len(both)} of {len(some)} | {' | '.join(cells)} | {covered} |"
@@ -223,7 +301,11 @@ def table(compared: Sequence[Compared]) -> Iterator[str]:
 
 def _figures(errors: Iterable[float]) -> tuple[float, float, float]:
     values = np.array(list(errors))
-    return float(np.mean(np.abs(values))), float(np.median(np.abs(values))), float(np.median(values))
+    return (
+        float(np.mean(np.abs(values))),
+        float(np.median(np.abs(values))),
+        float(np.median(values)),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""AISimulate's predictions of closed loops, one JSON object a line; ``rivals.py`` runs it with the Python of AISimulate's environment."""
+"""AISimulate's predictions of closed loops, one JSON object a line; ``rivals.py`` runs it with the
+Python of AISimulate's environment.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ def main() -> None:
         try:
             said = answer(json.loads(line), factory)
         except Exception as error:  # it raises many kinds; each is a refusal that is counted
-            said = {"refused": (str(error).strip().splitlines() or [type(error).__name__])[-1][:300]}
+            said = {
+                "refused": (str(error).strip().splitlines() or [type(error).__name__])[-1][:300]
+            }
         print(json.dumps(said), file=answers)
 
 
 def answer(config: dict[str, Any], factory: Any) -> dict[str, float]:
     """The mean TPOT, and the output tokens/s of the instance."""
-    found = run_prediction(CorePredictionConfig.model_validate(config), stack="engine", runner_factory=factory).summary
+    found = run_prediction(
+        CorePredictionConfig.model_validate(config), stack="engine", runner_factory=factory
+    ).summary
     return {"itl_ms": found["mean_tpot_ms"], "output_tok_s": found["output_throughput_tok_s"]}
 
 

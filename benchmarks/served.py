@@ -1,13 +1,16 @@
-"""What ``bench`` measures of a simulated server, beside what the simulator makes of the same due times and lengths.
+"""What ``bench`` measures of a simulated server, beside what the simulator makes of the same due
+times and lengths.
 
     ./benchmark served                    both models, 2,000 requests each over five loads: a quarter of an hour
     ./benchmark served --each             2,000 requests for each load but the single client: three quarters
     ./benchmark served --only 8b          one of the models
     ./benchmark served --streams 64,256   up to how many streams this machine keeps time
 
-The loads are closed loops of 1, 16 and 64 clients, and Poisson arrivals at 50 and 80 % of what the simulated instance carries when 512
-clients keep it busy. TTFT may differ by 3 % or 2 ms, whichever is more, TPOT and requests/s by 2 %, while the client's verdict is VALID.
-Server and client are processes of this machine: run it while nothing else does. The exit code is 1 where a difference is larger.
+The loads are closed loops of 1, 16 and 64 clients, and Poisson arrivals at 50 and 80 % of what the
+simulated instance carries when 512 clients keep it busy. TTFT may differ by 3 % or 2 ms, whichever
+is more, TPOT and requests/s by 2 %, while the client's verdict is VALID. Server and client are
+processes of this machine: run it while nothing else does. The exit code is 1 where a difference is
+larger.
 """
 
 from __future__ import annotations
@@ -57,17 +60,36 @@ class Served:
     @property
     def deployment(self) -> Deployment:
         """One instance."""
-        return deployment_of(model=self.model, gpu=self.gpu, precision=self.precision, tp=self.tp, engine="vllm")
+        return deployment_of(
+            model=self.model, gpu=self.gpu, precision=self.precision, tp=self.tp, engine="vllm"
+        )
 
     @property
     def flags(self) -> list[str]:
         """For ``serve``."""
-        return ["--model", self.model, "--gpu", self.gpu, "--precision", self.precision, "--tp", str(self.tp)]
+        return [
+            "--model",
+            self.model,
+            "--gpu",
+            self.gpu,
+            "--precision",
+            self.precision,
+            "--tp",
+            str(self.tp),
+        ]
 
     def capacity(self) -> float:
         """Requests/s when always busy."""
-        asked = {"model": self.model, "gpu": self.gpu, "precision": self.precision, "tp": self.tp, "engine": "vllm"}
-        return simulate(isl=ISL, osl=OSL, concurrency=BUSY, requests=4 * BUSY, **asked).summary.requests_per_second
+        asked = {
+            "model": self.model,
+            "gpu": self.gpu,
+            "precision": self.precision,
+            "tp": self.tp,
+            "engine": "vllm",
+        }
+        return simulate(
+            isl=ISL, osl=OSL, concurrency=BUSY, requests=4 * BUSY, **asked
+        ).summary.requests_per_second
 
 
 MODELS = {"8b": Served(model="llama-3.1-8b", tp=1), "70b": Served(model="llama-3-70b", tp=4)}
@@ -84,15 +106,30 @@ def serving(asked: Served) -> Iterator[str]:
     command = tonnage("serve", *asked.flags, "--port", "0")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            yield next(line.split()[-1].removesuffix("/v1") for line in process.stderr or () if "http://" in line)
+            yield next(
+                line.split()[-1].removesuffix("/v1")
+                for line in process.stderr or ()
+                if "http://" in line
+            )
         finally:
             process.terminate()
 
 
 def measured(address: str, model: str, load: list[str], folder: Path) -> tuple[str, str]:
     """Measure one load into a run folder; the client's verdict, and its reasons."""
-    command = tonnage("bench", "--url", address, "--model", model, "--endpoint-type", "completions", "--streaming")
-    command += ["--isl", str(ISL), "--osl", str(OSL), *load, "--artifact-dir", str(folder), "--json"]
+    command = tonnage(
+        "bench", "--url", address, "--model", model, "--endpoint-type", "completions", "--streaming"
+    )
+    command += [
+        "--isl",
+        str(ISL),
+        "--osl",
+        str(OSL),
+        *load,
+        "--artifact-dir",
+        str(folder),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
         raise SystemExit(done.stderr)
@@ -102,19 +139,36 @@ def measured(address: str, model: str, load: list[str], folder: Path) -> tuple[s
 
 def within(real: Summary, told: Summary) -> bool:
     """Whether the measured means are as near to the replayed ones as the bounds ask."""
-    ttft = abs(real.ttft_ms.mean - told.ttft_ms.mean) <= max(TTFT_SHARE * told.ttft_ms.mean, TTFT_MS)
-    pairs = ((real.tpot_ms.mean, told.tpot_ms.mean), (real.requests_per_second, told.requests_per_second))
+    ttft = abs(real.ttft_ms.mean - told.ttft_ms.mean) <= max(
+        TTFT_SHARE * told.ttft_ms.mean, TTFT_MS
+    )
+    pairs = (
+        (real.tpot_ms.mean, told.tpot_ms.mean),
+        (real.requests_per_second, told.requests_per_second),
+    )
     return ttft and all(abs(one - other) <= OTHERS * other for one, other in pairs)
 
 
 def row(load: str, folder: Path, deployment: Deployment, verdict: str) -> tuple[str, bool]:
     """The row of a load, and whether it is within the bounds."""
     found = read_run(folder).requests
-    real, told = summarize(found), summarize(replay(found, deployment, gpus_per_system=GPUS_PER_SYSTEM))
+    real, told = (
+        summarize(found),
+        summarize(replay(found, deployment, gpus_per_system=GPUS_PER_SYSTEM)),
+    )
     pairs = [(s.ttft_ms.mean, s.tpot_ms.mean, s.requests_per_second) for s in (real, told)]
-    cells = [f"{one:>8.4g} {other:>8.4g} {one / other - 1:>+7.1%}" for one, other in zip(*pairs, strict=True)]
+    cells = [
+        f"{one:>8.4g} {other:>8.4g} {one / other - 1:>+7.1%}"
+        for one, other in zip(*pairs, strict=True)
+    ]
     fits = within(real, told)
-    return f"{load:>8} {len(found):>6} {verdict:>8} {' '.join(cells)}   {'within' if fits else 'OUTSIDE'}", fits
+    return (
+        (
+            f"{load:>8} {len(found):>6} {verdict:>8} {' '.join(cells)}  "
+            f" {'within' if fits else 'OUTSIDE'}"
+        ),
+        fits,
+    )
 
 
 def loads_of(capacity: float, requests: int, *, each: bool) -> Iterator[tuple[str, list[str]]]:
@@ -129,9 +183,14 @@ def loads_of(capacity: float, requests: int, *, each: bool) -> Iterator[tuple[st
 
 
 def beside(asked: Served, requests: int, *, each: bool) -> bool:
-    """Print the rows of a model; whether all are within the bounds of those that the client believes."""
+    """Print the rows of a model; whether all are within the bounds of those that the client
+    believes.
+    """
     capacity, well = asked.capacity(), True
-    print(f"\n{asked.model} {asked.precision} on {asked.tp} × {asked.gpu}, {ISL}/{OSL} tokens; busy: {capacity:.1f} requests/s")
+    print(
+        f"\n{asked.model} {asked.precision} on {asked.tp} × {asked.gpu}, {ISL}/{OSL} tokens; busy:"
+        f" {capacity:.1f} requests/s"
+    )
     head = [f"{name:>26}" for name in ("TTFT ms", "TPOT ms", "requests/s")]
     print(f"{'load':>8} {'sent':>6} {'verdict':>8} {' '.join(head)}   (measured, replayed)")
     with serving(asked) as address, tempfile.TemporaryDirectory() as folder:
@@ -148,22 +207,38 @@ def streams(asked: Served, numbers: list[int]) -> None:
     print(f"\n{asked.model} on {asked.tp} × {asked.gpu}: does the machine keep time?")
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
-            with serving(asked) as address:  # a server for each, whose lateness is that of this load alone
+            # a server for each, whose lateness is that of this load alone
+            with serving(asked) as address:
                 flags = ["--concurrency", str(number), "--request-count", str(3 * number)]
                 verdict, reasons = measured(address, asked.model, flags, Path(folder) / str(number))
                 page = Page(fetch(f"{address}/metrics"))
-            late, count = (page.total(f"tonnage:delivery_lateness_seconds_{part}") for part in ("sum", "count"))
+            late, count = (
+                page.total(f"tonnage:delivery_lateness_seconds_{part}") for part in ("sum", "count")
+            )
             line, _ = row(f"{number}", Path(folder) / str(number), asked.deployment, verdict)
-            print(f"{line}   server late by {1e3 * late / count:.2f} ms on average   {reasons}", flush=True)
+            print(
+                f"{line}   server late by {1e3 * late / count:.2f} ms on average   {reasons}",
+                flush=True,
+            )
 
 
 def main() -> None:
     """Print a row for each load."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=list(MODELS), help="one of the models")
-    parser.add_argument("--requests", type=int, default=REQUESTS, help="of each model, over its loads")
-    parser.add_argument("--each", action="store_true", help="as many for each load, but for the single client")
-    parser.add_argument("--streams", default="", help="numbers of clients, separated by commas, in place of the loads")
+    parser.add_argument(
+        "--requests", type=int, default=REQUESTS, help="of each model, over its loads"
+    )
+    parser.add_argument(
+        "--each", action="store_true", help="as many for each load, but for the single client"
+    )
+    parser.add_argument(
+        "--streams",
+        default="",
+        help="numbers of clients, separated by commas, in place of the loads",
+    )
     asked = parser.parse_args()
     chosen = [MODELS[asked.only]] if asked.only else list(MODELS.values())
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")

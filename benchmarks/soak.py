@@ -1,11 +1,13 @@
-"""The demo's fleet under load for a long time, while an instance is killed every minute: every request ends once, and nothing grows.
+"""The demo's fleet under load for a long time, while an instance is killed every minute: every
+request ends once, and nothing grows.
 
     ./benchmark soak                              README's plan: eight instances, 300 requests per second, half an hour
     ./benchmark soak --minutes 10 --rate 6 --instances 4
 
-Simulated instances behind the gateway; prompts of 2,000 tokens and answers of 200, streamed. The client's record is compared with its count
-of requests and with the gateway's, and memory and open files of the gateway and of an instance that is never killed are read every ten
-seconds. The exit code is 1 where a request has no end, or two, or where memory or open files grow.
+Simulated instances behind the gateway; prompts of 2,000 tokens and answers of 200, streamed. The
+client's record is compared with its count of requests and with the gateway's, and memory and open
+files of the gateway and of an instance that is never killed are read every ten seconds. The exit
+code is 1 where a request has no end, or two, or where memory or open files grow.
 """
 
 from __future__ import annotations
@@ -26,13 +28,24 @@ from tonnage.results.requests import STATUS_NAMES
 from tonnage.serve.supervisor import Child
 from tonnage.simulator.kernel import warm_up
 
-SERVED = ("--engine", "simulated", "--model", "llama-3.1-8b", "--gpu", "b300-sxm-270gb", "--precision", "fp8")
+SERVED = (
+    "--engine",
+    "simulated",
+    "--model",
+    "llama-3.1-8b",
+    "--gpu",
+    "b300-sxm-270gb",
+    "--precision",
+    "fp8",
+)
 EVERY_S = 10.0
 MOST_MB, MOST_FILES = 40.0, 40  # growth between the first quarter's end and the end
 
 
 class Watched(threading.Thread):
-    """Memory in MB and open files of processes, read while the load lasts, and the killing of one instance a minute, in turn."""
+    """Memory in MB and open files of processes, read while the load lasts, and the killing of one
+    instance a minute, in turn.
+    """
 
     def __init__(self, pids: dict[str, int], victims: list[Child], every_s: float) -> None:
         super().__init__(daemon=True)
@@ -47,16 +60,23 @@ class Watched(threading.Thread):
         while not self.done.wait(EVERY_S):
             for name, pid in self.pids.items():
                 pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-                self.readings[name].append((pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir(f"/proc/{pid}/fd"))))
+                self.readings[name].append(
+                    (pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir(f"/proc/{pid}/fd")))
+                )
             if time.monotonic() - begun > self.every_s * (self.kills + 1):
                 self.victims[self.kills % len(self.victims)].kill()
                 self.kills += 1
 
     def grown(self) -> dict[str, tuple[float, int, float, int]]:
-        """MB and open files at the end of the first quarter and at the end, medians of three readings each."""
+        """MB and open files at the end of the first quarter and at the end, medians of three
+        readings each.
+        """
         found = {}
         for name, readings in self.readings.items():
-            first, last = (sorted(part)[len(part) // 2] for part in (readings[len(readings) // 4 :][:3], readings[-3:]))
+            first, last = (
+                sorted(part)[len(part) // 2]
+                for part in (readings[len(readings) // 4 :][:3], readings[-3:])
+            )
             found[name] = (*first, *last)
         return found
 
@@ -76,8 +96,15 @@ def pid_of(port: str, verb: str) -> int:
 
 def main() -> int:
     """Print what became of every request, and what grew."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, kind, default in (("minutes", float, 30.0), ("rate", float, 300.0), ("instances", int, 8), ("kill-every", float, 60.0)):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, kind, default in (
+        ("minutes", float, 30.0),
+        ("rate", float, 300.0),
+        ("instances", int, 8),
+        ("kill-every", float, 60.0),
+    ):
         parser.add_argument(f"--{name}", type=kind, default=default)
     asked = parser.parse_args()
     warm_up()
@@ -85,13 +112,35 @@ def main() -> int:
     gateway = gateway_before(instances, policy="least-outstanding")
     with (
         tempfile.TemporaryDirectory() as logs,
-        processes(instances, gateway, Path(logs), ready_s=READY_S, grace_s=5, told=lambda line: None, seen=lambda ready, of: None) as fleet,
+        processes(
+            instances,
+            gateway,
+            Path(logs),
+            ready_s=READY_S,
+            grace_s=5,
+            told=lambda line: None,
+            seen=lambda ready, of: None,
+        ) as fleet,
     ):
         survivor, *victims = fleet.supervisor.children
-        pids = {"gateway": pid_of(gateway.address.rpartition(":")[2], "gateway"), survivor.program.name: survivor.pid}
+        pids = {
+            "gateway": pid_of(gateway.address.rpartition(":")[2], "gateway"),
+            survivor.program.name: survivor.pid,
+        }
         watched = Watched(pids, victims, asked.kill_every)
-        load = {"request_rate": asked.rate, "benchmark_duration": f"{asked.minutes:g}min", "isl": 2_000, "osl": 200}
-        prepared = prepare_bench(url=fleet.url, model="llama-3.1-8b", endpoint_type="completions", metrics_url=["none"], **load)
+        load = {
+            "request_rate": asked.rate,
+            "benchmark_duration": f"{asked.minutes:g}min",
+            "isl": 2_000,
+            "osl": 200,
+        }
+        prepared = prepare_bench(
+            url=fleet.url,
+            model="llama-3.1-8b",
+            endpoint_type="completions",
+            metrics_url=["none"],
+            **load,
+        )
         watched.start()
         (run,) = run_bench(prepared, output=None, selftest=False, provenance={})
         watched.done.set()
@@ -105,20 +154,46 @@ def main() -> int:
         )
         starts = [child.starts for child in fleet.supervisor.children]
     ends = Counter(STATUS_NAMES[code] for code in run.requests.status)
-    print(f"{asked.minutes:g} minutes at {asked.rate:g} requests/s on {asked.instances} instances, {watched.kills} kills; starts {starts}")
-    print(f"sent {run.observed.sent:,}; ends in the record: {dict(ends)}; verdict {run.validity.verdict}")
-    finished = sum(value for name, value in counted.items() if name.startswith("tonnage_gateway_requests_total"))
-    waiting = sum(value for name, value in counted.items() if name.startswith("tonnage_gateway_in_flight"))
-    retries = sum(value for name, value in counted.items() if name.startswith("tonnage_gateway_retries_total"))
-    refused = sum(value for name, value in counted.items() if name.startswith("tonnage_gateway_refused_total"))
-    print(f"the gateway counted {finished:,.0f} requests, {retries:,.0f} of them sent twice; {refused:,.0f} refused, {waiting:.0f} left")
+    print(
+        f"{asked.minutes:g} minutes at {asked.rate:g} requests/s on {asked.instances} instances,"
+        f" {watched.kills} kills; starts {starts}"
+    )
+    print(
+        f"sent {run.observed.sent:,}; ends in the record: {dict(ends)}; verdict"
+        f" {run.validity.verdict}"
+    )
+    finished = sum(
+        value
+        for name, value in counted.items()
+        if name.startswith("tonnage_gateway_requests_total")
+    )
+    waiting = sum(
+        value for name, value in counted.items() if name.startswith("tonnage_gateway_in_flight")
+    )
+    retries = sum(
+        value for name, value in counted.items() if name.startswith("tonnage_gateway_retries_total")
+    )
+    refused = sum(
+        value for name, value in counted.items() if name.startswith("tonnage_gateway_refused_total")
+    )
+    print(
+        f"the gateway counted {finished:,.0f} requests, {retries:,.0f} of them sent twice;"
+        f" {refused:,.0f} refused, {waiting:.0f} left"
+    )
     once = len(run.requests) == run.observed.sent == sum(ends.values()) and not waiting
-    once = once and finished - retries <= run.observed.sent <= finished - retries + refused  # a refused request may have been tried
+    # a refused request may have been tried
+    once = once and finished - retries <= run.observed.sent <= finished - retries + refused
     flat = True
     for name, (mb, files, mb_last, files_last) in watched.grown().items():
         flat = flat and mb_last - mb < MOST_MB and files_last - files < MOST_FILES
-        print(f"{name}: {mb:.0f} MB and {files} open files after a quarter, {mb_last:.0f} MB and {files_last} at the end")
-    print(f"every request ended once: {'yes' if once else 'NO'}; memory and open files flat: {'yes' if flat else 'NO'}")
+        print(
+            f"{name}: {mb:.0f} MB and {files} open files after a quarter, {mb_last:.0f} MB and"
+            f" {files_last} at the end"
+        )
+    print(
+        f"every request ended once: {'yes' if once else 'NO'}; memory and open files flat:"
+        f" {'yes' if flat else 'NO'}"
+    )
     return 0 if once and flat else 1
 
 

@@ -1,9 +1,10 @@
-"""How much prompt and output lengths differ in the recorded traces, next to the catalog's table of them.
+"""How much prompt and output lengths differ in the recorded traces, next to the catalog's table of
+them.
 
     ./benchmark spreads [FOLDER]
 
-A line for each trace of ``recorded_lengths.yaml`` that the folder (../shared/data/traces) holds: requests, mean tokens, and standard
-deviation over mean.
+A line for each trace of ``recorded_lengths.yaml`` that the folder (../shared/data/traces) holds:
+requests, mean tokens, and standard deviation over mean.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def computed(row: RecordedLengths, folder: Path = TRACES) -> dict[str, float]:
     numbers: dict[str, float] = {"requests": len(recording)}
     for name, values in (("isl", recording.isl), ("osl", recording.osl)):
         mean = statistics.fmean(values)
-        numbers |= {f"{name}_mean": round(mean), f"{name}_cv": round(statistics.pstdev(values, mean) / mean, 2)}
+        numbers |= {
+            f"{name}_mean": round(mean),
+            f"{name}_cv": round(statistics.pstdev(values, mean) / mean, 2),
+        }
     return numbers
 
 

@@ -1,10 +1,12 @@
-"""How steady answers are: random questions at a given GPU, engine and format, each asked again with one thing changed.
+"""How steady answers are: random questions at a given GPU, engine and format, each asked again with
+one thing changed.
 
     ./benchmark steadiness [--questions 20] [--seed 0] [--verbose]
 
-For each change it prints how often the number of systems, and the exact one, went the wrong way, and by how much at most; for N times
-the load and for another seed, how far the answer moved. Looser limits, less load, a lower confidence and faster steps must never need
-more; requests a fifth shorter must not either, but other lengths make other batches, so that a hair of noise is theirs.
+For each change it prints how often the number of systems, and the exact one, went the wrong way,
+and by how much at most; for N times the load and for another seed, how far the answer moved. Looser
+limits, less load, a lower confidence and faster steps must never need more; requests a fifth
+shorter must not either, but other lengths make other batches, so that a hair of noise is theirs.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ from tonnage.sizing.sensitivity import changed_question
 
 GPUS = ("h100-sxm-80gb", "l40s", "b200-sxm-180gb", "h200-sxm-141gb")
 ENGINES = ("vllm", "tensorrt-llm", "sglang")
-LENGTHS = ((500, 200), (2000, 100), (50, 50), (3500, 10), ("lognormal:1500,1500", "lognormal:200,150"), ("800+-300", "400+-200"))
+LENGTHS = (
+    (500, 200),
+    (2000, 100),
+    (50, 50),
+    (3500, 10),
+    ("lognormal:1500,1500", "lognormal:200,150"),
+    ("800+-300", "400+-200"),
+)
 LIMITS: tuple[dict[str, str], ...] = (
     {"ttft": "p95<=500ms"},
     {"ttft": "p99<=1s", "tpot": "p95<=40ms"},
@@ -34,7 +43,8 @@ LIMITS: tuple[dict[str, str], ...] = (
     {},
 )
 SYSTEMS = 20
-"""About how many systems a question needs: its load is that many times what a first answer's system carries."""
+"""About how many systems a question needs: its load is that many times what a first answer's system
+carries."""
 
 
 def drawn(rng: random.Random) -> Question:
@@ -62,7 +72,10 @@ def times(question: Question, factor: float) -> Question:
 
 def looser(question: Question, factor: float) -> Question:
     """The question with every limit so many times as high."""
-    return replace(question, slo=tuple(replace(limit, seconds=limit.seconds * factor) for limit in question.slo))
+    return replace(
+        question,
+        slo=tuple(replace(limit, seconds=limit.seconds * factor) for limit in question.slo),
+    )
 
 
 LESS: dict[str, Callable[[Question], Question]] = {
@@ -79,7 +92,9 @@ LESS: dict[str, Callable[[Question], Question]] = {
 
 @dataclass
 class Tally:
-    """What one change did over all questions: ratios of the exact systems, and rises of the whole ones."""
+    """What one change did over all questions: ratios of the exact systems, and rises of the whole
+    ones.
+    """
 
     exact: list[float] = field(default_factory=list)
     rises: int = 0
@@ -108,7 +123,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="how steady the answers of tonnage size are")
     parser.add_argument("--questions", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--verbose", action="store_true", help="name the questions that went the wrong way")
+    parser.add_argument(
+        "--verbose", action="store_true", help="name the questions that went the wrong way"
+    )
     given = parser.parse_args()
     rng = random.Random(given.seed)
     less, scaled, seeds = {name: Tally() for name in LESS}, [], []
@@ -123,7 +140,11 @@ def main() -> None:
         said = f"{place} {question.isl}/{question.osl} {question.slo} {question.process}"
         for name, change in LESS.items():
             after = answered(change(question))
-            if after is not None and (less[name].add(before, after) or less[name].exact[-1] > 1.0) and given.verbose:
+            if (
+                after is not None
+                and (less[name].add(before, after) or less[name].exact[-1] > 1.0)
+                and given.verbose
+            ):
                 print(f"  {name}: {before} -> {after}: {said}", flush=True)
         for factor in (0.25, 3.0):
             after = answered(times(question, factor))
@@ -136,11 +157,17 @@ def main() -> None:
     print(f"{asked} questions of about {SYSTEMS} systems")
     for name, tally in less.items():
         wrong = sum(ratio > 1 + 1e-9 for ratio in tally.exact)
-        print(f"{name:16} more systems {tally.rises:3}, more exactly {wrong:3}, at most {100 * (max(tally.exact) - 1):+.1f} %")
+        print(
+            f"{name:16} more systems {tally.rises:3}, more exactly {wrong:3}, at most"
+            f" {100 * (max(tally.exact) - 1):+.1f} %"
+        )
     print(f"N x load         exact systems over N times {min(scaled):.3f} to {max(scaled):.3f}")
     spread = [abs(one) for one in seeds]
     beyond = f"beyond 5 %: {sum(one > 0.05 for one in spread)} of {len(spread)}"
-    print(f"another seed     median {100 * statistics.median(spread):.1f} %, worst {100 * max(spread):.1f} %, {beyond}")
+    print(
+        f"another seed     median {100 * statistics.median(spread):.1f} %, worst"
+        f" {100 * max(spread):.1f} %, {beyond}"
+    )
 
 
 if __name__ == "__main__":

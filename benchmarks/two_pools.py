@@ -1,13 +1,16 @@
-"""How well two pools are predicted: TPOT and TTFT of the disaggregated points of ``shared/data/modern``, without speculation.
+"""How well two pools are predicted: TPOT and TTFT of the disaggregated points of
+``shared/data/modern``, without speculation.
 
     ./benchmark two_pools [--most N] [--csv FILE] [--silicon silicon_sample.csv]
 
-Points: InferenceX database dump of 2026-07-20 (median TPOT) and InferenceX-app fixtures (DeepSeek R1: TTFT too); SemiAnalysis, Apache-2.0,
-attribution to InferenceX. With ``--silicon`` instead the two-pool rows of aiconfigurator-core 0.12's file that state their workers: means
-of TTFT and TPOT. Formats and settings are those of ``tools/fit/modern/modern.yaml``. No such point is in any fit.
+Points: InferenceX database dump of 2026-07-20 (median TPOT) and InferenceX-app fixtures (DeepSeek
+R1: TTFT too); SemiAnalysis, Apache-2.0, attribution to InferenceX. With ``--silicon`` instead the
+two-pool rows of aiconfigurator-core 0.12's file that state their workers: means of TTFT and TPOT.
+Formats and settings are those of ``tools/fit/modern/modern.yaml``. No such point is in any fit.
 
-A point with many workers is simulated with as many as have the same ratio, and the clients that come to them; the load is the
-benchmark's own, a closed loop. Printed are the mean and the median of the absolute errors, by GPU, engine and model, and CPU time.
+A point with many workers is simulated with as many as have the same ratio, and the clients that
+come to them; the load is the benchmark's own, a closed loop. Printed are the mean and the median of
+the absolute errors, by GPU, engine and model, and CPU time.
 """
 
 from __future__ import annotations
@@ -63,7 +66,18 @@ def lines(data: Path) -> Iterator[Row]:
             for line in csv.DictReader(stream):
                 row = facts(line)
                 key = tuple(
-                    row.get(name) for name in ("model", "gpu", "engine", "precision", "isl", "osl", "concurrency", "prefill", "decode")
+                    row.get(name)
+                    for name in (
+                        "model",
+                        "gpu",
+                        "engine",
+                        "precision",
+                        "isl",
+                        "osl",
+                        "concurrency",
+                        "prefill",
+                        "decode",
+                    )
                 )
                 if "reason" not in row and key in seen and file == FILES[1]:
                     row["reason"] = "measured in the other file too"
@@ -104,14 +118,22 @@ def facts(line: Mapping[str, str]) -> Row:
 
 def silicon_lines(file: Path) -> Iterator[Row]:
     """The two-pool rows of silicon_sample.csv that are usable, or have a ``reason``."""
-    systems = {"gb200": "gb200-186gb", "gb300": "gb300-279gb", "b200_sxm": "b200-sxm-180gb", "b300_sxm": "b300-sxm-270gb"}
+    systems = {
+        "gb200": "gb200-186gb",
+        "gb300": "gb300-279gb",
+        "b200_sxm": "b200-sxm-180gb",
+        "b300_sxm": "b300-sxm-270gb",
+    }
     systems |= {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb"}
     backends = {"trtllm": "tensorrt-llm", "sglang": "sglang", "vllm": "vllm"}
     for line in read_sample(file):
         if line["mode"] == "agg":
             continue
         splits = {
-            pool: tuple(int(line.get(f"{pool}_{name}") or 0) for name in ("tp_size", "attention_dp_size", "moe_ep_size", "num_workers"))
+            pool: tuple(
+                int(line.get(f"{pool}_{name}") or 0)
+                for name in ("tp_size", "attention_dp_size", "moe_ep_size", "num_workers")
+            )
             for pool in ("prefill", "decode")
         }
         if not all(split[0] and split[3] for split in splits.values()) or not clients_of(line):
@@ -136,7 +158,10 @@ def silicon_lines(file: Path) -> Iterator[Row]:
             "isl": int(line["isl"]),
             "osl": int(line["osl"]),
             "concurrency": clients_of(line),
-            **{pool: (tp, max(dp, 1), max(ep, 1), count) for pool, (tp, dp, ep, count) in splits.items()},
+            **{
+                pool: (tp, max(dp, 1), max(ep, 1), count)
+                for pool, (tp, dp, ep, count) in splits.items()
+            },
             "tpot_ms": measured["itl_ms"],
             "ttft_ms": None,
             "ttft_mean_ms": measured["ttft_ms"],
@@ -149,13 +174,17 @@ def number(text: str | None) -> float | None:
 
 
 def worker(line: Mapping[str, str], pool: str) -> tuple[int, int, int, int] | None:
-    """TP, attention ranks, EP and number of the workers of a pool; None where they are not stated or do not fit its GPUs."""
+    """TP, attention ranks, EP and number of the workers of a pool; None where they are not stated
+    or do not fit its GPUs.
+    """
 
     def value(name: str) -> str:
         return line.get(f"{pool}_{name}") or (line.get(name) if pool == "decode" else "") or ""
 
     gpus, ep, count = (int(float(value(name) or 0)) for name in ("tp", "ep", "num_workers"))
-    attention = value("dp_attention") or (str(float(line.get("dp") or 1) > 1) if pool == "decode" else "")
+    attention = value("dp_attention") or (
+        str(float(line.get("dp") or 1) > 1) if pool == "decode" else ""
+    )
     if gpus < 1 or count < 1:
         return None
     stated = line.get(f"num_{pool}_gpu")
@@ -184,17 +213,23 @@ def predicted(row: Row) -> tuple[float, float, float]:
     fewer = math.gcd(*(row[pool][3] for pool in ("prefill", "decode")), row["concurrency"])
     clients = row["concurrency"] // fewer
     prefill, decode = (
-        deployment(row, row[pool], max(row["concurrency"] // count, 1)) for pool, count in zip(("prefill", "decode"), ranks, strict=True)
+        deployment(row, row[pool], max(row["concurrency"] // count, 1))
+        for pool, count in zip(("prefill", "decode"), ranks, strict=True)
     )
     longest = max(4 * row["isl"], 16384)
-    prefill = replace(prefill, knobs=replace(prefill.knobs, max_batch_size=max(prefill.knobs.max_batch_size, 64)))
+    prefill = replace(
+        prefill, knobs=replace(prefill.knobs, max_batch_size=max(prefill.knobs.max_batch_size, 64))
+    )
     if prefill.knobs.scheduler != "sglang":
         prefill = replace(prefill, knobs=replace(prefill.knobs, max_num_tokens=longest))
     held = memory_plan(decode)
     if held.blocks < 1:
         raise ValueError("no room for a cache")
     plan = Disaggregated(
-        prefill=prefill, decode=decode, prefill_instances=row["prefill"][3] // fewer, decode_instances=row["decode"][3] // fewer
+        prefill=prefill,
+        decode=decode,
+        prefill_instances=row["prefill"][3] // fewer,
+        decode_instances=row["decode"][3] // fewer,
     )
     load = Workload(
         isl=lengths(row["isl"], SPREAD),
@@ -203,7 +238,11 @@ def predicted(row: Row) -> tuple[float, float, float]:
         requests=min(ROUNDS * clients, max(3 * clients, 3000)),
     )
     found = summarize(simulate_disaggregated(plan, load.trace(0)))
-    return found.tpot_ms.p50 or math.nan, found.ttft_ms.p50 or math.nan, found.ttft_ms.mean or math.nan
+    return (
+        found.tpot_ms.p50 or math.nan,
+        found.ttft_ms.p50 or math.nan,
+        found.ttft_ms.mean or math.nan,
+    )
 
 
 def main() -> None:
@@ -211,8 +250,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--most", type=int, default=10_000, help="points, evenly taken from all")
-    parser.add_argument("--clients", type=int, default=1024, help="points of more clients are left out: they take minutes each")
-    parser.add_argument("--silicon", type=Path, help="silicon_sample.csv of aiconfigurator-core, in place of the two files")
+    parser.add_argument(
+        "--clients",
+        type=int,
+        default=1024,
+        help="points of more clients are left out: they take minutes each",
+    )
+    parser.add_argument(
+        "--silicon",
+        type=Path,
+        help="silicon_sample.csv of aiconfigurator-core, in place of the two files",
+    )
     parser.add_argument("--csv", type=Path, help="write every point to this file")
     asked = parser.parse_args()
     rows, reasons = [], Counter[str]()
@@ -243,13 +291,21 @@ def main() -> None:
                     errors[name, group].append(found / measured - 1)
                 out.append(
                     {k: v for k, v in row.items() if not isinstance(v, tuple)}
-                    | {"prefill": row["prefill"], "decode": row["decode"], "metric": name, "predicted": found, "measured": measured}
+                    | {
+                        "prefill": row["prefill"],
+                        "decode": row["decode"],
+                        "metric": name,
+                        "predicted": found,
+                        "measured": measured,
+                    }
                 )
     print(f"{len(rows)} points, {time.process_time() - begun:.0f} s of CPU time")
     for reason, count in reasons.most_common():
         print(f"  left out {count}: {reason}")
     print(f"{'':10}{'':46}{'points':>8}{'mean |e|':>10}{'median |e|':>12}{'median e':>10}")
-    for (name, group), found in sorted(errors.items(), key=lambda one: (one[0][0], one[0][1] != "all", one[0][1])):
+    for (name, group), found in sorted(
+        errors.items(), key=lambda one: (one[0][0], one[0][1] != "all", one[0][1])
+    ):
         sizes = [abs(one) for one in found]
         print(
             f"{name:10}{group:46}{len(found):8}{statistics.mean(sizes):10.1%}{statistics.median(sizes):12.1%}{statistics.median(found):10.1%}"

@@ -1,4 +1,5 @@
-"""The local page in Debian's Chromium: how fast a slider is answered, what the first view weighs, and pictures of every view.
+"""The local page in Debian's Chromium: how fast a slider is answered, what the first view weighs,
+and pictures of every view.
 
 ./benchmark ui               prints the times and the bytes
 ./benchmark ui --pictures    also makes the pictures in docs/images, at 1440 and 390 pixels
@@ -32,17 +33,24 @@ IMAGES = ROOT / "docs" / "images"
 README = "model=llama-3.1-8b&isl=2000&osl=200&peak_rps=300&ttft=p95<=500ms&tpot=p95<=50ms"
 CHANGED = README.replace("tpot=p95<=50ms", "tpot=p95<=18ms") + f"&base={quote(README)}"
 COMPARED = f"p={quote(README + '&gpu=h100-sxm-80gb')}&p={quote(README + '&gpu=b200-sxm-180gb')}&p={quote(README + '&gpu=l40s')}"
-DECIDED = "!document.querySelector('#simulated.old') && !!document.querySelector('#simulated .title')"
+DECIDED = (
+    "!document.querySelector('#simulated.old') && !!document.querySelector('#simulated .title')"
+)
 SIZED = f"{DECIDED} && document.getElementById('progress').hidden"
 VIEWS = {
     "size": (f"size?{README}", SIZED, 1500),
     "what-if": (f"what-if?{CHANGED}", SIZED, 1500),
     "compare": (f"compare?{COMPARED}", "!!document.querySelector('.ready')", 1500),
-    "lesson": ("lesson?way=in-flight&load=concurrency&concurrency=8", "!!document.querySelector('#figures dd')", 1300),
+    "lesson": (
+        "lesson?way=in-flight&load=concurrency&concurrency=8",
+        "!!document.querySelector('#figures dd')",
+        1300,
+    ),
     "measure": ("measure", "!!document.querySelector('#bench')", 1300),
     "files": ("files", "!!document.querySelector('#list ul')", 1300),
 }
-"""The address of each view, what is true once it is there, and the pixels of its picture at most."""
+"""The address of each view, what is true once it is there, and the pixels of its picture at
+most."""
 SIZES = (1440, 390)
 MOVES = 15
 SEEDS = (1, 2, 3)
@@ -71,7 +79,9 @@ def now() -> Moment:
 
 
 def timed(kind: str, answer: Callable[[int], Iterator[Moment]]) -> None:
-    """Print how long the README's question takes in a warm server, with seeds that no run was made for."""
+    """Print how long the README's question takes in a warm server, with seeds that no run was made
+    for.
+    """
     seen = []
     for seed in SEEDS:
         began, *moments = answer(seed)
@@ -79,8 +89,8 @@ def timed(kind: str, answer: Callable[[int], Iterator[Moment]]) -> None:
     for part, moments in zip(PARTS, zip(*seen, strict=True), strict=True):
         clocks, cpus = zip(*moments, strict=True)
         print(
-            f"README's question, {kind}, {part}: {statistics.median(clocks):.2f} s, {min(clocks):.2f} to {max(clocks):.2f}; "
-            f"{statistics.median(cpus):.2f} s of CPU"
+            f"README's question, {kind}, {part}: {statistics.median(clocks):.2f} s,"
+            f" {min(clocks):.2f} to {max(clocks):.2f}; {statistics.median(cpus):.2f} s of CPU"
         )
 
 
@@ -96,7 +106,9 @@ def questions(browser: Chromium, base: str) -> None:
 
     def program(seed: int) -> Iterator[Moment]:
         asked = to_document(ask(None, **question_of(f"{README}&seed={seed + 100}")).scenario)
-        streamed = urllib.request.Request(f"{base}/api/v1/size", json.dumps(asked).encode(), {"accept": "text/event-stream"})
+        streamed = urllib.request.Request(
+            f"{base}/api/v1/size", json.dumps(asked).encode(), {"accept": "text/event-stream"}
+        )
         yield now()
         with urllib.request.urlopen(streamed, timeout=120) as said:
             for line in said:
@@ -117,18 +129,37 @@ def times(browser: Chromium, address: str) -> None:
     browser.open(f"{base}/size?{README}&seed=9", 1440, 900)
     until(browser, "!!document.querySelector('#estimate .headline')")
     loaded = browser.value("performance.getEntriesByType('navigation')[0].loadEventEnd")
-    sizes = [e["params"]["encodedDataLength"] for e in browser.events if e.get("method") == "Network.loadingFinished"]
-    print(f"first view: {sum(sizes) / 1e3:.0f} kB in {len(sizes)} requests, loaded after {loaded:.0f} ms")
+    sizes = [
+        e["params"]["encodedDataLength"]
+        for e in browser.events
+        if e.get("method") == "Network.loadingFinished"
+    ]
+    print(
+        f"first view: {sum(sizes) / 1e3:.0f} kB in {len(sizes)} requests, loaded after"
+        f" {loaded:.0f} ms"
+    )
     until(browser, SIZED)
     browser.value(SLIDER % MOVES)
     until(browser, "!!window.moved")
     moved = browser.value("window.moved")
-    print(f"a slider's answer, in the browser: median {statistics.median(moved):.0f} ms of {len(moved)}, at most {max(moved):.0f} ms")
+    print(
+        f"a slider's answer, in the browser: median {statistics.median(moved):.0f} ms of"
+        f" {len(moved)}, at most {max(moved):.0f} ms"
+    )
 
 
 def measure(browser: Chromium) -> None:
     """Measure a simulated engine for some seconds."""
-    arguments = ["--engine", "simulated", "--model", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--precision", "fp8"]
+    arguments = [
+        "--engine",
+        "simulated",
+        "--model",
+        "llama-3.1-8b",
+        "--gpu",
+        "h100-sxm-80gb",
+        "--precision",
+        "fp8",
+    ]
     instances = served_instances(arguments, 1)
     with tempfile.TemporaryDirectory() as logs, Supervisor(instances, Path(logs)) as engine:
         engine.wait_until_ready(timeout_s=60)

@@ -1,4 +1,5 @@
-"""Make a virtual environment from pinned requirements; called by ./tonnage and ./check, never by hand.
+"""Make a virtual environment from pinned requirements; called by ./tonnage and ./check, never by
+hand.
 
     python environment.py VENV SET…      SET is core, fit or dev: requirements/SET.txt
 
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 HASHED = {"core"}
 OLDER_PYTHON = {"loadtools"}  # tried on Pythons that one of its packages does not state
-QUIET = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_REQUIRE_VIRTUALENV": "0"}
+QUIET = {
+    "PIP_USER": "0",
+    "PIP_NO_INPUT": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+}
 
 
 class SetUpFailed(Exception):
@@ -57,10 +63,16 @@ def main(venv: Path, sets: list[str]) -> int:
 
 
 def is_whole(venv: Path, sets: list[str]) -> bool:
-    """Whether ``venv`` was finished from these very requirements, and its interpreter is still there."""
+    """Whether ``venv`` was finished from these very requirements, and its interpreter is still
+    there.
+    """
     if not os.access(venv / "bin" / "python", os.X_OK):
         return False
-    return all((venv / f"{name}.txt").is_file() and (venv / f"{name}.txt").read_bytes() == pins(name).read_bytes() for name in sets)
+    return all(
+        (venv / f"{name}.txt").is_file()
+        and (venv / f"{name}.txt").read_bytes() == pins(name).read_bytes()
+        for name in sets
+    )
 
 
 def pins(name: str) -> Path:
@@ -82,7 +94,16 @@ def install(venv: Path, name: str, lock: Lock) -> None:
     """All packages of a set, and then the copy of its pins that says so."""
     wanted = pins(name).read_bytes()
     total = sum(1 for line in wanted.decode().splitlines() if "==" in line)
-    command = [str(venv / "bin" / "python"), "-I", "-m", "pip", "install", "--no-deps", "--only-binary=:all:", "--progress-bar=off"]
+    command = [
+        str(venv / "bin" / "python"),
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--progress-bar=off",
+    ]
     command += ["--require-hashes"] if name in HASHED else []
     command += ["--ignore-requires-python"] if name in OLDER_PYTHON else []
     seen = 0
@@ -99,7 +120,9 @@ def install(venv: Path, name: str, lock: Lock) -> None:
 
 
 class Lock:
-    """Held by one process at a time; the system lets it go when the holder and its children are gone."""
+    """Held by one process at a time; the system lets it go when the holder and its children are
+    gone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -144,7 +167,9 @@ def run(command: list[str], lock: Lock) -> Iterator[str]:
             yield line
     if process.returncode:
         progress("")
-        raise SetUpFailed(f"{Path(command[0]).name} ended with {process.returncode}: " + " | ".join(last))
+        raise SetUpFailed(
+            f"{Path(command[0]).name} ended with {process.returncode}: " + " | ".join(last)
+        )
 
 
 def progress(text: str) -> None:

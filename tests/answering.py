@@ -19,7 +19,9 @@ def answering(reply: Reply) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def answer(self) -> None:
-            status, body = reply(self.path, self.headers, self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            status, body = reply(
+                self.path, self.headers, self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            )
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -1,7 +1,7 @@
 """What all tests share: how far properties are searched, and which files begin.
 
-A property is tried on 40 examples in ./check, and on as many as one likes with a profile: on others each time, but in CI, where what
-passed passes again.
+A property is tried on 40 examples in ./check, and on as many as one likes with a profile: on others
+each time, but in CI, where what passed passes again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a real hub
 
-settings.register_profile("core", max_examples=40, deadline=None, derandomize="CI" in os.environ)  # a busy machine may take long for any
-settings.register_profile("thorough", max_examples=1000, deadline=None)  # ./check --hypothesis-profile=thorough
+# a busy machine may take long for any
+settings.register_profile("core", max_examples=40, deadline=None, derandomize="CI" in os.environ)
+# ./check --hypothesis-profile=thorough
+settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("core")
 
 LONGEST = """
@@ -34,23 +36,26 @@ sizing/use_cases bench/measure api/choice workload/describe cli/size bench/infer
 serve/app watch/verify layers simulator/engine sizing/autoscaling evidence/calibrate deploy/alerts evidence/own_terms
 bench/receiver simulator/services/batching
 """
-"""The files of more than three CPU seconds or of few and long tests, about the longest first: none is left to one process at the end.
-Each without ``tests/``, ``test_`` and its ending."""
+"""The files of more than three CPU seconds or of few and long tests, about the longest first: none
+is left to one process at the end. Each without ``tests/``, ``test_`` and its ending."""
 
 
 @pytest.fixture(scope="module")
 def plans_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No question is searched for twice by the modules that use this; see ``tests/searched_once.py``."""
+    """No question is searched for twice by the modules that use this; see
+    ``tests/searched_once.py``."""
     from tests.searched_once import searched_once
 
-    own = tmp_path_factory.getbasetemp()  # of this process; with several, they lie in a folder of the run
+    # of this process; with several, they lie in a folder of the run
+    own = tmp_path_factory.getbasetemp()
     with searched_once((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "plans"):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def read_once() -> Iterator[None]:
-    """The arguments of a verb are read off its function once in a process, which takes more than half of a command that is refused."""
+    """The arguments of a verb are read off its function once in a process, which takes more than
+    half of a command that is refused."""
     assemble, known = App.assemble_argument_collection, dict[Any, ArgumentCollection]()
 
     def once(app: App, **how: Any) -> ArgumentCollection:
@@ -68,20 +73,36 @@ def read_once() -> Iterator[None]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the one file that needs schemathesis where its plugin is not loaded: loading it takes every process seconds."""
-    return True if collection_path.name == "test_schema.py" and not config.pluginmanager.has_plugin("schemathesis") else None
+    """Leave out the one file that needs schemathesis where its plugin is not loaded: loading it
+    takes every process seconds."""
+    return (
+        True
+        if collection_path.name == "test_schema.py"
+        and not config.pluginmanager.has_plugin("schemathesis")
+        else None
+    )
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector look at what tests make alone: a full collection, as `bench` begins with one, took half a second of every run."""
+    """Let the collector look at what tests make alone: a full collection, as `bench` begins with
+    one, took half a second of every run."""
     gc.freeze()
     gc.unfreeze = lambda: None  # what a test has frozen stays so
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then those with the most tests; pytest-xdist gives them out in this order."""
+    """Put the longest files first, then those with the most tests; pytest-xdist gives them out in
+    this order."""
     files = {item: item.nodeid.partition("::")[0] for item in items}
     tests = Counter(files.values())
     places = {name: place for place, name in enumerate(LONGEST.split())}
-    short = {file: file.removeprefix("tests/").removesuffix(".py").replace("test_", "") for file in tests}
-    items.sort(key=lambda item: (places.get(short[files[item]], len(places)), -tests[files[item]], files[item]))
+    short = {
+        file: file.removeprefix("tests/").removesuffix(".py").replace("test_", "") for file in tests
+    }
+    items.sort(
+        key=lambda item: (
+            places.get(short[files[item]], len(places)),
+            -tests[files[item]],
+            files[item],
+        )
+    )

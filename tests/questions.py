@@ -31,11 +31,14 @@ SMALL: dict[str, Any] = {
 
 def question(**changed: Any) -> Question:
     """The small question with other values; None takes one out."""
-    return ask(**{name: value for name, value in {**SMALL, **changed}.items() if value is not None}).questions[0]
+    return ask(
+        **{name: value for name, value in {**SMALL, **changed}.items() if value is not None}
+    ).questions[0]
 
 
 def plans_with(*parts: str) -> Any:
-    """A fixture for a module whose tests look at the choice of their plans and at these parts: all others take longer than the search."""
+    """A fixture for a module whose tests look at the choice of their plans and at these parts: all
+    others take longer than the search."""
 
     @pytest.fixture(scope="module", autouse=True)
     def fixture() -> Iterator[None]:
@@ -54,7 +57,11 @@ def plans_with(*parts: str) -> Any:
 def contenders(asked: Question, runs: Runs | None = None) -> list[Contender]:
     """Every deployment of a question that fits."""
     memory = Runs(asked.slo) if runs is None else runs
-    return [Contender(question=asked, ready=one, runs=memory) for one in prepare(asked, memory) if isinstance(one, Ready)]
+    return [
+        Contender(question=asked, ready=one, runs=memory)
+        for one in prepare(asked, memory)
+        if isinstance(one, Ready)
+    ]
 
 
 def contender(**changed: Any) -> Contender:

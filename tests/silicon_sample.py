@@ -1,4 +1,5 @@
-"""Files like ``silicon_sample.csv`` of the wheel aiconfigurator-core, for tests of what reads it."""
+"""Files like ``silicon_sample.csv`` of the wheel aiconfigurator-core, for tests of what reads
+it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ def sample(folder: Path, *lines: Mapping[str, str], name: str = "silicon_sample.
     """A file of these lines, with every column that one of them has."""
     file = folder / name
     with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, dict.fromkeys((*NVIDIA, *OF_EXPERTS, *(column for line in lines for column in line))), restval="")
+        writer = csv.DictWriter(
+            stream,
+            dict.fromkeys((*NVIDIA, *OF_EXPERTS, *(column for line in lines for column in line))),
+            restval="",
+        )
         writer.writeheader()
         writer.writerows(lines)
     return file

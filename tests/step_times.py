@@ -23,23 +23,40 @@ HEADER = "prefill_tokens,prefill_sequences,decode_sequences,context_tokens,secon
 
 def deployment(tp: int = 1, precision: str = "fp8", engine: str = "vllm") -> Deployment:
     """Llama 3.1 8B on H100."""
-    return deployment_of(model="llama-3.1-8b", gpu="h100", precision=precision, tp=tp, engine=engine)
+    return deployment_of(
+        model="llama-3.1-8b", gpu="h100", precision=precision, tp=tp, engine=engine
+    )
 
 
 def timed(c: np.ndarray, batches: tuple[int, ...] = BATCHES) -> Iterator[TimedStep]:
-    """Steps of decodes alone, of prompts alone and of both, with the seconds of a coefficient array."""
+    """Steps of decodes alone, of prompts alone and of both, with the seconds of a coefficient
+    array."""
     shapes = [(0, 0, b, b * context) for b in batches for context in CONTEXTS]
-    shapes += [(p * n, n, b, b * 1500) for p in PROMPTS for n in (1, 4) for b in (0, 8, 64) if p * n <= 16384]
+    shapes += [
+        (p * n, n, b, b * 1500)
+        for p in PROMPTS
+        for n in (1, 4)
+        for b in (0, 8, 64)
+        if p * n <= 16384
+    ]
     for p, n, b, context in shapes:
         pairs = p * p // n if n else 0
         seconds = float(step_seconds(c, p, n, b, pairs, context))
         yield TimedStep(
-            prefill_tokens=p, prefill_sequences=max(n, 1), past_tokens=0, decode_sequences=b, context_tokens=context, seconds=seconds
+            prefill_tokens=p,
+            prefill_sequences=max(n, 1),
+            past_tokens=0,
+            decode_sequences=b,
+            context_tokens=context,
+            seconds=seconds,
         )
 
 
 def written(c: np.ndarray, file: Path) -> Path:
     """The same as a file."""
-    rows = (f"{s.prefill_tokens},{s.prefill_sequences},{s.decode_sequences},{s.context_tokens},{s.seconds!r}" for s in timed(c))
+    rows = (
+        f"{s.prefill_tokens},{s.prefill_sequences},{s.decode_sequences},{s.context_tokens},{s.seconds!r}"
+        for s in timed(c)
+    )
     file.write_text("\n".join([HEADER, *rows, ""]))
     return file

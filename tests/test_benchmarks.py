@@ -24,11 +24,20 @@ from tools.fit.processes import Processes
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
 NAMED = re.compile(r"\./benchmark (\w+)")
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+)
 
 
 def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ROOT / "benchmark", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [ROOT / "benchmark", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +73,20 @@ def test_what_they_and_the_tools_import_of_the_package_is_there() -> None:
     absent = {
         (module, name)
         for module, name in froms
-        if not hasattr(importlib.import_module(module), name) and importlib.util.find_spec(f"{module}.{name}") is None
+        if not hasattr(importlib.import_module(module), name)
+        and importlib.util.find_spec(f"{module}.{name}") is None
     }
     assert absent == set()
 
 
 @pytest.mark.accuracy
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the errors near saturation are not checked")
+@pytest.mark.skipif(
+    not DATA.is_dir(),
+    reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the errors near saturation are not checked",
+)
 def test_what_plans_say_near_saturation_is_what_the_benchmark_finds() -> None:
-    """On the rows of NIM, each without its group: the only ones that state a p95, and a third of what the figures of open loops are of."""
+    """On the rows of NIM, each without its group: the only ones that state a p95, and a third of
+    what the figures of open loops are of."""
     with Processes(2) as processes:
         rows = utilisation.of_nim(DATA, processes)
     assert utilisation.closed_growth(rows) == pytest.approx(CLOSED_TIMES, abs=0.1)
@@ -85,7 +99,11 @@ def test_what_plans_say_near_saturation_is_what_the_benchmark_finds() -> None:
 
 def test_every_one_that_a_page_or_a_benchmark_names_is_listed(listed: dict[str, str]) -> None:
     files = [*PAGES, *sorted((ROOT / "benchmarks").glob("*.py"))]
-    named = {(file.name, name) for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
+    named = {
+        (file.name, name)
+        for file in files
+        for name in NAMED.findall(file.read_text(encoding="utf-8"))
+    }
     assert len(named) > 50
     assert {(file, name) for file, name in named if name not in listed} == set()
 
@@ -93,16 +111,21 @@ def test_every_one_that_a_page_or_a_benchmark_names_is_listed(listed: dict[str, 
 def test_an_unknown_one_is_one_line_and_exit_code_2() -> None:
     done = benchmark("speed")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "benchmark: there is no benchmark 'speed'; ./benchmark lists those that there are\n"
+    assert (
+        done.stderr
+        == "benchmark: there is no benchmark 'speed'; ./benchmark lists those that there are\n"
+    )
 
 
-# Figures of the fit's report that pages quote outside the generated ones: they follow the shipped coefficients, or a test fails.
+# Figures of the fit's report that pages quote outside the generated ones: they follow the shipped
+# coefficients, or a test fails.
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def table_rows(page: str, heading: str) -> list[list[str]]:
-    """The cells of the table of a page that begins with the given heading, without the heading and the line below it."""
+    """The cells of the table of a page that begins with the given heading, without the heading and
+    the line below it."""
     lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
     found = []
     for line in lines[lines.index(heading) + 2 :]:
@@ -133,7 +156,9 @@ def test_the_page_on_calibration_has_what_the_fit_found_with_groups_left_out() -
     title = "NIM, the other five curves of a group that was left out, {} on each curve in turn"
     means = [held_out[title.format(way)]["mean"] for way in ("shipped", "calibrated")]
     rows = table_rows("calibrate.md", "| | TTFT | E2E | requests/s | TPOT |")
-    assert [row[1:] for row in rows] == [[f"{mean[m]:.1f}" for m in ("ttft_ms", "e2e_ms", "requests_s", "itl_ms")] for mean in means]
+    assert [row[1:] for row in rows] == [
+        [f"{mean[m]:.1f}" for m in ("ttft_ms", "e2e_ms", "requests_s", "itl_ms")] for mean in means
+    ]
 
 
 def test_the_page_on_the_fit_counts_the_free_terms_and_the_rows_that_were_read() -> None:
@@ -142,7 +167,9 @@ def test_the_page_on_the_fit_counts_the_free_terms_and_the_rows_that_were_read()
     assert {name: int(count) for name, count in rows} == report["free_terms"]
     of_steps = sum(list(report["free_terms"].values())[:5])
     read = sum(report["rows"].values()) + report["modern"]["rows"]
-    assert f"The first five decide step times: {of_steps} numbers for {read:,} rows" in (DOCS / "fit.md").read_text(encoding="utf-8")
+    assert f"The first five decide step times: {of_steps} numbers for {read:,} rows" in (
+        DOCS / "fit.md"
+    ).read_text(encoding="utf-8")
 
 
 # Every claim of the plans of drawn questions, asked directly: none is false (``./check --claims``).
@@ -151,7 +178,11 @@ QUESTIONS, SEED = 40, 1
 
 
 def false(found: list[Claim]) -> list[str]:
-    return [f"{claim.what}: said {claim.said}; asked directly {claim.found}" for claim in found if not claim.true]
+    return [
+        f"{claim.what}: said {claim.said}; asked directly {claim.found}"
+        for claim in found
+        if not claim.true
+    ]
 
 
 @pytest.mark.claims
@@ -177,8 +208,22 @@ def test_the_sensitivity_is_what_the_question_would_be_answered(place: int) -> N
 def test_what_a_source_taught_is_undone_while_it_is_left_out() -> None:
     taught = {
         "github Subrahmanyam2305/LLM-serve": ("llama-3.2-3b", "a10g-24gb", "fp16", 1, "vllm", True),
-        "github sariekr/gpu_conc": ("gpt-oss-20b", "h200-sxm-141gb", "mxfp4", 1, "vllm-0.10", False),
-        "github IOG-Foundation/llm-inference-benchmarks": ("llama-3.1-8b", "rtx-4090", "fp16", 2, "vllm-0.8", True),
+        "github sariekr/gpu_conc": (
+            "gpt-oss-20b",
+            "h200-sxm-141gb",
+            "mxfp4",
+            1,
+            "vllm-0.10",
+            False,
+        ),
+        "github IOG-Foundation/llm-inference-benchmarks": (
+            "llama-3.1-8b",
+            "rtx-4090",
+            "fp16",
+            2,
+            "vllm-0.8",
+            True,
+        ),
     }
     assert set(taught) == set(field.TAUGHT)
     for source, (model, gpu, precision, tp, engine, faster) in taught.items():

@@ -1,16 +1,19 @@
-"""The documentation against the product: every command in README.md and docs/ is run, and what it shows must come out.
+"""The documentation against the product: every command in README.md and docs/ is run, and what it
+shows must come out.
 
-In a fenced ``console`` block, a line "$ ./tonnage …" is a command (a backslash at its end goes on) and what follows is
-its output, with "…" alone where lines were left out; in a ``sh`` block every line is a command, and so is "./tonnage …" in
-backticks in a table, where the bold texts behind it must be parts of the output. Each line shown must be a line of the real
-output: the same words in the same order, and the same numbers. README's commands and the first one of each page are run in
+In a fenced ``console`` block, a line "$ ./tonnage …" is a command (a backslash at its end goes on)
+and what follows is its output, with "…" alone where lines were left out; in a ``sh`` block every
+line is a command, and so is "./tonnage …" in backticks in a table, where the bold texts behind it
+must be parts of the output. Each line shown must be a line of the real output: the same words in
+the same order, and the same numbers. README's commands and the first one of each page are run in
 the core, the others by ./check --accuracy. Comments above a block:
 
     <!-- exit 3 -->                  the exit code, where it is not 0
     <!-- within 20 % -->             how far the numbers may be off: predictions move when the coefficients are fitted anew
     <!-- within 20 % or 2 -->        or by how much
     <!-- file: some/config.json -->  the block is a file that commands of the page may read
-    <!-- run by: tests/test_x.py --> the block's commands are run there: they install something, or need a server
+    <!-- run by: tests/test_x.py --> the block's commands are run there: they install something, or
+    need a server
     <!-- tier: accuracy -->          the first command of the page too is run by ./check --accuracy, because it takes long
 
     PYTHONPATH=src python -m tests.test_docs          writes today's output and flags into the pages
@@ -43,11 +46,17 @@ from tonnage.report.numbers import number as rounded
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
-PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name != "design.md")]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name != "design.md"),
+]
 HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org", "127.0.0.1:8000", "127.0.0.1:9090"}
 COMMENT = re.compile(r"^<!-- (exit|within|run by:|tier:|file:)\s*(.*?) -->$")
 WIDEST = 140
-README, COURSE, ACCURACY, DESIGN = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("course", "accuracy", "design"))
+README, COURSE, ACCURACY, DESIGN = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("course", "accuracy", "design")),
+)
 
 
 @dataclass(kw_only=True)
@@ -91,14 +100,23 @@ def examples_of(page: Path) -> Iterator[Example]:
         if not kind and text.startswith("|"):
             for command, rest in re.findall(r"`(\./tonnage [^`]*)`((?:(?!`\./tonnage ).)*)", text):
                 figures = tuple(re.findall(r"\*\*(.+?)\*\*", rest))
-                yield Example(page=page, line=at, command=command, comments=comments, figures=figures)
+                yield Example(
+                    page=page, line=at, command=command, comments=comments, figures=figures
+                )
         elif not kind and text and not COMMENT.match(text):
             comments = {}  # they are of the block or the table behind them
-        starts = text.startswith("$ ") if kind == "console" else kind == "sh" and text.strip() and not text.startswith("#")
+        starts = (
+            text.startswith("$ ")
+            if kind == "console"
+            else kind == "sh" and text.strip() and not text.startswith("#")
+        )
         if starts:
             number, command = at, text.removeprefix("$ ")
             while command.endswith("\\"):
-                command, at = command[:-1].rstrip() + " " + lines[at].strip().removeprefix("> "), at + 1
+                command, at = (
+                    command[:-1].rstrip() + " " + lines[at].strip().removeprefix("> "),
+                    at + 1,
+                )
             current = Example(page=page, line=number, command=command, comments=comments)
             yield current
         elif kind == "console" and current is not None and text.strip() not in ("", "…"):
@@ -107,7 +125,13 @@ def examples_of(page: Path) -> Iterator[Example]:
 
 def files_of(page: Path) -> dict[str, str]:
     """The files that a page shows, by path: a block under a comment "file: PATH"."""
-    return dict(re.findall(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+    return dict(
+        re.findall(
+            r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE | re.DOTALL,
+        )
+    )
 
 
 EXAMPLES = [example for page in PAGES for example in examples_of(page)]
@@ -117,7 +141,8 @@ FILES = {name: text for page in PAGES for name, text in files_of(page).items()}
 
 @contextlib.contextmanager
 def checkout(folder: Path) -> Iterator[None]:
-    """A folder that looks like the checkout to a command, with nothing of its own to be overwritten."""
+    """A folder that looks like the checkout to a command, with nothing of its own to be
+    overwritten."""
     here = folder / "main"
     here.mkdir(exist_ok=True)
     links = [(here / name, ROOT / name) for name in ("examples", "docs")]
@@ -135,11 +160,15 @@ def checkout(folder: Path) -> Iterator[None]:
 
 @functools.cache
 def output_of(command: str) -> tuple[int, str]:
-    """Exit code and everything that a command prints in a checkout of its own; pages that show the same command share a run."""
+    """Exit code and everything that a command prints in a checkout of its own; pages that show the
+    same command share a run."""
     from tonnage.cli.main import run
 
     program, *words = shlex.split(command)
-    assert program == "./tonnage", f"{command}: only ./tonnage is run here; name the test that runs it: <!-- run by: tests/… -->"
+    assert program == "./tonnage", (
+        f"{command}: only ./tonnage is run here; name the test that runs it: <!-- run by:"
+        " tests/… -->"
+    )
     said = io.StringIO()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -152,15 +181,32 @@ def output_of(command: str) -> tuple[int, str]:
 
 
 def _core() -> set[str]:
-    """Where the examples stand that are run before every commit: all of README, and the first one of each page."""
-    firsts = {example.page: example.where for example in reversed(EXAMPLES) if "run by" not in example.comments}
-    return {example.where for example in EXAMPLES if example.page == README or example.where == firsts.get(example.page)}
+    """Where the examples stand that are run before every commit: all of README, and the first one
+    of each page."""
+    firsts = {
+        example.page: example.where
+        for example in reversed(EXAMPLES)
+        if "run by" not in example.comments
+    }
+    return {
+        example.where
+        for example in EXAMPLES
+        if example.page == README or example.where == firsts.get(example.page)
+    }
 
 
 def _runs() -> list[Any]:
-    """The examples that are run here, each in its tier: ./check --accuracy takes what core has no time for, or the page says takes long."""
+    """The examples that are run here, each in its tier: ./check --accuracy takes what core has no
+    time for, or the page says takes long."""
     core, here = _core(), [example for example in EXAMPLES if "run by" not in example.comments]
-    return [pytest.param(e, id=e.where, marks=() if e.where in core and "tier" not in e.comments else pytest.mark.accuracy) for e in here]
+    return [
+        pytest.param(
+            e,
+            id=e.where,
+            marks=() if e.where in core and "tier" not in e.comments else pytest.mark.accuracy,
+        )
+        for e in here
+    ]
 
 
 @pytest.mark.usefixtures("plans_of_this_run")
@@ -174,14 +220,23 @@ def test_command_prints_what_the_page_shows(example: Example) -> None:
     for number, line in example.shown.items():
         words, numbers = words_and_numbers(line)
         alike = [found for kind, found in real if kind == words]
-        assert alike, f"{example.page.name}:{number + 1}: no such line in the output: {line}\n{printed}"
+        assert alike, (
+            f"{example.page.name}:{number + 1}: no such line in the output: {line}\n{printed}"
+        )
         closest = min(alike, key=lambda found: distance(numbers, found))
-        assert any(example.tolerance.holds(numbers, found) for found in alike), f"{example.page.name}:{number + 1}: {line}\nreal: {closest}"
+        assert any(example.tolerance.holds(numbers, found) for found in alike), (
+            f"{example.page.name}:{number + 1}: {line}\nreal: {closest}"
+        )
     whole = " ".join(printed.split())
     for figure in example.figures:
         words, numbers = words_and_numbers(figure)
-        seen = [words_and_numbers(match[0])[1] for match in re.finditer(re.escape(words).replace(r"\#", NUMBER.pattern), whole)]
-        assert any(example.tolerance.holds(numbers, found) for found in seen), f"{example.where}: no {figure}; {seen}\n{printed}"
+        seen = [
+            words_and_numbers(match[0])[1]
+            for match in re.finditer(re.escape(words).replace(r"\#", NUMBER.pattern), whole)
+        ]
+        assert any(example.tolerance.holds(numbers, found) for found in seen), (
+            f"{example.where}: no {figure}; {seen}\n{printed}"
+        )
 
 
 def test_what_is_not_run_here_is_run_by_a_test() -> None:
@@ -190,10 +245,16 @@ def test_what_is_not_run_here_is_run_by_a_test() -> None:
         program = shlex.split(example.command)[0].removeprefix("./")
         assert test is None or program in (ROOT / test).read_text(encoding="utf-8"), example.where
         assert example.comments.get("tier") in (None, "accuracy"), example.where
-        assert example.page != README or "tier" not in example.comments, "what README shows is run before every commit"
+        assert example.page != README or "tier" not in example.comments, (
+            "what README shows is run before every commit"
+        )
 
 
-PYTHON = [(page, block) for page in PAGES for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)]
+PYTHON = [
+    (page, block)
+    for page in PAGES
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+]
 LONG = ("autoscaling.md", "python.md")
 """Pages whose first block takes seconds; ./check --accuracy runs it."""
 
@@ -218,9 +279,18 @@ def test_pages_name_the_json_keys() -> None:
     from tonnage.results.metrics import Summary
 
     renamed = {"concurrency": "mean_concurrency"}
-    for page, kinds in (("plan.md", (Plan, Candidate, Pool, Understood)), ("simulate.md", (Summary,)), ("score.md", (ScoreReport,))):
+    for page, kinds in (
+        ("plan.md", (Plan, Candidate, Pool, Understood)),
+        ("simulate.md", (Summary,)),
+        ("score.md", (ScoreReport,)),
+    ):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-        names = {renamed.get(field.name, field.name) for kind in kinds for field in fields(kind) if field.name != "by_request"}
+        names = {
+            renamed.get(field.name, field.name)
+            for kind in kinds
+            for field in fields(kind)
+            if field.name != "by_request"
+        }
         assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set(), page
 
 
@@ -230,12 +300,14 @@ FIGURE = re.compile(r"\*\*[\d.,]+\*\*")
 
 
 def answers(examples: list[Example]) -> list[str]:
-    """Requests/s per 8 GPUs, systems exactly and systems of the table in docs/course.md, in its order: the commands below it."""
+    """Requests/s per 8 GPUs, systems exactly and systems of the table in docs/course.md, in its
+    order: the commands below it."""
     found = []
     for example in (e for e in examples if e.page == COURSE and "--peak-rps 199.77" in e.command):
         shown = "\n".join(example.shown.values())
         systems, exactly = ANSWER.findall(shown)[0]
-        found += [rounded(8 * float(CAPACITY.findall(shown)[0])), exactly, systems]  # an instance has one GPU
+        # an instance has one GPU
+        found += [rounded(8 * float(CAPACITY.findall(shown)[0])), exactly, systems]
     return [f"**{figure}**" for figure in found]
 
 
@@ -267,22 +339,39 @@ def test_links_resolve(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"], ids=lambda p: p.name
+)
 def test_files_that_a_page_for_developers_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    later = set(re.findall(r"`(\w+/)`", text[text.index("kept for later") :].split("|")[0])) if "kept for later" in text else set()
+    later = (
+        set(re.findall(r"`(\w+/)`", text[text.index("kept for later") :].split("|")[0]))
+        if "kept for later" in text
+        else set()
+    )
     named = {name for name in re.findall(r"`(\w[\w.*-]*/[\w./*-]*)`", text) if name not in later}
     assert named
-    assert {name for name in named if not list(ROOT.glob(name.rstrip("/"))) and not list((ROOT / "src").rglob(name.rstrip("/")))} == set()
+    assert {
+        name
+        for name in named
+        if not list(ROOT.glob(name.rstrip("/")))
+        and not list((ROOT / "src").rglob(name.rstrip("/")))
+    } == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_no_place_of_ours_and_no_long_line(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert set(re.findall(r"https?://([^/\s)>]+)", text)) <= HOSTS
-    assert not re.search(r"(?<![\w.])/(?:work|tmp|root|home|usr|var)/|pypi|artifactory|index.url|localhost", text, re.IGNORECASE)
-    prose = re.sub(r"^```console\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)  # output is as wide as it is
-    flags = re.sub(r"<!-- flags: \w+ -->.*?<!-- end of flags -->", "", prose, flags=re.DOTALL)  # and so are descriptions
+    assert not re.search(
+        r"(?<![\w.])/(?:work|tmp|root|home|usr|var)/|pypi|artifactory|index.url|localhost",
+        text,
+        re.IGNORECASE,
+    )
+    # output is as wide as it is
+    prose = re.sub(r"^```console\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    # and so are descriptions
+    flags = re.sub(r"<!-- flags: \w+ -->.*?<!-- end of flags -->", "", prose, flags=re.DOTALL)
     if page != ACCURACY:  # which is generated
         assert [
             line for line in flags.splitlines() if len(line) > WIDEST and not line.startswith("|")
@@ -292,18 +381,32 @@ def test_no_place_of_ours_and_no_long_line(page: Path) -> None:
 def flags_table(verb: str) -> list[str]:
     """The flags of a verb as Markdown, from its docstring and its defaults."""
     file = next((file for file, verbs in command_line.FILES.items() if verb in verbs), verb)
-    function = getattr(importlib.import_module("tools.fit.command" if verb == "fit" else f"tonnage.cli.{file}"), verb)
+    function = getattr(
+        importlib.import_module("tools.fit.command" if verb == "fit" else f"tonnage.cli.{file}"),
+        verb,
+    )
     described = inspect.getdoc(function)
     if verb == "fit":
-        found = re.findall(r"^(\w+)\n((?:    .*\n?)+)", described.split("----------\n", 1)[1], re.MULTILINE)
+        found = re.findall(
+            r"^(\w+)\n((?:    .*\n?)+)", described.split("----------\n", 1)[1], re.MULTILINE
+        )
     else:
-        found = re.findall(r"^    (\w+): (.*\n?(?:        .*\n?)*)", described.split("Args:\n", 1)[1], re.MULTILINE)
+        found = re.findall(
+            r"^    (\w+): (.*\n?(?:        .*\n?)*)", described.split("Args:\n", 1)[1], re.MULTILINE
+        )
     helps = {name: " ".join(words.split()) for name, words in found}
     rows = ["| flag | meaning | default |", "|---|---|---|"]
     for name, parameter in inspect.signature(function).parameters.items():
-        positional = parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+        positional = parameter.kind in (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.VAR_POSITIONAL,
+        )
         flag = name.upper() if positional else f"--{name.replace('_', '-')}"
-        default = "" if parameter.default in (None, False, "", inspect.Parameter.empty) else f"`{parameter.default}`"
+        default = (
+            ""
+            if parameter.default in (None, False, "", inspect.Parameter.empty)
+            else f"`{parameter.default}`"
+        )
         default = f"on; off by `--no-{flag[2:]}`" if parameter.default is True else default
         rows.append(f"| `{flag}` | {helps[name].replace('|', '/')} | {default} |")
     return rows
@@ -330,11 +433,31 @@ def with_tables(text: str) -> str:
     text = re.sub(r"(<!-- flags: (\w+) -->)\n(?:.*\n)*?(<!-- end of flags -->)", table, text)
     laws = "\n".join(["<!-- laws -->", *laws_table(), "<!-- end of laws -->"])
     text = re.sub(r"<!-- laws -->\n(?:.*\n)*?<!-- end of laws -->", lambda _: laws, text)
-    held_out = "\n".join(["<!-- held out in short -->", *held_out_in_short(), "<!-- end of held out in short -->"])
-    return re.sub(r"<!-- held out in short -->\n(?:.*\n)*?<!-- end of held out in short -->", lambda _: held_out, text)
+    held_out = "\n".join(
+        ["<!-- held out in short -->", *held_out_in_short(), "<!-- end of held out in short -->"]
+    )
+    return re.sub(
+        r"<!-- held out in short -->\n(?:.*\n)*?<!-- end of held out in short -->",
+        lambda _: held_out,
+        text,
+    )
 
 
-@pytest.mark.parametrize("verb", ["size", "simulate", "bench", "score", "memory", "catalog", "calibrate", "workload", "watch", "fit"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "size",
+        "simulate",
+        "bench",
+        "score",
+        "memory",
+        "catalog",
+        "calibrate",
+        "workload",
+        "watch",
+        "fit",
+    ],
+)
 def test_page_has_the_flags_of_its_verb(verb: str) -> None:
     text = (ROOT / "docs" / f"{verb}.md").read_text(encoding="utf-8")
     assert f"<!-- flags: {verb} -->" in text
@@ -357,7 +480,9 @@ def test_design_has_the_laws_that_tests_hold() -> None:
 def test_readme_has_every_command() -> None:
     from tonnage.cli.main import VERBS
 
-    table = "".join(line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("|"))
+    table = "".join(
+        line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("|")
+    )
     assert [verb for verb in VERBS if f"[{verb}](" not in table] == []
 
 
@@ -377,18 +502,29 @@ def refresh() -> None:
     """Write today's output and flags into the pages; lines that no longer come out are named."""
     for page in PAGES:
         lines = page.read_text(encoding="utf-8").splitlines()
-        for example in (e for e in EXAMPLES if e.page == page and e.shown and "run by" not in e.comments):
+        for example in (
+            e for e in EXAMPLES if e.page == page and e.shown and "run by" not in e.comments
+        ):
             _, printed = output_of(example.command)
             for number, line in example.shown.items():
                 words, numbers = words_and_numbers(line)
-                alike = [real for real in printed.splitlines() if words_and_numbers(real)[0] == words]
+                alike = [
+                    real for real in printed.splitlines() if words_and_numbers(real)[0] == words
+                ]
                 if alike:
-                    lines[number] = min(alike, key=lambda real: distance(numbers, words_and_numbers(real)[1])).rstrip()
+                    lines[number] = min(
+                        alike, key=lambda real: distance(numbers, words_and_numbers(real)[1])
+                    ).rstrip()
                 else:
-                    print(f"{page.name}:{number + 1}: not in the output of {example.command}: {line}", file=sys.stderr)
+                    print(
+                        f"{page.name}:{number + 1}: not in the output of {example.command}: {line}",
+                        file=sys.stderr,
+                    )
         page.write_text(with_tables("\n".join(lines) + "\n"), encoding="utf-8")
     figures = iter(answers(list(examples_of(COURSE))))
-    COURSE.write_text(FIGURE.sub(lambda _: next(figures), COURSE.read_text(encoding="utf-8")), encoding="utf-8")
+    COURSE.write_text(
+        FIGURE.sub(lambda _: next(figures), COURSE.read_text(encoding="utf-8")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

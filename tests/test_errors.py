@@ -11,14 +11,24 @@ import pytest
 
 from tonnage import api
 from tonnage.cli.main import flag
-from tonnage.errors import DataErrors, InputError, InputErrors, TonnageError, UnknownName, keyword, option, spelled
+from tonnage.errors import (
+    DataErrors,
+    InputError,
+    InputErrors,
+    TonnageError,
+    UnknownName,
+    keyword,
+    option,
+    spelled,
+)
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 FLAG = re.compile(r"(?<![\w-])--[a-z{]|(?<![\w-])--$")
 COMMAND = re.compile(r"(?:tonnage|vllm) (?:[a-z]+ )+--[a-z-]+")
 """A whole command that a message tells to run is one everywhere."""
 EDGES = ("cli", "page", "report", "deploy", "watch")
-"""Watch tells commands, and deploy writes them: those of engines and those of pages; its messages hold options."""
+"""Watch tells commands, and deploy writes them: those of engines and those of pages; its messages
+hold options."""
 
 
 def test_an_error_knows_the_path_and_python_spells_the_argument() -> None:
@@ -41,12 +51,20 @@ def test_several_errors_are_spelled_line_by_line_and_the_command_spells_flags() 
     assert keyword(errors.paths[1]) == "osl"
 
 
-def test_what_came_from_a_file_is_named_by_its_key_and_what_stood_beside_it_by_its_argument(tmp_path: Path) -> None:
+def test_what_came_from_a_file_is_named_by_its_key_and_what_stood_beside_it_by_its_argument(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "s.yaml"
-    path.write_text("model: llama-3-8b\nlengths: {isl: 200, osl: 50}\ndemand: {peak_rps: 3}\nspare: -1\n", encoding="utf-8")
+    path.write_text(
+        "model: llama-3-8b\nlengths: {isl: 200, osl: 50}\ndemand: {peak_rps: 3}\nspare: -1\n",
+        encoding="utf-8",
+    )
     with pytest.raises(InputErrors) as caught:
         api.ask(path, ttft="soon")
-    assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == ["ttft", "spare"]
+    assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == [
+        "ttft",
+        "spare",
+    ]
     assert caught.value.paths == (("ttft",),)
 
 
@@ -62,7 +80,11 @@ def test_what_came_from_a_file_is_named_by_its_key_and_what_stood_beside_it_by_i
 def test_an_error_reaches_another_process_as_it_is(error: TonnageError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
-    assert (again.marked, again.__dict__, again.paths) == (error.marked, error.__dict__, error.paths)
+    assert (again.marked, again.__dict__, again.paths) == (
+        error.marked,
+        error.__dict__,
+        error.paths,
+    )
 
 
 ALONE = re.compile(r"--[a-z-]*")
@@ -79,9 +101,13 @@ def texts(path: Path) -> list[tuple[int, str]]:
     ]
 
 
-@pytest.mark.parametrize("room", sorted(path.name for path in SOURCE.iterdir() if path.name not in (*EDGES, "__pycache__")))
+@pytest.mark.parametrize(
+    "room",
+    sorted(path.name for path in SOURCE.iterdir() if path.name not in (*EDGES, "__pycache__")),
+)
 def test_only_the_edges_know_flags(room: str) -> None:
-    """Below the edge a message holds ``option("peak_rps")``, not a flag; a flag alone is a word of a command that is run."""
+    """Below the edge a message holds ``option("peak_rps")``, not a flag; a flag alone is a word of
+    a command that is run."""
     files = sorted((SOURCE / room).rglob("*.py")) if (SOURCE / room).is_dir() else [SOURCE / room]
     found = [
         f"{path}:{line}: {text}"

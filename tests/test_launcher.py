@@ -1,4 +1,5 @@
-"""./tonnage on a checkout that has never run: its environment is made once, whole, and in silence on stdout."""
+"""./tonnage on a checkout that has never run: its environment is made once, whole, and in silence
+on stdout."""
 
 from __future__ import annotations
 
@@ -42,18 +43,30 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def run(program: Path, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    program: Path, *arguments: str, cwd: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [program, *arguments], cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=300
+        [program, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
 @pytest.mark.install
-def test_made_once_then_silent_and_again_when_the_pins_change(checkout: Path, tmp_path: Path) -> None:
+def test_made_once_then_silent_and_again_when_the_pins_change(
+    checkout: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "bin" / "ton"
     link.parent.mkdir()
     link.symlink_to(os.path.relpath(checkout / "tonnage", link.parent))
-    (tmp_path / "os.py").write_text("raise RuntimeError('a file of the folder that one stands in was imported')")
+    (tmp_path / "os.py").write_text(
+        "raise RuntimeError('a file of the folder that one stands in was imported')"
+    )
 
     first = run(link, "size", "--name", "two words", cwd=tmp_path)
     assert first.stdout == f"ran size --name two words in {tmp_path}\n"
@@ -78,7 +91,15 @@ def test_made_once_then_silent_and_again_when_the_pins_change(checkout: Path, tm
 
 @pytest.mark.install
 def test_two_first_uses_at_once_make_it_once(checkout: Path) -> None:
-    both = [subprocess.Popen([checkout / "tonnage", str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(2)]
+    both = [
+        subprocess.Popen(
+            [checkout / "tonnage", str(i)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(2)
+    ]
     ends = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert all(out.startswith(f"ran {i} in") for i, (out, _) in enumerate(ends))
@@ -87,7 +108,12 @@ def test_two_first_uses_at_once_make_it_once(checkout: Path) -> None:
 
 @pytest.mark.install
 def test_killed_in_the_middle_it_is_made_again(checkout: Path) -> None:
-    process = subprocess.Popen([checkout / "tonnage"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        [checkout / "tonnage"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     while not (checkout / ".venv" / "bin" / "python").exists():
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
@@ -98,8 +124,12 @@ def test_killed_in_the_middle_it_is_made_again(checkout: Path) -> None:
 
 
 @pytest.mark.install
-def test_pins_that_cannot_be_installed_leave_one_line_and_nothing_taken_for_whole(checkout: Path) -> None:
-    (checkout / "requirements" / "core.txt").write_text("no-such-package==1.0 --hash=sha256:" + "0" * 64 + "\n")
+def test_pins_that_cannot_be_installed_leave_one_line_and_nothing_taken_for_whole(
+    checkout: Path,
+) -> None:
+    (checkout / "requirements" / "core.txt").write_text(
+        "no-such-package==1.0 --hash=sha256:" + "0" * 64 + "\n"
+    )
     for _ in range(2):
         end = run(checkout / "tonnage", cwd=checkout, PIP_NO_INDEX="1")
         assert end.returncode == 1
@@ -125,7 +155,10 @@ def test_this_checkout_runs_from_its_pins_within_600_megabytes(tmp_path: Path) -
     end = run(ROOT / "tonnage", "--version", cwd=tmp_path)
     assert (end.returncode, end.stdout.strip()) == (0, tonnage.__version__)
     if not (ROOT / ".venv" / "fit.txt").exists():
-        assert sum(path.lstat().st_size for path in (ROOT / ".venv").rglob("*") if not path.is_dir()) <= 600e6
+        assert (
+            sum(path.lstat().st_size for path in (ROOT / ".venv").rglob("*") if not path.is_dir())
+            <= 600e6
+        )
 
 
 @pytest.mark.parametrize("name", ["core", "dev", "fit", "vllm", "aiconfigurator", "ray", "router"])
@@ -133,15 +166,29 @@ def test_every_requirement_is_pinned_and_comes_from_no_address(name: str) -> Non
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     for logical in text.replace("\\\n", " ").splitlines():
         assert logical.startswith("#") or "==" in logical.split("--hash")[0]
-        assert logical.startswith("#") or name not in ("core", "aiconfigurator") or "--hash=sha256:" in logical
+        assert (
+            logical.startswith("#")
+            or name not in ("core", "aiconfigurator")
+            or "--hash=sha256:" in logical
+        )
     assert "://" not in text
     assert "index" not in text
 
 
 def test_the_pins_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    core = {line.split("==")[0] for line in (ROOT / "requirements" / "core.txt").read_text().splitlines() if "==" in line}
-    dev = {line.split("==")[0] for line in (ROOT / "requirements" / "dev.txt").read_text().splitlines() if "==" in line}
-    assert {re.split("[<>=]", name)[0].lower() for name in project["project"]["dependencies"]} <= core
+    core = {
+        line.split("==")[0]
+        for line in (ROOT / "requirements" / "core.txt").read_text().splitlines()
+        if "==" in line
+    }
+    dev = {
+        line.split("==")[0]
+        for line in (ROOT / "requirements" / "dev.txt").read_text().splitlines()
+        if "==" in line
+    }
+    assert {
+        re.split("[<>=]", name)[0].lower() for name in project["project"]["dependencies"]
+    } <= core
     assert {name.lower() for name in project["dependency-groups"]["dev"]} <= dev
     assert "scipy" not in core

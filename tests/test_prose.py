@@ -1,4 +1,5 @@
-"""Plain English (CONTRIBUTING.md, "Words"): forms that avoid the noun or the actor, counted. A ceiling may only fall."""
+"""Plain English (CONTRIBUTING.md, "Words"): forms that avoid the noun or the actor, counted. A
+ceiling may only fall."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ FORMS = {
     "those that": r"\bthose (?:that|which|who|of whom)\b",
     "of its own": r"\bof (?:one's|its|their|his) own\b",
     "so far for yet": r"\bso far\b(?! as\b)",
-    "without an actor": r"\b(?:is|are|was|were) (?:not )?(?:told|said|asked|taken to be|held to be|spoken of)\b",
+    "without an actor": (
+        r"\b(?:is|are|was|were) (?:not )?(?:told|said|asked|taken to be|held to be|spoken of)\b"
+    ),
     "nothing of, none of": r"\b(?:says|knows|tells) (?:nothing|none) of\b",
     "what for the noun": r"(?:^|[.:;] )What (?:is|are|was|were|has|comes|carries|waits|stands)\b",
 }
@@ -61,7 +64,10 @@ STRINGS = {
 def prose_of_pages(root: Path = ROOT) -> str:
     """Every page, without code."""
     pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
-    texts = (re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL) for page in pages)
+    texts = (
+        re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for page in pages
+    )
     return "\n\n".join(" ".join(text.split()) for text in texts)
 
 
@@ -70,7 +76,11 @@ def strings_of_sources(root: Path = ROOT) -> str:
     found = []
     for file in sorted((root / "src/tonnage").rglob("*.py")):
         text = file.read_text(encoding="utf-8")
-        found += [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        found += [
+            node.value
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
         found.append(" ".join(re.findall(r"(?:^|\s)# (.*)", text)))
     return "\n\n".join(" ".join(one.split()) for one in found)
 
@@ -80,8 +90,14 @@ def counts(text: str) -> dict[str, int]:
     return {name: len(re.findall(form, text, re.IGNORECASE)) for name, form in FORMS.items()}
 
 
-@pytest.mark.parametrize(("read", "ceiling"), [(prose_of_pages, PAGES), (strings_of_sources, STRINGS)], ids=["pages", "strings"])
+@pytest.mark.parametrize(
+    ("read", "ceiling"),
+    [(prose_of_pages, PAGES), (strings_of_sources, STRINGS)],
+    ids=["pages", "strings"],
+)
 def test_forms_that_avoid_the_noun_only_become_fewer(read: object, ceiling: dict[str, int]) -> None:
     found = counts(read())  # type: ignore[operator]
-    assert {name: count for name, count in found.items() if count > ceiling[name]} == {}, "name the thing and the actor"
+    assert {name: count for name, count in found.items() if count > ceiling[name]} == {}, (
+        "name the thing and the actor"
+    )
     assert sum(ceiling.values()) - sum(found.values()) <= 10, "lower the ceilings to today's counts"

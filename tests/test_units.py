@@ -40,13 +40,17 @@ def test_duration_is_read_as_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "3", "ms", "-1s", "3 s s", "1,5s", "0x10s", "١s", "3 fortnights", "9" * 400 + "s"])
+@pytest.mark.parametrize(
+    "text", ["", "3", "ms", "-1s", "3 s s", "1,5s", "0x10s", "١s", "3 fortnights", "9" * 400 + "s"]
+)
 def test_duration_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^--ttft: "):
         parse_duration(text, "--ttft")
 
 
-@pytest.mark.parametrize(("text", "size"), [("80GB", 80 * 10**9), ("64 GiB", 64 * 2**30), ("1.5kb", 1500)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("80GB", 80 * 10**9), ("64 GiB", 64 * 2**30), ("1.5kb", 1500)]
+)
 def test_bytes_are_decimal_unless_they_say_binary(text: str, size: int) -> None:
     assert parse_bytes(text) == size
 
@@ -67,7 +71,10 @@ def test_picoseconds_are_within_half_a_picosecond(seconds: float) -> None:
     assert abs(to_ps(seconds) - seconds * 1e12) <= 0.5 + seconds * 1e-3
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.6123, "612 ms"), (2.606, "2.61 s"), (4.2e-6, "4.2 µs"), (0.0, "0 s"), (3e-9, "3 ns")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.6123, "612 ms"), (2.606, "2.61 s"), (4.2e-6, "4.2 µs"), (0.0, "0 s"), (3e-9, "3 ns")],
+)
 def test_duration_is_shown_with_three_digits(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
@@ -83,7 +90,10 @@ def written(folder: Path, data: bytes) -> Path:
 
 def test_marks_line_ends_and_comments_are_fine(tmp_path: Path) -> None:
     path = written(tmp_path, b"\xef\xbb\xbf# mine\r\n\r\nISL, osl \r\n1,2\r\n# more\r\n3\r\n")
-    assert list(named_rows(path, "w", ("isl",))) == [(4, {"isl": "1", "osl": "2"}), (6, {"isl": "3", "osl": ""})]
+    assert list(named_rows(path, "w", ("isl",))) == [
+        (4, {"isl": "1", "osl": "2"}),
+        (6, {"isl": "3", "osl": ""}),
+    ]
     assert text_lines(path) == ["# mine", "", "ISL, osl ", "1,2", "# more", "3", ""]
 
 
@@ -110,14 +120,18 @@ def test_what_is_no_table_is_refused_with_its_place(tmp_path: Path, data: bytes,
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^trace: .*nowhere\.csv: cannot be read \(No such file or directory\)"):
+    with pytest.raises(
+        InputError, match=r"^trace: .*nowhere\.csv: cannot be read \(No such file or directory\)"
+    ):
         read_text(tmp_path / "nowhere.csv", "trace")
     with pytest.raises(InputError, match=r"^.*: cannot be read \(Is a directory\)"):
         read_text(tmp_path)
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_are_read_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     path = written(tmp_path_factory.getbasetemp(), data)
     message = ""
     try:
@@ -153,10 +167,29 @@ def test_nothing_that_is_there_is_refused(kind: str) -> None:
         *(("precision", name) for name in ("fp64", "E5M2", "fp8_e5m2")),
         *(
             ("GPU", name)
-            for name in ("H100 MIG 5g.10gb", "l40s-3g.24gb", "jetson-orin-nano", "NVIDIA Thor", "Ascend 910B", "trn2", "Groq LPU")
+            for name in (
+                "H100 MIG 5g.10gb",
+                "l40s-3g.24gb",
+                "jetson-orin-nano",
+                "NVIDIA Thor",
+                "Ascend 910B",
+                "trn2",
+                "Groq LPU",
+            )
         ),
-        *(("model", name) for name in ("google-bert/bert-base-uncased", "BAAI/bge-m3", "openai/whisper-large-v3", "stable-diffusion-xl")),
-        *(("option", name) for name in ("--cpu-offload-gb", "--swap-space", "--mig-profile", "--bls")),
+        *(
+            ("model", name)
+            for name in (
+                "google-bert/bert-base-uncased",
+                "BAAI/bge-m3",
+                "openai/whisper-large-v3",
+                "stable-diffusion-xl",
+            )
+        ),
+        *(
+            ("option", name)
+            for name in ("--cpu-offload-gb", "--swap-space", "--mig-profile", "--bls")
+        ),
         *(("command", name) for name in ("train", "distill", "prune", "quantize")),
     ],
 )
@@ -183,7 +216,14 @@ def golden(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("found", [KEPT, KEPT.replace("0.561", "0.570").replace("119k", "121k"), KEPT.replace("\n  TTFT", " TTFT")])
+@pytest.mark.parametrize(
+    "found",
+    [
+        KEPT,
+        KEPT.replace("0.561", "0.570").replace("119k", "121k"),
+        KEPT.replace("\n  TTFT", " TTFT"),
+    ],
+)
 def test_small_moves_of_numbers_and_other_folds_are_let_pass(found: str, golden: Path) -> None:
     check_golden(found, golden)
 

@@ -1,9 +1,10 @@
-"""Builds what is published: wheel, sdist, and the list of their dependencies (SBOM), the same bytes from the same commit.
+"""Builds what is published: wheel, sdist, and the list of their dependencies (SBOM), the same bytes
+from the same commit.
 
     ./release dist
 
-It takes what the last commit holds, and no change that is not committed. Every file is as old as that commit (or as SOURCE_DATE_EPOCH
-says), and `twine check` reads what a registry would.
+It takes what the last commit holds, and no change that is not committed. Every file is as old as
+that commit (or as SOURCE_DATE_EPOCH says), and `twine check` reads what a registry would.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ ROOT = Path(__file__).parents[1]
 def main(arguments: list[str]) -> int:
     """Build into an empty folder; the exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("./release FOLDER builds the wheel, the sdist and the SBOM into an empty folder", file=sys.stderr)
+        print(
+            "./release FOLDER builds the wheel, the sdist and the SBOM into an empty folder",
+            file=sys.stderr,
+        )
         return 2
     try:
         *built, sbom = release(Path(arguments[0]).absolute())
@@ -40,7 +44,10 @@ def main(arguments: list[str]) -> int:
         print(f"release: {fault}", file=sys.stderr)
         return 1
     if known is None:
-        print("dependencies are not audited: the OSV database cannot be reached; the SBOM lists them", file=sys.stderr)
+        print(
+            "dependencies are not audited: the OSV database cannot be reached; the SBOM lists them",
+            file=sys.stderr,
+        )
         return 0
     print("\n".join(known) or "dependencies audited: OSV has no vulnerability of these versions")
     return 1 if known else 0
@@ -50,10 +57,17 @@ OSV = "https://api.osv.dev"  # the database of google.github.io/osv.dev
 
 
 def audited(sbom: Path, database: str = OSV) -> list[str] | None:
-    """Known vulnerabilities of the versions in an SBOM, a line each; None where the database cannot be reached."""
+    """Known vulnerabilities of the versions in an SBOM, a line each; None where the database cannot
+    be reached.
+    """
     listed = json.loads(sbom.read_text(encoding="utf-8"))["components"]
-    questions = [{"version": part["version"], "package": {"name": part["name"], "ecosystem": "PyPI"}} for part in listed]
-    asked = urllib.request.Request(f"{database}/v1/querybatch", json.dumps({"queries": questions}).encode())
+    questions = [
+        {"version": part["version"], "package": {"name": part["name"], "ecosystem": "PyPI"}}
+        for part in listed
+    ]
+    asked = urllib.request.Request(
+        f"{database}/v1/querybatch", json.dumps({"queries": questions}).encode()
+    )
     try:
         with urllib.request.urlopen(asked, timeout=30) as answer:
             results = json.load(answer)["results"]
@@ -61,7 +75,9 @@ def audited(sbom: Path, database: str = OSV) -> list[str] | None:
         return None
     pairs = zip(listed, results, strict=True)
     return [
-        f"{part['name']} {part['version']}: {', '.join(one['id'] for one in found['vulns'])}" for part, found in pairs if found.get("vulns")
+        f"{part['name']} {part['version']}: {', '.join(one['id'] for one in found['vulns'])}"
+        for part, found in pairs
+        if found.get("vulns")
     ]
 
 
@@ -80,18 +96,37 @@ def release(output: Path) -> list[Path]:
         _run("git", "archive", "--format=tar", "--output", f"{folder}/commit.tar", "HEAD")
         with tarfile.open(f"{folder}/commit.tar") as committed:
             committed.extractall(f"{folder}/commit", filter="data")
-        _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(output), f"{folder}/commit", epoch=epoch)
+        _run(
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--outdir",
+            str(output),
+            f"{folder}/commit",
+            epoch=epoch,
+        )
     (wheel,), (sdist,) = output.glob("*.whl"), output.glob("*.tar.gz")
     sdist.write_bytes(settled(sdist.read_bytes(), int(epoch)))
     _run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
     sbom = output / f"tonnage-{VERSION}.cdx.json"
-    listed = ("requirements", "requirements/core.txt", "--pyproject", "pyproject.toml", "--output-reproducible", "--of", "JSON")
+    listed = (
+        "requirements",
+        "requirements/core.txt",
+        "--pyproject",
+        "pyproject.toml",
+        "--output-reproducible",
+        "--of",
+        "JSON",
+    )
     _run(sys.executable, "-m", "cyclonedx_py", *listed, "-o", str(sbom))
     return [wheel, sdist, sbom]
 
 
 def settled(archive: bytes, epoch: int) -> bytes:
-    """A .tar.gz whose members are sorted, as old as ``epoch``, and of nobody; setuptools leaves the moment of building in it."""
+    """A .tar.gz whose members are sorted, as old as ``epoch``, and of nobody; setuptools leaves the
+    moment of building in it.
+    """
     made = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive)) as source,
@@ -99,7 +134,14 @@ def settled(archive: bytes, epoch: int) -> bytes:
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as target,
     ):
         for member in sorted(source.getmembers(), key=lambda one: one.name):
-            member.mtime, member.uid, member.gid, member.uname, member.gname, member.pax_headers = epoch, 0, 0, "", "", {}
+            member.mtime, member.uid, member.gid, member.uname, member.gname, member.pax_headers = (
+                epoch,
+                0,
+                0,
+                "",
+                "",
+                {},
+            )
             member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
             target.addfile(member, source.extractfile(member) if member.isfile() else None)
     return made.getvalue()

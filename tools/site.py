@@ -1,9 +1,11 @@
-"""Builds the documentation site: the pages of docs/, the lessons, and the reference of command and Python from the code.
+"""Builds the documentation site: the pages of docs/, the lessons, and the reference of command and
+Python from the code.
 
     ./docs-site site               the lessons executed, which takes some minutes
     ./docs-site site --no-lessons  the lessons with the output that they ship with
 
-A warning of Sphinx, such as a link that leads nowhere, is an error. The site needs no network: open site/index.html.
+A warning of Sphinx, such as a link that leads nowhere, is an error. The site needs no network: open
+site/index.html.
 """
 
 from __future__ import annotations
@@ -24,7 +26,18 @@ UPWARDS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w./-]+)((?:#[\w-]+)?)\)")
 """A link whose path goes up: its text, the path and the anchor."""
 
 PAGES = (
-    ("benchmark-file", "trace", "prometheus", "rag", "fp8-or-more-gpus", "conversations", "agents", "two-pools", "offline", "coming-from"),
+    (
+        "benchmark-file",
+        "trace",
+        "prometheus",
+        "rag",
+        "fp8-or-more-gpus",
+        "conversations",
+        "agents",
+        "two-pools",
+        "offline",
+        "coming-from",
+    ),
     (
         "size",
         "scenario",
@@ -41,7 +54,20 @@ PAGES = (
         "systems",
         "services",
     ),
-    ("bench", "score", "calibrate", "workload", "verify", "watch", "chain", "metrics", "accuracy", "intervals", "fit", "step-models"),
+    (
+        "bench",
+        "score",
+        "calibrate",
+        "workload",
+        "verify",
+        "watch",
+        "chain",
+        "metrics",
+        "accuracy",
+        "intervals",
+        "fit",
+        "step-models",
+    ),
     (
         "simulate",
         "serve",
@@ -60,7 +86,13 @@ PAGES = (
     ),
     ("why", "limits", "scope", "security", "glossary", "design"),
 )
-GROUPS = ("What do you have?", "Size", "Measure and calibrate", "Simulate, serve and deploy", "About Tonnage")
+GROUPS = (
+    "What do you have?",
+    "Size",
+    "Measure and calibrate",
+    "Simulate, serve and deploy",
+    "About Tonnage",
+)
 
 CONFIGURATION = {
     "project": "Tonnage",
@@ -96,7 +128,9 @@ recorded; in [`tonnage ui`](ui.md) every number is a slider.
 
 def main(arguments: list[str] | None = None) -> int:
     """Build the site; the exit code, 1 where anything warned."""
-    parser = argparse.ArgumentParser(prog="./docs-site", description="Build the documentation site.")
+    parser = argparse.ArgumentParser(
+        prog="./docs-site", description="Build the documentation site."
+    )
     parser.add_argument("output", type=Path)
     parser.add_argument("--no-lessons", action="store_true", help="do not execute the lessons")
     asked = parser.parse_args(arguments)
@@ -116,7 +150,17 @@ def build(source: Path, doctrees: Path, output: Path, *, execute: bool) -> int:
     from sphinx.application import Sphinx
 
     settings = {**CONFIGURATION, "nb_execution_mode": "force" if execute else "off"}
-    app = Sphinx(source, None, output, doctrees, "html", confoverrides=settings, status=None, warning=sys.stderr, warningiserror=True)
+    app = Sphinx(
+        source,
+        None,
+        output,
+        doctrees,
+        "html",
+        confoverrides=settings,
+        status=None,
+        warning=sys.stderr,
+        warningiserror=True,
+    )
     app.build()
     if app.statuscode:
         print("the site has warnings, which are errors", file=sys.stderr)
@@ -132,7 +176,9 @@ def stage(source: Path) -> None:
     shutil.copytree(ROOT / "examples", source / "files" / "examples")
     for page in source.rglob("*.md"):
         up = "../" * (len(page.relative_to(source).parts) - 1)
-        page.write_text(UPWARDS.sub(partial(_inside, up=up), page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(
+            UPWARDS.sub(partial(_inside, up=up), page.read_text(encoding="utf-8")), encoding="utf-8"
+        )
     (source / "extra").mkdir()
     (source / "extra" / "player.html").write_text(lesson(), encoding="utf-8")
     (source / "lesson.md").write_text(PLAYED, encoding="utf-8")
@@ -142,7 +188,9 @@ def stage(source: Path) -> None:
 
 
 def _inside(link: re.Match[str], *, up: str) -> str:
-    """The link as the site has it: to a page, a lesson or an example; of any other file of the repository the path as text."""
+    """The link as the site has it: to a page, a lesson or an example; of any other file of the
+    repository the path as text.
+    """
     text, path = link[1], Path(link[2])
     if path.is_relative_to("src/tonnage/notebooks"):
         return f"[{text}]({up}lessons/{path.name if path.suffix else '00-first-contact.ipynb'})"
@@ -154,7 +202,9 @@ def _inside(link: re.Match[str], *, up: str) -> str:
 
 
 def front() -> str:
-    """The first page: what it is, in the words of README.md, and every page by what one wants to do."""
+    """The first page: what it is, in the words of README.md, and every page by what one wants to
+    do.
+    """
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     about = readme.split("\n\n")[1]
     lessons = "\n".join(f"lessons/{path.stem}" for path in sorted(LESSONS.glob("*.ipynb")))
@@ -163,12 +213,16 @@ def front() -> str:
         pages = "\n".join(f"tasks/{name}" if names is PAGES[0] else name for name in names)
         parts.append(f"```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n\n{pages}\n```")
     parts.insert(2, f"```{{toctree}}\n:caption: Learn\n:maxdepth: 1\n\nlesson\n{lessons}\n```")
-    parts.append("```{toctree}\n:caption: Reference\n:maxdepth: 1\n\ncommand\npython-reference\n```")
+    parts.append(
+        "```{toctree}\n:caption: Reference\n:maxdepth: 1\n\ncommand\npython-reference\n```"
+    )
     return "\n\n".join(parts) + "\n"
 
 
 def lesson() -> str:
-    """The lesson of the page as one file that needs no server: its controls, its script, and a recorded timeline of each choice."""
+    """The lesson of the page as one file that needs no server: its controls, its script, and a
+    recorded timeline of each choice.
+    """
     from tonnage.page.lesson_view import BATCHERS, LOADS, player, watched
     from tonnage.page.server import ASSETS
 
@@ -176,13 +230,24 @@ def lesson() -> str:
         package, path = ASSETS[name]
         return files(package).joinpath(path).read_text(encoding="utf-8")
 
-    recorded = {f"way={way}&load={load}": watched({"way": way, "load": load}) for way in BATCHERS for load in LOADS}
-    styles = "".join(f"<style>{asset(name)}</style>" for name in ("report.css", "page.css", "uPlot.min.css"))
-    scripts = "".join(f"<script>{asset(name)}</script>" for name in ("page.js", "uPlot.iife.min.js", "lesson.js"))
+    recorded = {
+        f"way={way}&load={load}": watched({"way": way, "load": load})
+        for way in BATCHERS
+        for load in LOADS
+    }
+    styles = "".join(
+        f"<style>{asset(name)}</style>" for name in ("report.css", "page.css", "uPlot.min.css")
+    )
+    scripts = "".join(
+        f"<script>{asset(name)}</script>" for name in ("page.js", "uPlot.iife.min.js", "lesson.js")
+    )
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>The lesson</title>{styles}</head><body class="app"><main class="lesson">{player({}, sliders=False)}</main>'
-        f'<script type="application/json" id="recorded">{json.dumps(recorded, separators=(",", ":"))}</script>{scripts}</body></html>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport"'
+        ' content="width=device-width, initial-scale=1">'
+        f'<title>The lesson</title>{styles}</head><body class="app"><main'
+        f' class="lesson">{player({}, sliders=False)}</main>'
+        '<script type="application/json"'
+        f' id="recorded">{json.dumps(recorded, separators=(",", ":"))}</script>{scripts}</body></html>'
     )
 
 
@@ -204,7 +269,11 @@ def python() -> str:
         for name in names:
             if name.startswith("__") or (module == "tonnage.api" and name in tonnage.__all__):
                 continue
-            kind = "autoclass" if isinstance(getattr(tonnage if module == "tonnage" else api, name), type) else "autofunction"
+            kind = (
+                "autoclass"
+                if isinstance(getattr(tonnage if module == "tonnage" else api, name), type)
+                else "autofunction"
+            )
             parts.append(f"```{{eval-rst}}\n.. {kind}:: {module}.{name}\n```")
     return "\n\n".join(parts) + "\n"
 

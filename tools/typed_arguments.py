@@ -1,8 +1,10 @@
-"""Writes ``src/tonnage/api/question/typed_arguments.py``: the keyword arguments of ``tonnage.size`` and ``simulate``, from their leaves.
+"""Writes ``src/tonnage/api/question/typed_arguments.py``: the keyword arguments of ``tonnage.size``
+and ``simulate``, from their leaves.
 
     python -m tools.typed_arguments
 
-A test holds the file against what this writes, so that a new leaf is a new argument which editors complete and mypy checks.
+A test holds the file against what this writes, so that a new leaf is a new argument which editors
+complete and mypy checks.
 """
 
 from __future__ import annotations
@@ -54,15 +56,31 @@ def module() -> str:
     """The text of the module."""
     size = dict(_annotations(Scenario))
     simulated = {leaf.name for leaf in simulated_leaves() if leaf.path[0] != "simulate"}
-    one = {name: kind if name in SEVERAL else ONE.get(kind, kind) for name, kind in size.items() if name in simulated}
+    one = {
+        name: kind if name in SEVERAL else ONE.get(kind, kind)
+        for name, kind in size.items()
+        if name in simulated
+    }
     own = dict(_annotations(SimulationAsked))
     both = {name: kind for name, kind in one.items() if size[name] == kind and name not in own}
     own = {name: kind for name, kind in one.items() if name not in both} | own
-    rest = {name: kind for name, kind in size.items() if name not in both} | {"price": "Iterable[str] | None"}
+    rest = {name: kind for name, kind in size.items() if name not in both} | {
+        "price": "Iterable[str] | None"
+    }
     parts = [
         _typed_dict("SharedArguments", "TypedDict", "What both take.", both),
-        _typed_dict("SizeArguments", "SharedArguments", "Everything that ``tonnage.size`` takes by name.", rest),
-        _typed_dict("SimulateArguments", "SharedArguments", "Everything that ``tonnage.simulate`` takes by name.", own),
+        _typed_dict(
+            "SizeArguments",
+            "SharedArguments",
+            "Everything that ``tonnage.size`` takes by name.",
+            rest,
+        ),
+        _typed_dict(
+            "SimulateArguments",
+            "SharedArguments",
+            "Everything that ``tonnage.simulate`` takes by name.",
+            own,
+        ),
     ]
     return "\n\n".join([HEAD, *parts])
 
@@ -82,7 +100,9 @@ def _annotations(kind: type) -> Iterator[tuple[str, str]]:
         written = str(part.type).replace("'", '"')
         annotation = WIDER.get(written, written)
         if part.metadata["file"]:
-            annotation = annotation.replace("Text", "str | None").replace("str |", "str | Path |", 1)
+            annotation = annotation.replace("Text", "str | None").replace(
+                "str |", "str | Path |", 1
+            )
         yield part.name, annotation
 
 

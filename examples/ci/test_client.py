@@ -1,4 +1,5 @@
-"""Tests of a client against a simulated engine: pytest test_client.py, after pip install of tonnage, openai and pytest."""
+"""Tests of a client against a simulated engine: pytest test_client.py, after pip install of
+tonnage, openai and pytest."""
 
 from collections.abc import Iterator
 
@@ -17,7 +18,11 @@ def client() -> Iterator[openai.OpenAI]:
 
 
 def test_an_answer_is_streamed(client: openai.OpenAI) -> None:
-    parts = list(client.chat.completions.create(**ASKED, max_tokens=20, stream=True, stream_options={"include_usage": True}))
+    parts = list(
+        client.chat.completions.create(
+            **ASKED, max_tokens=20, stream=True, stream_options={"include_usage": True}
+        )
+    )
     assert parts[-1].usage.completion_tokens <= 20
 
 

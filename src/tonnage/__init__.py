@@ -1,7 +1,7 @@
 """Tonnage: how many GPU systems LLM traffic needs at a latency, with evidence.
 
-``size``, ``simulate``, ``score`` and ``calibrate`` do what the commands of the same names do; ``Plan`` is what ``size`` returns.
-They load on first use.
+``size``, ``simulate``, ``score`` and ``calibrate`` do what the commands of the same names do;
+``Plan`` is what ``size`` returns. They load on first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reads text and CSV files in UTF-8; every error names the file and the line.
 
-There is one reader of CSV; what the columns mean is up to anyone who asks: lengths, a trace, step times or measurements.
+There is one reader of CSV; what the columns mean is up to anyone who asks: lengths, a trace, step
+times or measurements.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ MAX_BYTES = 200_000_000
 """Size of a file above which it is refused rather than read."""
 
 
-def read_text(path: str | Path, where: str = "", *, give: str = "the path of a text file", most: int = MAX_BYTES) -> str:
+def read_text(
+    path: str | Path,
+    where: str = "",
+    *,
+    give: str = "the path of a text file",
+    most: int = MAX_BYTES,
+) -> str:
     """The text of a UTF-8 file, without its byte order mark.
 
     Args:
@@ -41,9 +48,14 @@ def read_text(path: str | Path, where: str = "", *, give: str = "the path of a t
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{place}: not UTF-8 text at byte {error.start}; save it in UTF-8") from None
+        raise InputError(
+            f"{place}: not UTF-8 text at byte {error.start}; save it in UTF-8"
+        ) from None
     if "\0" in text:
-        raise InputError(f"{place}: holds binary data at character {text.index(chr(0))}; give a text file in UTF-8")
+        raise InputError(
+            f"{place}: holds binary data at character {text.index(chr(0))}; give a text file in"
+            " UTF-8"
+        )
     refuse_text_log(text, place)
     return text
 
@@ -54,7 +66,8 @@ def text_lines(path: str | Path, where: str = "") -> list[str]:
 
 
 def csv_rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers, counted from 1, and cells of a CSV text; lines without any content are left out.
+    """Line numbers, counted from 1, and cells of a CSV text; lines without any content are left
+    out.
 
     Args:
         text: the content of the file.
@@ -68,7 +81,10 @@ def csv_rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
         try:
             row = next(reader, None)
         except csv.Error as error:
-            raise InputError(f"{place}, line {reader.line_num}: not a CSV line ({error}); quotes must come in pairs") from None
+            raise InputError(
+                f"{place}, line {reader.line_num}: not a CSV line ({error}); quotes must come in"
+                " pairs"
+            ) from None
         if row is None:
             return
         if any(cell.strip() for cell in row):
@@ -84,13 +100,15 @@ def refuse_text_log(text: str, place: str) -> None:
     first = text.lstrip().partition("\n")[0]
     if first[:1] not in "{[" and TEXT_LOG.search(first):
         raise InputError(
-            f"{place} is an access log in text, which has no counts of tokens; let the proxy write a JSON object a request, with such "
-            "as startTime, duration_ms, prompt_tokens and completion_tokens"
+            f"{place} is an access log in text, which has no counts of tokens; let the proxy write"
+            " a JSON object a request, with such as startTime, duration_ms, prompt_tokens and"
+            " completion_tokens"
         )
 
 
 COLUMN = re.compile(r"[a-z_][\w .()%/-]{0,60}")
-"""How a column is named, in lower case. A first line of anything else, or of one name, is in no message: the file may be no table."""
+"""How a column is named, in lower case. A first line of anything else, or of one name, is in no
+message: the file may be no table."""
 
 
 def column_names(cells: list[str], place: str) -> list[str]:
@@ -102,8 +120,11 @@ def column_names(cells: list[str], place: str) -> list[str]:
     return names
 
 
-def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line numbers and cells by lower-case column name, for every line that is neither empty nor a comment (#).
+def named_rows(
+    path: str | Path, where: str, needed: tuple[str, ...]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line numbers and cells by lower-case column name, for every line that is neither empty nor a
+    comment (#).
 
     Args:
         path: the file.
@@ -129,6 +150,11 @@ def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterato
                 )
                 raise InputError(f"{place} has no column {' and no column '.join(missing)}{has}")
             continue
-        yield number, dict(zip(header, [*(cell.strip() for cell in cells), *("",) * len(header)], strict=False))
+        yield (
+            number,
+            dict(
+                zip(header, [*(cell.strip() for cell in cells), *("",) * len(header)], strict=False)
+            ),
+        )
     if not header:
         raise InputError(f"{place} is empty; its first line names the columns {', '.join(needed)}")

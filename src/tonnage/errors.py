@@ -9,9 +9,10 @@
     └── DataError             a file that Tonnage ships or wrote is damaged
         └── DataErrors        everything that is wrong with it, one line each
 
-A message is one line and says what is wrong, where, and what would be right. Where it names an argument,
-such as the tensor-parallel degree, it holds ``option("tp")``: the error knows the path (``error.path``), and anyone who shows
-the message spells it, the command as ``--tp``, a scenario file as ``search.tp``, Python as ``tp``.
+A message is one line and says what is wrong, where, and what would be right. Where it names an
+argument, such as the tensor-parallel degree, it holds ``option("tp")``: the error knows the path
+(``error.path``), and anyone who shows the message spells it, the command as ``--tp``, a scenario
+file as ``search.tp``, Python as ``tp``.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ Path = tuple[str, ...]
 _OPTION = re.compile("\ue000([^\ue000\ue001]*)\ue001")
 
 HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that steer a terminal, turn the direction of a line, end a line of YAML, or have no UTF-8 (lone surrogates)."""
+"""Characters that steer a terminal, turn the direction of a line, end a line of YAML, or have no
+UTF-8 (lone surrogates)."""
 
 
 def visible(text: str) -> str:
-    """A text from outside as it may be printed: hidden characters are written as their codes; tabs and line ends stay."""
+    """A text from outside as it may be printed: hidden characters are written as their codes; tabs
+    and line ends stay.
+    """
     return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
@@ -57,7 +61,9 @@ def option(*path: str) -> str:
 
 
 def keyword(path: Path) -> str:
-    """How Python spells it: the name of the argument, and a switch that is to be off with its value."""
+    """How Python spells it: the name of the argument, and a switch that is to be off with its
+    value.
+    """
     name = path[-1]
     return f"{name.removeprefix('no_')}=False" if name.startswith("no_") else name
 
@@ -73,15 +79,20 @@ def in_python(message: str) -> str:
 
 
 _SHORT = re.compile(
-    r"cannot allocate memory|failed to map segment|can't start new thread|failed to launch worker thread|bad_alloc|malloc of size",
+    r"cannot allocate memory|failed to map segment|can't start new thread|failed to launch worker"
+    r" thread|bad_alloc|malloc of size",
     re.IGNORECASE,
 )
 
 
 def short_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one behind it, came up because this process gets no more memory, in the words of whatever library."""
+    """Whether an error, or one behind it, came up because this process gets no more memory, in the
+    words of whatever library.
+    """
     chain: list[BaseException] = [error]
-    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
+    while (
+        before := chain[-1].__cause__ or chain[-1].__context__
+    ) is not None and before not in chain:
         chain.append(before)
     return any(isinstance(part, MemoryError) or _SHORT.search(str(part)) for part in chain)
 
@@ -91,7 +102,11 @@ LONGEST_LINE = 4_000  # characters of a message, whatever it quotes
 
 def _one_line(message: str) -> str:
     line = " ".join(visible(message).split())
-    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE // 2]} … {line[-LONGEST_LINE // 4 :]}"
+    return (
+        line
+        if len(line) <= LONGEST_LINE
+        else f"{line[: LONGEST_LINE // 2]} … {line[-LONGEST_LINE // 4 :]}"
+    )
 
 
 class TonnageError(Exception):
@@ -101,7 +116,9 @@ class TonnageError(Exception):
 
     @property
     def marked(self) -> str:
-        """The message on one line, whatever the input that it quotes; options in it are not spelled yet."""
+        """The message on one line, whatever the input that it quotes; options in it are not spelled
+        yet.
+        """
         return _one_line(super().__str__())
 
     def __str__(self) -> str:
@@ -119,7 +136,9 @@ class TonnageError(Exception):
 
     @property
     def path(self) -> Path:
-        """The option that is wrong, with which the message begins; empty where it begins with none."""
+        """The option that is wrong, with which the message begins; empty where it begins with
+        none.
+        """
         match = _OPTION.match(self.marked)
         return tuple(match[1].split(".")) if match else ()
 
@@ -130,7 +149,9 @@ class TonnageError(Exception):
         return spelled(self.marked[match.end() :], keyword) if match else str(self)
 
 
-def _restored(kind: type[TonnageError], args: tuple[object, ...], state: dict[str, object]) -> TonnageError:
+def _restored(
+    kind: type[TonnageError], args: tuple[object, ...], state: dict[str, object]
+) -> TonnageError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -181,7 +202,9 @@ class InputErrors(Several, InputError):
 
 
 def _near(name: str, names: Sequence[str]) -> list[str]:
-    """At most three names that ``name`` may have been meant for: names that begin with it, or else the most similar ones."""
+    """At most three names that ``name`` may have been meant for: names that begin with it, or else
+    the most similar ones.
+    """
     begun = [known for known in names if len(name) > 1 and known.startswith(name)]
     return begun[:3] or difflib.get_close_matches(name, names, n=3, cutoff=0.4)
 
@@ -189,7 +212,9 @@ def _near(name: str, names: Sequence[str]) -> list[str]:
 class UnknownName(InputError):
     """A name that is not in the catalog."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], otherwise: str = "", reason: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], otherwise: str = "", reason: str = ""
+    ) -> None:
         """Compose the message from the nearest of the known names.
 
         Args:

@@ -1,7 +1,8 @@
-"""What a notebook shows of a value of any room: the report's own sections and figures, and rows for pandas or Polars.
+"""What a notebook shows of a value of any room: the report's own sections and figures, and rows for
+pandas or Polars.
 
-The looks of a value are made some floors above it. So ``tonnage.report.notebook`` is named here as text,
-and loaded when a notebook asks: the only place where a floor reaches above itself.
+The looks of a value are made some floors above it. So ``tonnage.report.notebook`` is named here as
+text, and loaded when a notebook asks: the only place where a floor reaches above itself.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class InNotebooks(Displayed):
             TonnageError: the library is not installed, or is neither of the two.
         """
         if library not in LIBRARIES:
-            raise TonnageError(f"{option('library')}: '{library}' is neither pandas nor polars; arrow() suits every other")
+            raise TonnageError(
+                f"{option('library')}: '{library}' is neither pandas nor polars; arrow() suits"
+                " every other"
+            )
         try:
             loaded = import_module(library)
         except ImportError:

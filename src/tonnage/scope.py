@@ -1,4 +1,6 @@
-"""What Tonnage does not do on purpose, by the names under which people ask for it, each with the reason: docs/scope.md."""
+"""What Tonnage does not do on purpose, by the names under which people ask for it, each with the
+reason: docs/scope.md.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,18 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     "precision": (
         (
             r"fp64|float64|bf16x3",
-            "engines that serve LLMs run 32 bits and fewer; use bf16, or fp32 for its memory and a rough speed",
+            (
+                "engines that serve LLMs run 32 bits and fewer; use bf16, or fp32 for its memory"
+                " and a rough speed"
+            ),
         ),
-        (r"(fp8.)?e5m2", "no engine stores weights in E5M2, which has more range and fewer digits; use fp8, which is E4M3"),
+        (
+            r"(fp8.)?e5m2",
+            (
+                "no engine stores weights in E5M2, which has more range and fewer digits; use fp8,"
+                " which is E4M3"
+            ),
+        ),
         (
             r"int2|ternary|1\.58.*|bitnet.*|q[2-8]_\w+|gguf",
             "no kernel of it was measured on these engines; the nearest is int4-wo, awq or gptq",
@@ -21,17 +32,26 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     "GPU": (
         (
             r".*\bmig\b.*|.*\d+g\.\d+gb",
-            "MIG divides A30, A100, H100, H200, H20, GH200, B200 and GB200 into given profiles, of which this is none; take one of "
-            "them, such as h100-mig-1g.10gb, h100-mig-3g.40gb or a30-mig-2g.12gb",
+            (
+                "MIG divides A30, A100, H100, H200, H20, GH200, B200 and GB200 into given profiles,"
+                " of which this is none; take one of them, such as h100-mig-1g.10gb,"
+                " h100-mig-3g.40gb or a30-mig-2g.12gb"
+            ),
         ),
         (
             r"(nvidia-)?(jetson|orin|xavier|thor|agx).*|drive-\w+",
-            "nothing of edge modules is measured; describe one in a YAML file, such as examples/hardware/jetson-agx-orin-64gb.yaml",
+            (
+                "nothing of edge modules is measured; describe one in a YAML file, such as"
+                " examples/hardware/jetson-agx-orin-64gb.yaml"
+            ),
         ),
         (
             r".*(ascend|910[bc]|cambricon|mlu\d|metax|kunlun|enflame|biren|groq|lpu|cerebras|wse-\d|sambanova|tenstorrent|graphcore).*"
             r"|(aws-)?(trn|trainium|inf|inferentia)-?\d.*|.*data-center-gpu-max.*",
-            "no engine that is simulated here was measured on it; describe one in a YAML file (docs/systems.md)",
+            (
+                "no engine that is simulated here was measured on it; describe one in a YAML file"
+                " (docs/systems.md)"
+            ),
         ),
         (
             r"(tesla-)?(p100|p40|p4|m40|m60|k80)(-.*)?|(geforce-|nvidia-|nvidia-geforce-)?gtx-.*",
@@ -51,7 +71,10 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     "model": (
         (
             r"(distil(bert|roberta)|deberta|roberta|bert|bge|e5|gte|minilm).*|.*(rerank|embed(?!ded)).*",
-            "encoders answer in one pass without a cache; describe them as a service of measured seconds",
+            (
+                "encoders answer in one pass without a cache; describe them as a service of"
+                " measured seconds"
+            ),
         ),
         (
             r"(falcon-)?mamba.*|.*-mamba-\d.*|rwkv.*",
@@ -69,21 +92,36 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             r"prune|sparsify",
-            "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format, whose "
-            "checkpoint tonnage compress makes (format 2:4)",
+            (
+                "pruning changes the weights and their quality; give the pruned model's"
+                " config.json, or +2:4 as a number format, whose checkpoint tonnage compress makes"
+                " (format 2:4)"
+            ),
         ),
         (
             r"build|trtllm-build|convert(-checkpoint)?",
             "the page that tonnage deploy writes for triton has the commands that build engines",
         ),
-        (r"quantize|quantise", "tonnage compress makes the checkpoint; size estimates what each format would do (precision all)"),
+        (
+            r"quantize|quantise",
+            (
+                "tonnage compress makes the checkpoint; size estimates what each format would do"
+                " (precision all)"
+            ),
+        ),
     ),
     "option": (
         (
             r"(cpu-)?offload(ing)?(-\w+)*|swap-space|kv-offload(-\w+)*",
-            "reading weights or KV cache over PCIe is too slow for interactive latency limits; choose a format or a degree that fits",
+            (
+                "reading weights or KV cache over PCIe is too slow for interactive latency limits;"
+                " choose a format or a degree that fits"
+            ),
         ),
-        (r"(prune|pruning|sparsity|distill|distillation)", "the model is taken as it is; give the config.json of the smaller one"),
+        (
+            r"(prune|pruning|sparsity|distill|distillation)",
+            "the model is taken as it is; give the config.json of the smaller one",
+        ),
         (
             r"(p-?tuning|prompt-?tuning|virtual-tokens)",
             "virtual tokens count as prompt tokens; add them to the prompt, as a system prompt",
@@ -91,7 +129,10 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         (r"mig(-\w+)*", "a MIG slice counts as a GPU; name it so, such as h100-mig-3g.40gb"),
         (
             r"(bls|business-logic|ensemble|pipeline-script)",
-            "a script is simulated by the shares in which it branches and loops: share, instead_of and again in a service's pipeline",
+            (
+                "a script is simulated by the shares in which it branches and loops: share,"
+                " instead_of and again in a service's pipeline"
+            ),
         ),
         (r"(windows|macos|jetson)", "servers of Linux are sized, and nothing else was measured"),
     ),
@@ -100,7 +141,9 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def refused(kind: str, name: str) -> str:
-    """Why something is not covered, in one clause that ends with the page; "" where it is merely not known."""
+    """Why something is not covered, in one clause that ends with the page; "" where it is merely
+    not known.
+    """
     asked = name.strip().lstrip("-").lower().rsplit("/", 1)[-1].replace("_", "-").replace(" ", "-")
     why = next((why for pattern, why in REFUSED.get(kind, ()) if re.fullmatch(pattern, asked)), "")
     return f"{why} ({PAGE})" if why else ""

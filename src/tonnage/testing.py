@@ -23,7 +23,8 @@ def simulated_engine(**asked: Any) -> Iterator[str]:
     """The address of a simulated engine, which runs in a thread until the block ends.
 
     Args:
-        asked: arguments of ``tonnage.api.serve_simulated``, by the names of the flags of ``tonnage serve``; it takes a free port.
+        asked: arguments of ``tonnage.api.serve_simulated``, by the names of the flags of ``tonnage
+            serve``; it takes a free port.
 
     Raises:
         InputError: anything that cannot be used, in one line.

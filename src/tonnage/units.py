@@ -17,7 +17,8 @@ PS_PER_NS = 1_000
 NS_PER_S = 1_000_000_000
 
 LONGEST_S = 9_000_000
-"""Seconds of the longest simulated time: an int64 count of picoseconds ends at 9,223,372 (106 days)."""
+"""Seconds of the longest simulated time: an int64 count of picoseconds ends at 9,223,372 (106
+days)."""
 
 _DURATION_UNITS = {
     "ns": 1e-9,
@@ -32,14 +33,29 @@ _DURATION_UNITS = {
     **dict.fromkeys(("mo", "month", "months"), 2_628_000.0),
     **dict.fromkeys(("y", "year", "years"), 31_536_000.0),
 }
-_BYTE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-_NUMBER = re.compile(r"^\s*([+-]?(?:\d+(?:[_,]\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)\s*$", re.ASCII)
+_BYTE_UNITS = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_NUMBER = re.compile(
+    r"^\s*([+-]?(?:\d+(?:[_,]\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)\s*$",
+    re.ASCII,
+)
 
 
 def _split(text: str, where: str, example: str) -> tuple[float, str]:
     match = _NUMBER.match(text)
     if not match:
-        raise InputError(f"{where}: '{text}' is not a number with a unit; write for example {example}")
+        raise InputError(
+            f"{where}: '{text}' is not a number with a unit; write for example {example}"
+        )
     value = float(match.group(1).replace(",", "").replace("_", ""))
     if not math.isfinite(value):
         raise InputError(f"{where}: '{text}' is not finite; write for example {example}")
@@ -55,7 +71,10 @@ def parse_duration(text: str, where: str = "duration") -> float:
     value, unit = _split(text, where, "300ms or 3s")
     if unit not in _DURATION_UNITS:
         what = f"unknown unit '{unit}'" if unit else "no unit"
-        raise InputError(f"{where}: '{text}' has {what}; write {value:g}ms, {value:g}s, {value:g}min or {value:g}h")
+        raise InputError(
+            f"{where}: '{text}' has {what}; write {value:g}ms, {value:g}s, {value:g}min or"
+            f" {value:g}h"
+        )
     if value < 0:
         raise InputError(f"{where}: '{text}' is negative; a duration is 0 or more")
     return value * _DURATION_UNITS[unit]
@@ -77,7 +96,9 @@ def parse_bytes(text: str, where: str = "size") -> int:
 
 
 def to_ps(seconds: float) -> int:
-    """Convert seconds to whole picoseconds, rounded half to even; simulated time is made in no other way."""
+    """Convert seconds to whole picoseconds, rounded half to even; simulated time is made in no
+    other way.
+    """
     return round(seconds * PS_PER_S)
 
 
@@ -85,7 +106,11 @@ def format_duration(seconds: float) -> str:
     """A duration for people: "612 ms", "2.61 s", "4.2 µs"."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if abs(seconds) >= scale:
-            return f"{seconds / scale:.3g} {unit}" if abs(seconds) < 1000 * scale else f"{seconds / scale:,.0f} {unit}"
+            return (
+                f"{seconds / scale:.3g} {unit}"
+                if abs(seconds) < 1000 * scale
+                else f"{seconds / scale:,.0f} {unit}"
+            )
     return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
 
 

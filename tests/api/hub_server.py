@@ -1,4 +1,5 @@
-"""A hub on 127.0.0.1 with the paths of Hugging Face: good repositories, and gated, missing, slow, hostile ones and such that lead away."""
+"""A hub on 127.0.0.1 with the paths of Hugging Face: good repositories, and gated, missing, slow,
+hostile ones and such that lead away."""
 
 from __future__ import annotations
 
@@ -64,7 +65,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _end(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
-        for key, value in {"X-Repo-Commit": COMMIT, **headers, "Content-Length": str(len(body))}.items():
+        for key, value in {
+            "X-Repo-Commit": COMMIT,
+            **headers,
+            "Content-Length": str(len(body)),
+        }.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command == "GET":
@@ -86,7 +91,10 @@ class _Handler(BaseHTTPRequestHandler):
 def hub(repositories: dict[str, dict[str, Any]], elsewhere: str = "") -> Iterator[Hub]:
     """A hub with these repositories, whose files are bytes or values that become JSON."""
     files = {
-        name: {file: value if isinstance(value, bytes) else json.dumps(value).encode() for file, value in held.items()}
+        name: {
+            file: value if isinstance(value, bytes) else json.dumps(value).encode()
+            for file, value in held.items()
+        }
         for name, held in repositories.items()
     }
     with Hub(files, elsewhere) as server:

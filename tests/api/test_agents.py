@@ -1,4 +1,5 @@
-"""`tonnage mcp`: the tools and their schemas; and in the tier of notebooks the SDK's own client, which asks over a pipe."""
+"""`tonnage mcp`: the tools and their schemas; and in the tier of notebooks the SDK's own client,
+which asks over a pipe."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def test_a_question_has_a_schema_and_answers_in_words_and_values() -> None:
     assert values["kv_tokens"] > 100_000
 
 
-def test_an_error_quotes_of_files_only_the_columns_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_quotes_of_files_only_the_columns_of_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     secret = "hunter2-the-canary"
     texts = {
@@ -62,7 +65,11 @@ def test_an_error_quotes_of_files_only_the_columns_of_tables(tmp_path: Path, mon
     errors: list[tuple[str, str, str]] = []
     for name in texts:
         for leaf in leaves():
-            question: dict[str, Any] = {"model": "llama-3.1-8b", "lengths": {"isl": 100, "osl": 10}, "demand": {"peak_rps": 1}}
+            question: dict[str, Any] = {
+                "model": "llama-3.1-8b",
+                "lengths": {"isl": 100, "osl": 10},
+                "demand": {"peak_rps": 1},
+            }
             branch = question
             for part in leaf.path[:-1]:
                 branch = branch.setdefault(part, {})
@@ -78,14 +85,19 @@ def test_an_error_quotes_of_files_only_the_columns_of_tables(tmp_path: Path, mon
     named = {"demand": {"trace": "rows.csv"}}
     shown = _without_contents(f"line 2, column 'isl': '{secret}' is no length, '3' is", named)
     assert shown == "line 2, column 'isl': '…' is no length, '3' is"
-    assert _without_contents("unknown model 'llama-99'", {"model": "llama-99", **named}) == "unknown model 'llama-99'"
+    assert (
+        _without_contents("unknown model 'llama-99'", {"model": "llama-99", **named})
+        == "unknown model 'llama-99'"
+    )
 
 
 def test_a_question_of_an_agent_names_files_of_the_folder_alone(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     (tmp_path / "secret.csv").write_text("x")
     for name in ("/etc/passwd", "../secret.csv", "~/.ssh/id_rsa"):
-        with pytest.raises(InputError, match=r"^demand: names a file outside of the folder that is served"):
+        with pytest.raises(
+            InputError, match=r"^demand: names a file outside of the folder that is served"
+        ):
             check_inside({"demand": {"trace": name}}, tmp_path / "inside")
     pytest.importorskip("mcp")
     with pytest.raises(InputError, match=r"^root: .* is no folder"):
@@ -93,17 +105,30 @@ def test_a_question_of_an_agent_names_files_of_the_folder_alone(tmp_path: Path) 
 
 
 REFUSED_LINES = (
-    b'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "catalog", "arguments": {"text": "\\ud800"}}}',
+    (
+        b'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "catalog",'
+        b' "arguments": {"text": "\\ud800"}}}'
+    ),
     b'{"jsonrpc": "2.0", "id": "a", "method": "\\udfff"}',
-    b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": ' + b"[" * 9_999 + b"]" * 9_999 + b"}",
-    b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "memory", "arguments": {"tp": ' + b"9" * 6_000 + b"}}}",
+    b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": '
+    + b"[" * 9_999
+    + b"]" * 9_999
+    + b"}",
+    b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "memory", "arguments":'
+    b' {"tp": ' + b"9" * 6_000 + b"}}}",
     b"garbage",
     b"\xff\xfe",
 )
 CALLS: dict[int, dict[str, Any]] = {
-    10: {"name": "size", "arguments": {"model": "llama-3.1-8b", "demand": {"trace": "/etc/passwd"}}},
+    10: {
+        "name": "size",
+        "arguments": {"model": "llama-3.1-8b", "demand": {"trace": "/etc/passwd"}},
+    },
     11: {"name": "size", "arguments": {"model": "a\x1b[2J"}},
-    12: {"name": "memory", "arguments": {"model": "llama-3.1-8b", "x": json.loads("[" * 150 + "]" * 150)}},
+    12: {
+        "name": "memory",
+        "arguments": {"model": "llama-3.1-8b", "x": json.loads("[" * 150 + "]" * 150)},
+    },
     13: {"name": "nothing", "arguments": {}},
     14: {"name": "memory", "arguments": {"model": "llama-3.1-8b"}},
 }
@@ -112,19 +137,32 @@ CALLS: dict[int, dict[str, Any]] = {
 @pytest.mark.notebooks
 @pytest.mark.filterwarnings("default")
 def test_every_request_is_answered(tmp_path: Path) -> None:
-    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    lines = [json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}).encode()]
+    begin = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}).encode()
+    ]
     lines += [b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', b"", *REFUSED_LINES]
     called = {"jsonrpc": "2.0", "method": "tools/call"}
-    lines += [json.dumps({**called, "id": number, "params": call}).encode() for number, call in CALLS.items()]
+    lines += [
+        json.dumps({**called, "id": number, "params": call}).encode()
+        for number, call in CALLS.items()
+    ]
     environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-m", "tonnage", "mcp", "--root", str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as server:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as server:
         assert server.stdin
         assert server.stdout
         server.stdin.write(b"\n".join(lines) + b"\n")
         server.stdin.flush()
-        answers = [json.loads(server.stdout.readline()) for _ in range(1 + len(REFUSED_LINES) + len(CALLS))]
+        answers = [
+            json.loads(server.stdout.readline()) for _ in range(1 + len(REFUSED_LINES) + len(CALLS))
+        ]
         server.stdin.close()
         assert server.wait(30) == 0
     refused = [answer["id"] for answer in answers if answer.get("error", {}).get("code") == -32700]
@@ -134,7 +172,9 @@ def test_every_request_is_answered(tmp_path: Path) -> None:
     assert "outside of the folder" in by_id[10]["content"][0]["text"]
 
 
-async def asked(*calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any], list[tuple[float, float | None]]]:
+async def asked(
+    *calls: tuple[str, dict[str, Any]],
+) -> tuple[list[Any], list[Any], list[tuple[float, float | None]]]:
     """The tools, the answer of each call, and the progress that was told."""
     from mcp import Client, StdioServerParameters
 
@@ -143,10 +183,15 @@ async def asked(*calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any
     async def progress(done: float, total: float | None, words: str | None) -> None:
         told.append((done, total))
 
-    server = StdioServerParameters(command=sys.executable, args=["-m", "tonnage", "mcp"], env={"PYTHONPATH": str(ROOT / "src")})
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "tonnage", "mcp"], env={"PYTHONPATH": str(ROOT / "src")}
+    )
     async with Client(server) as client:
         tools = (await client.list_tools()).tools
-        answers = [await client.call_tool(name, arguments, progress_callback=progress) for name, arguments in calls]
+        answers = [
+            await client.call_tool(name, arguments, progress_callback=progress)
+            for name, arguments in calls
+        ]
     return tools, answers, told
 
 
@@ -162,7 +207,10 @@ def test_the_sdks_client_sizes_and_reads_what_is_wrong() -> None:
         asked(
             ("size", SIZED),
             ("compare", {"first": SIZED, "second": other}),
-            ("simulate", {"model": "llama-3.1-8b", "isl": 500, "osl": 50, "request_rate": 4, "requests": 50}),
+            (
+                "simulate",
+                {"model": "llama-3.1-8b", "isl": 500, "osl": 50, "request_rate": 4, "requests": 50},
+            ),
             ("catalog", {"text": "l40s"}),
             ("size", {**SIZED, "model": "llama-99"}),
             ("simulate", {"model": "llama-3.1-8b", "users": 5}),
@@ -172,7 +220,9 @@ def test_the_sdks_client_sizes_and_reads_what_is_wrong() -> None:
     assert [tool.name for tool in tools] == list(QUESTIONS)
     sized, compared, simulated, found, unknown, wrong, missing = answers
     plan = tonnage.size(SIZED)
-    assert sized.structured_content["plans"][0]["choice"]["systems_exact"] == plan.choice.systems_exact
+    assert (
+        sized.structured_content["plans"][0]["choice"]["systems_exact"] == plan.choice.systems_exact
+    )
     assert f"{plan.choice.systems} × {plan.choice.system}" in sized.content[0].text
     assert told
     assert "600" in compared.content[0].text
@@ -189,8 +239,19 @@ def test_the_sdks_client_sizes_and_reads_what_is_wrong() -> None:
 def test_python_runs_the_program_of_the_page(tmp_path: Path) -> None:
     from tests.test_docs import FILES
 
-    (tmp_path / "tonnage").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"} exec {sys.executable} -m tonnage "$@"\n')
+    (tmp_path / "tonnage").write_text(
+        f'#!/bin/sh\nPYTHONPATH={ROOT / "src"} exec {sys.executable} -m tonnage "$@"\n'
+    )
     (tmp_path / "tonnage").chmod(0o755)
-    (tmp_path / "ask.py").write_text(FILES["ask.py"].replace('"tonnage"', json.dumps(str(tmp_path / "tonnage"))))
-    done = subprocess.run([sys.executable, "ask.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
+    (tmp_path / "ask.py").write_text(
+        FILES["ask.py"].replace('"tonnage"', json.dumps(str(tmp_path / "tonnage")))
+    )
+    done = subprocess.run(
+        [sys.executable, "ask.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     assert "systems to buy" in done.stdout

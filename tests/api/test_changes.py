@@ -27,7 +27,9 @@ ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
 
 def test_failures_are_read_or_said_in_a_line() -> None:
     assert failures_of("mtbf=30d repair=2h") == Failures(mtbf_s=30 * 86_400, repair_s=7_200)
-    assert failures_of("repair=2h mtbf=30d crews=1 retry=all") == Failures(mtbf_s=30 * 86_400, repair_s=7_200, crews=1, retry="all")
+    assert failures_of("repair=2h mtbf=30d crews=1 retry=all") == Failures(
+        mtbf_s=30 * 86_400, repair_s=7_200, crews=1, retry="all"
+    )
     for text, said in [
         ("mtbf=30d", "does not say mtbf and repair"),
         ("mtbf=30d repair=2", "has no unit"),
@@ -49,14 +51,35 @@ def test_requests_come_by_the_hour() -> None:
 
 
 def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
-    deployment = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="vllm")
+    deployment = deployment_of(
+        model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="vllm"
+    )
     assert weight_bytes(deployment) == pytest.approx(16.06e9, rel=0.02)
     rule = autoscale_of("metric=outstanding target=20 max=8", deployment)
-    assert (rule.least, rule.most, rule.warm, rule.hold_s, rule.interval_s) == (1, 8, 0, 300.0, 15.0)
-    assert rule.start_s == start_seconds(deployment) == pytest.approx(BOOT_S + weight_bytes(deployment) / LINK_BYTES_S)
-    other = autoscale_of("metric=rate target=2.5 min=2 max=8 link=10GB boot=30s hold=10min interval=30s warm=1", deployment)
+    assert (rule.least, rule.most, rule.warm, rule.hold_s, rule.interval_s) == (
+        1,
+        8,
+        0,
+        300.0,
+        15.0,
+    )
+    assert (
+        rule.start_s
+        == start_seconds(deployment)
+        == pytest.approx(BOOT_S + weight_bytes(deployment) / LINK_BYTES_S)
+    )
+    other = autoscale_of(
+        "metric=rate target=2.5 min=2 max=8 link=10GB boot=30s hold=10min interval=30s warm=1",
+        deployment,
+    )
     assert other.start_s == pytest.approx(30 + weight_bytes(deployment) / 10e9)
-    assert (other.metric, other.target, other.least, other.instances, other.hold_s) == ("rate", 2.5, 2, 9, 600.0)
+    assert (other.metric, other.target, other.least, other.instances, other.hold_s) == (
+        "rate",
+        2.5,
+        2,
+        9,
+        600.0,
+    )
     assert autoscale_of("metric=rate target=1 max=1 start=90s", deployment).start_s == 90.0
     for text, said in [
         ("metric=outstanding max=8", "does not say metric, target and max"),
@@ -70,13 +93,22 @@ def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
 def test_a_simulation_takes_them_by_name() -> None:
     day = [1.0] * 12 + [3.0] * 12
     hourly = {**ASKED, "arrivals": "profile", "profile": day}
-    made = simulation_of(None, {**hourly, "autoscale": "metric=rate target=1 max=3", "ttft": "p95<=1s"})
+    made = simulation_of(
+        None, {**hourly, "autoscale": "metric=rate target=1 max=3", "ttft": "p95<=1s"}
+    )
     assert made.autoscale is not None
-    assert (made.instances, made.workloads[0].arrivals, made.limits[0].seconds) == (3, HourlyArrivals(hours=tuple(day)), 1.0)
+    assert (made.instances, made.workloads[0].arrivals, made.limits[0].seconds) == (
+        3,
+        HourlyArrivals(hours=tuple(day)),
+        1.0,
+    )
     slower = simulation_of(None, {**hourly, "request_rate": 1.0})
     assert slower.workloads[0].arrivals.rate == pytest.approx(1.0)
     for wrong, said in (
-        ({"request_rate": 1, "instances": 2, "autoscale": "metric=rate target=1 max=3"}, "says how many there are"),
+        (
+            {"request_rate": 1, "instances": 2, "autoscale": "metric=rate target=1 max=3"},
+            "says how many there are",
+        ),
         ({"concurrency": 1, "fail": "mtbf=1h repair=1s"}, "share an open loop"),
         ({"arrivals": "profile"}, "needs the hourly loads"),
     ):
@@ -88,10 +120,15 @@ def test_violations_are_counted_by_request_and_by_hour() -> None:
     """Two hours of four requests each: in the second, two answers come late and one is lost."""
     due = [0, 1, 2, 3, *(3_600_000 + late for late in range(4))]
     first = [at + wait for at, wait in zip(due, (1_000,) * 5 + (5_000, 5_000, 0), strict=True)]
-    found = record(due, first, [at + 2_000 for at in first], [3] * 8, status=[COMPLETED] * 7 + [FAILED])
+    found = record(
+        due, first, [at + 2_000 for at in first], [3] * 8, status=[COMPLETED] * 7 + [FAILED]
+    )
     ttft, e2e, tpot = violations(
         found,
-        tuple(Limit(metric=m, statistic=s, seconds=x) for m, s, x in (("ttft", "p95", 2.0), ("e2e", "mean", 4.0), ("tpot", "p50", 1.0))),
+        tuple(
+            Limit(metric=m, statistic=s, seconds=x)
+            for m, s, x in (("ttft", "p95", 2.0), ("e2e", "mean", 4.0), ("tpot", "p50", 1.0))
+        ),
     )
     assert (ttft.share, ttft.broken_hours, ttft.hours) == (3 / 8, 1, 2)
     assert (ttft.worst_hour, ttft.worst_share) == (1, 3 / 4)
@@ -141,12 +178,22 @@ def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
 # Settings by the hour are read, and what cannot be is one clear line.
 
 
-SEASONS_ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "engine": "vllm", "isl": 1000, "osl": 100, "request_rate": 1, "requests": 50}
+SEASONS_ASKED: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "engine": "vllm",
+    "isl": 1000,
+    "osl": 100,
+    "request_rate": 1,
+    "requests": 50,
+}
 
 
 def test_hours_knobs_and_times_are_read() -> None:
     deployment = simulation_of(None, SEASONS_ASKED).deployment
-    found = seasons_of("8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=4096; drain=30s start=2min", deployment)
+    found = seasons_of(
+        "8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=4096; drain=30s start=2min",
+        deployment,
+    )
     assert found.by_hour == (2,) * 6 + (0, 0) + (1,) * 12 + (0, 0, 2, 2)
     assert found.restarts == Restarts(drain_s=30.0, start_s=120.0)
     assert found.contexts == (131_072, 131_072, 4_096)
@@ -179,7 +226,8 @@ def test_what_does_not_go_with_seasons_is_refused(asked, words: str) -> None:
 
 
 def test_requests_longer_than_the_limit_of_the_hour_are_rejected() -> None:
-    """A context of 1,050 tokens before 1 h, when 100 of the requests come, and the model's own afterwards."""
+    """A context of 1,050 tokens before 1 h, when 100 of the requests come, and the model's own
+    afterwards."""
     run = api.simulate(
         **{**SEASONS_ASKED, "requests": 200, "request_rate": 100 / 3600, "arrivals": "constant"},
         seasons="0-1 max_model_len=1050; drain=10s start=10s",

@@ -1,4 +1,5 @@
-"""The choice among finished candidates: what is asked least of is least, limits on money, power and racks hold."""
+"""The choice among finished candidates: what is asked least of is least, limits on money, power and
+racks hold."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
 few_parts = plans_with()
 
 PRICES = catalog_prices()
-SYSTEMS = {"h100-sxm-80gb": "dgx-h100", "l40s": "8xl40s", "a100-sxm-80gb": "dgx-a100", "h200-sxm-141gb": "dgx-h200"}
+SYSTEMS = {
+    "h100-sxm-80gb": "dgx-h100",
+    "l40s": "8xl40s",
+    "a100-sxm-80gb": "dgx-a100",
+    "h200-sxm-141gb": "dgx-h200",
+}
 OBJECTIVES = ("gpus", "cost", "power", "latency")
 DEMAND = demand_of(peak_rps=100.0)
 FIRST = question(gpu=",".join(SYSTEMS))
@@ -67,11 +73,16 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def searching(more: int) -> Any:
-    """A search, of one deployment or all of a GPU type, whose check of a whole fleet asks for so many systems more than the best had."""
+    """A search, of one deployment or all of a GPU type, whose check of a whole fleet asks for so
+    many systems more than the best had."""
 
     def search(asked: Any, rows: bool = True) -> Plan:
         (gpu,), whole = asked.gpus, len(asked.engines) > 1 or asked.engines[0] == FIRST.engines[0]
-        alike = [each for each in ALL if each.gpu == gpu.name and (whole or each.engine_preset == asked.engines[0])]
+        alike = [
+            each
+            for each in ALL
+            if each.gpu == gpu.name and (whole or each.engine_preset == asked.engines[0])
+        ]
         kept = min(alike, key=lambda each: (each.gpus, each.systems_exact))
         grown = kept.on(systems=kept.systems + more, instances=kept.instances + 8 * more)
         return plan_of(DEMAND, replace(grown, checked=True))
@@ -88,9 +99,18 @@ def spent(plan: Plan, each: Candidate) -> Any:
 
 @given(plans(), st.sampled_from(OBJECTIVES), st.integers(0, 2))
 @examples(0.6)
-def test_the_objective_is_never_worse_than_that_of_the_default_choice(plan: Plan, objective: Any, more: int) -> None:
+def test_the_objective_is_never_worse_than_that_of_the_default_choice(
+    plan: Plan, objective: Any, more: int
+) -> None:
     ALL[:] = plan.candidates
-    found = chosen(FIRST, plan, Scenario(choice=ChoiceAsked(objective=objective)), prices=PRICES, where=WAYS, search=searching(more))
+    found = chosen(
+        FIRST,
+        plan,
+        Scenario(choice=ChoiceAsked(objective=objective)),
+        prices=PRICES,
+        where=WAYS,
+        search=searching(more),
+    )
     assert found.choice is not None
     assert plan.choice is not None
     assert len(found.candidates) == len(plan.candidates)
@@ -98,7 +118,9 @@ def test_the_objective_is_never_worse_than_that_of_the_default_choice(plan: Plan
     if objective == "cost":
         assert best.cheapest_usd_per_year <= default.cheapest_usd_per_year
     elif objective == "power":
-        assert best.system_watts * found.choice.systems <= default.system_watts * plan.choice.systems
+        assert (
+            best.system_watts * found.choice.systems <= default.system_watts * plan.choice.systems
+        )
     elif objective == "gpus":
         assert found.choice.gpus <= plan.choice.gpus
     else:
@@ -124,7 +146,9 @@ def test_of_equally_few_gpus_the_cheapest_type_is_the_answer(plan: Plan) -> None
     usd = types_usd(found, found.choice.gpus)
     assert found.choice.gpus == min(each.gpus for each in plan.candidates)
     assert usd[found.choice.gpu] == min(usd.values())
-    assert found.choice.identity == next(each.identity for each in plan.candidates if each.gpu == found.choice.gpu)
+    assert found.choice.identity == next(
+        each.identity for each in plan.candidates if each.gpu == found.choice.gpu
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,9 +160,13 @@ def test_of_equally_few_gpus_the_cheapest_type_is_the_answer(plan: Plan) -> None
         ("qwen2.5-7b", {"isl": 1000, "osl": 50, "peak_rps": 3}),
     ],
 )
-def test_a_small_load_is_answered_by_the_cheapest_system_that_carries_it(model: str, asked: dict[str, Any]) -> None:
+def test_a_small_load_is_answered_by_the_cheapest_system_that_carries_it(
+    model: str, asked: dict[str, Any]
+) -> None:
     """One system of any type is enough, so that the count of GPUs does not decide."""
-    plan = tonnage.size(model=model, gpu="b300,h100,l40s", precision="fp8", tp=1, engine="vllm", **asked)
+    plan = tonnage.size(
+        model=model, gpu="b300,h100,l40s", precision="fp8", tp=1, engine="vllm", **asked
+    )
     assert plan.choice is not None
     assert (plan.choice.systems, plan.choice.gpus) == (1, 8)
     usd = types_usd(plan, 8)
@@ -150,12 +178,21 @@ def test_a_small_load_is_answered_by_the_cheapest_system_that_carries_it(model: 
     assert "USD a year: rented GPUs" in smaller_text(plan, plan.choice)
 
 
-@given(plans(), st.sampled_from(OBJECTIVES), st.sampled_from(["300k USD", "2m USD", "300k USD/year"]), st.sampled_from([None, 15.0, 60.0]))
+@given(
+    plans(),
+    st.sampled_from(OBJECTIVES),
+    st.sampled_from(["300k USD", "2m USD", "300k USD/year"]),
+    st.sampled_from([None, 15.0, 60.0]),
+)
 @examples(0.6)
-def test_caps_hold_for_every_candidate_that_is_left(plan: Plan, objective: Any, budget: str, kw: float | None) -> None:
+def test_caps_hold_for_every_candidate_that_is_left(
+    plan: Plan, objective: Any, budget: str, kw: float | None
+) -> None:
     ALL[:] = plan.candidates
     asked = ChoiceAsked(objective=objective, budget=budget, max_kw=kw, max_racks=3)
-    found = chosen(FIRST, plan, Scenario(choice=asked), prices=PRICES, where=WAYS, search=searching(1))
+    found = chosen(
+        FIRST, plan, Scenario(choice=asked), prices=PRICES, where=WAYS, search=searching(1)
+    )
     usd, of = budget_of(budget)
     for each in found.candidates:
         money = spent(found, each)
@@ -163,7 +200,9 @@ def test_caps_hold_for_every_candidate_that_is_left(plan: Plan, objective: Any, 
         assert kw is None or money.system_watts * each.systems / 1e3 <= kw
         assert each.systems <= 3 * max(1, 42_000 // money.system_watts)
     assert len(found.candidates) + len(found.rejected) == len(plan.candidates)
-    assert all(isinstance(each.reason, OverBudget | OverPower | OverRacks) for each in found.rejected)
+    assert all(
+        isinstance(each.reason, OverBudget | OverPower | OverRacks) for each in found.rejected
+    )
 
 
 @cache
@@ -173,9 +212,18 @@ def simulated() -> tuple[Any, Plan]:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_of_real_candidates_the_choice_is_the_best_and_was_checked_as_a_fleet(objective: Any) -> None:
+def test_of_real_candidates_the_choice_is_the_best_and_was_checked_as_a_fleet(
+    objective: Any,
+) -> None:
     asked, plan = simulated()
-    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective=objective)), prices=PRICES, where=WAYS, search=size)
+    found = chosen(
+        asked,
+        plan,
+        Scenario(choice=ChoiceAsked(objective=objective)),
+        prices=PRICES,
+        where=WAYS,
+        search=size,
+    )
     assert plan.choice is not None
     values = {
         "gpus": lambda each: each.gpus,
@@ -188,31 +236,63 @@ def test_of_real_candidates_the_choice_is_the_best_and_was_checked_as_a_fleet(ob
     assert measure(found.choice) <= measure(plan.choice)
     assert found.choice.checked
     assert found.fleet_check.systems == found.choice.systems
-    assert {each.identity for each in found.candidates} == {each.identity for each in plan.candidates}
+    assert {each.identity for each in found.candidates} == {
+        each.identity for each in plan.candidates
+    }
     assert Plan.from_json(found.to_json()) == found
 
 
 def test_the_cheapest_choice_for_a_job_is_that_whose_rented_job_costs_least() -> None:
-    """L40S cost less to own for a year; H200 are done so much sooner that a job on rented ones costs less."""
-    asked = question(gpu="h200,l40s", tp="1", peak_rps=None, ttft=None, mode="offline", requests=2e5, within="2h")
+    """L40S cost less to own for a year; H200 are done so much sooner that a job on rented ones
+    costs less."""
+    asked = question(
+        gpu="h200,l40s", tp="1", peak_rps=None, ttft=None, mode="offline", requests=2e5, within="2h"
+    )
     plan = size(asked)
-    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective="cost")), prices=PRICES, where=WAYS, search=size)
-    owned = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective="cost")), prices=PRICES, where=("on-prem",), search=size)
+    found = chosen(
+        asked,
+        plan,
+        Scenario(choice=ChoiceAsked(objective="cost")),
+        prices=PRICES,
+        where=WAYS,
+        search=size,
+    )
+    owned = chosen(
+        asked,
+        plan,
+        Scenario(choice=ChoiceAsked(objective="cost")),
+        prices=PRICES,
+        where=("on-prem",),
+        search=size,
+    )
     assert found.choice is not None
     assert (found.choice.gpu, owned.choice.gpu) == ("h200-sxm-141gb", "l40s")  # type: ignore[union-attr]
-    assert rented_job(found, found.choice, PRICES, 0) == min(rented_job(found, each, PRICES, 0) or 0.0 for each in found.candidates)
+    assert rented_job(found, found.choice, PRICES, 0) == min(
+        rented_job(found, each, PRICES, 0) or 0.0 for each in found.candidates
+    )
     assert aim_text(found) == "lowest cost"
 
 
 def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     asked, plan = simulated()
-    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(budget="5k USD")), prices=PRICES, where=WAYS, search=size)
+    found = chosen(
+        asked,
+        plan,
+        Scenario(choice=ChoiceAsked(budget="5k USD")),
+        prices=PRICES,
+        where=WAYS,
+        search=size,
+    )
     assert found.choice is None
     reasons = [each.reason for each in found.rejected if isinstance(each.reason, OverBudget)]
     assert len(reasons) == len(plan.candidates)
     assert {reason.most_systems for reason in reasons} == {0}
     least = min(reason.usd for reason in reasons if reason.usd is not None)
-    assert answer_text(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
+    assert (
+        answer_text(found)
+        == "nothing within what is allowed: 5,000 USD buy no system; all of it takes"
+        f" {dollars(least)} USD to buy"
+    )
 
 
 def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
@@ -221,7 +301,14 @@ def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
     fitting = []
     for cap in (None, "500W"):
         first = question(**asked, power_cap=cap)
-        found = chosen(first, size(first), Scenario(choice=ChoiceAsked(max_kw=9)), prices=PRICES, where=("on-prem",), search=size)
+        found = chosen(
+            first,
+            size(first),
+            Scenario(choice=ChoiceAsked(max_kw=9)),
+            prices=PRICES,
+            where=("on-prem",),
+            search=size,
+        )
         fitting.append(found.choice)
     assert fitting[0] is None
     assert fitting[1].gpu_limit is not None
@@ -243,25 +330,44 @@ def too_little() -> tuple[Any, Plan]:
         (ChoiceAsked(max_racks=1, rack_kw=11), "1 rack of 11 kW holds 1 × dgx-h100, which carries"),
     ],
 )
-def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_carries(asked: ChoiceAsked, said: str) -> None:
+def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_carries(
+    asked: ChoiceAsked, said: str
+) -> None:
     first, plan = too_little()
-    found = chosen(first, plan, Scenario(choice=asked), prices=PRICES, where=("on-prem", "cloud"), search=size)
+    found = chosen(
+        first, plan, Scenario(choice=asked), prices=PRICES, where=("on-prem", "cloud"), search=size
+    )
     assert found.choice is None
     best = max(
-        (each.reason.most_requests_per_second for each in found.rejected if isinstance(each.reason, Most)), key=lambda rate: rate or 0
+        (
+            each.reason.most_requests_per_second
+            for each in found.rejected
+            if isinstance(each.reason, Most)
+        ),
+        key=lambda rate: rate or 0,
     )
     assert 0 < best < 700
     answer = answer_text(found)
     assert said in answer
     assert f"{math.floor(best / 7)}% of the 700 asked for" in answer
-    for text in (quiet_lines([found])[0], dict(answer_rows(found))["Answer"], "\n".join(brief_lines([found]))):
+    for text in (
+        quiet_lines([found])[0],
+        dict(answer_rows(found))["Answer"],
+        "\n".join(brief_lines([found])),
+    ):
         assert said in text
-    (each,) = [one for one in plan.candidates if one.engine_preset.startswith("tensorrt") and one.precision == "fp8"]
+    (each,) = [
+        one
+        for one in plan.candidates
+        if one.engine_preset.startswith("tensorrt") and one.precision == "fp8"
+    ]
     (reason,) = [one.reason for one in found.rejected if one.identity == each.identity]
     assert isinstance(reason, Most)
     if asked.budget is None or "year" not in asked.budget:
         assert reason.most_systems == 1
-        assert reason.most_requests_per_second == pytest.approx(each.pool.fleet.instances_per_system * each.sized_rate)
+        assert reason.most_requests_per_second == pytest.approx(
+            each.pool.fleet.instances_per_system * each.sized_rate
+        )
     else:
         instances = round((reason.most_requests_per_second or 0) / each.sized_rate)
         usd = [_year_of(plan, each, count) for count in (instances, instances + 1)]
@@ -271,7 +377,12 @@ def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_ca
 def _year_of(plan: Plan, each: Candidate, instances: int) -> float:
     held = each.pool.fleet.holding(instances)
     traffic = traffic_of(plan).times(instances * each.sized_rate / 700)
-    usd = outlay(each.on(systems=held.systems, instances=held.instances), traffic, PRICES, where=("on-prem", "cloud")).own_usd_per_year
+    usd = outlay(
+        each.on(systems=held.systems, instances=held.instances),
+        traffic,
+        PRICES,
+        where=("on-prem", "cloud"),
+    ).own_usd_per_year
     assert usd is not None
     return usd
 
@@ -285,7 +396,10 @@ def test_budgets_and_reserves() -> None:
     ]:
         assert budget_of(text) == usd
     for text in ["500k EUR", "much", "", "0", "-3k USD", "5k USD/week", "5k p.m. or so"]:
-        with pytest.raises(InputError, match=r"budget: .* is not a budget in US dollars; write for example 500k USD"):
+        with pytest.raises(
+            InputError,
+            match=r"budget: .* is not a budget in US dollars; write for example 500k USD",
+        ):
             budget_of(text)
     for asked, message in [
         (StandbyAsked(availability="99.9%"), "availability: goes with mtbf and repair_time"),

@@ -37,9 +37,14 @@ def test_a_fleet_is_measured_loses_an_instance_and_ends_with_all_its_processes()
     found = demo(seconds=6.0, told=told.append)
     assert children() <= before
     document, failure = found.to_json(), found.failure
-    assert set(document["predicted"]) == set(document["measured"]) == {"ttft_ms", "tpot_ms", "requests_per_second"}
+    assert (
+        set(document["predicted"])
+        == set(document["measured"])
+        == {"ttft_ms", "tpot_ms", "requests_per_second"}
+    )
     assert found.requests > 10
-    # A busy machine delivers single tokens late, but it makes none before its time; and every request ended once.
+    # A busy machine delivers single tokens late, but it makes none before its time; and every
+    # request ended once.
     assert document["measured"]["tpot_ms"] > 0.8 * document["predicted"]["tpot_ms"]
     assert failure.sent == failure.completed + failure.failed
     assert failure.after_s == 0.75

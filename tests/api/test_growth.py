@@ -1,4 +1,5 @@
-"""The growth of a load without systems that exist: until when the choice is enough, and how many of it are needed later."""
+"""The growth of a load without systems that exist: until when the choice is enough, and how many of
+it are needed later."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ def test_forms_of_growth() -> None:
         assert growth_of(text) == pytest.approx(per_month)
     for text, says in [
         ("5%", "growth: '5%' says no time; write for example 5%/month or 5%/year"),
-        ("0.05/month", "growth: '0.05/month' is not a growth; write for example 5%/month or 5%/year"),
+        (
+            "0.05/month",
+            "growth: '0.05/month' is not a growth; write for example 5%/month or 5%/year",
+        ),
         ("1e9%/month", "is not a growth"),
     ]:
         with pytest.raises(InputError, match=says):
@@ -78,10 +82,22 @@ def test_later_systems_are_those_that_the_search_gives_for_the_later_load() -> N
 
 def test_spare_systems_and_those_that_stand_by_are_counted_later_too() -> None:
     plain, spare = grown(), tonnage.size(**ASKED, peak_rps=100, growth="5%/month", spare=1)
-    standing = tonnage.size(**ASKED, peak_rps=100, growth="5%/month", availability="99.9%", mtbf="8000h", repair_time="24h")
+    standing = tonnage.size(
+        **ASKED,
+        peak_rps=100,
+        growth="5%/month",
+        availability="99.9%",
+        mtbf="8000h",
+        repair_time="24h",
+    )
     assert spare.growth.months_left == plain.growth.months_left
-    assert [one.systems for one in spare.growth.ahead] == [(one.systems or 0) + 1 for one in plain.growth.ahead]
-    more = [(one.systems or 0) - (other.systems or 0) for one, other in zip(standing.growth.ahead, plain.growth.ahead, strict=True)]
+    assert [one.systems for one in spare.growth.ahead] == [
+        (one.systems or 0) + 1 for one in plain.growth.ahead
+    ]
+    more = [
+        (one.systems or 0) - (other.systems or 0)
+        for one, other in zip(standing.growth.ahead, plain.growth.ahead, strict=True)
+    ]
     assert min(more) >= 1
 
 
@@ -92,7 +108,9 @@ def test_a_check_of_the_fleet_that_asks_for_more_brings_the_next_system_forward(
 
     def answered(one: Any) -> Plan:
         rate = one.demand.sizing_requests_per_second
-        return plan_of(demand_of(peak_rps=rate), today.on(systems=4 if rate <= 12.2 else 5, instances=40))
+        return plan_of(
+            demand_of(peak_rps=rate), today.on(systems=4 if rate <= 12.2 else 5, instances=40)
+        )
 
     found = with_growth(plan, asked, answered).growth
     assert found.months_left == 2
@@ -100,7 +118,10 @@ def test_a_check_of_the_fleet_that_asks_for_more_brings_the_next_system_forward(
 
 def test_systems_that_exist_and_plans_without_a_choice_are_left_as_they_are() -> None:
     plan = plan_of(demand_of(peak_rps=10))
-    assert with_growth(plan, replace(question(peak_rps=10), growth_per_month=0.1), lambda one: plan) is plan
+    assert (
+        with_growth(plan, replace(question(peak_rps=10), growth_per_month=0.1), lambda one: plan)
+        is plan
+    )
     have = tonnage.size(**ASKED, peak_rps=100, growth="5%/month", have="2xdgx-h100")
     assert have.growth is None
     assert have.existing.months_left is not None

@@ -1,4 +1,5 @@
-"""What the catalog does not hold is read from a hub as its file by path is, and no fault of the hub costs long or a traceback."""
+"""What the catalog does not hold is read from a hub as its file by path is, and no fault of the hub
+costs long or a traceback."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 1
 @pytest.fixture
 def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A machine that asks its hub, with an empty cache."""
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HF_TOKEN_PATH"):
+    for name in (
+        "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "HF_HUB_CACHE",
+        "HF_TOKEN_PATH",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
@@ -44,7 +52,10 @@ def by_path(folder: Path, config: dict[str, Any]) -> Path:
 
 @pytest.mark.parametrize("config", [CONFIG, CONFIG | AWQ], ids=["bf16", "awq"])
 def test_the_answer_of_an_unknown_repository_equals_that_of_its_file(
-    online: pytest.MonkeyPatch, tmp_path: Path, config: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    online: pytest.MonkeyPatch,
+    tmp_path: Path,
+    config: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     local = by_path(tmp_path / "newmodel-x", config)
     with hub({"maker/NewModel-X": {"config.json": config}}) as server:
@@ -59,8 +70,18 @@ def test_the_answer_of_an_unknown_repository_equals_that_of_its_file(
     assert answers[0] == answers[1]
 
 
-def test_a_plan_holds_the_model_and_a_kept_revision_needs_no_network(online: pytest.MonkeyPatch) -> None:
-    asked = {"model": "maker/NewModel-X@v1.0", "gpu": "h100", "isl": 300, "osl": 50, "peak_rps": 2, "engine": "vllm", "tp": 1}
+def test_a_plan_holds_the_model_and_a_kept_revision_needs_no_network(
+    online: pytest.MonkeyPatch,
+) -> None:
+    asked = {
+        "model": "maker/NewModel-X@v1.0",
+        "gpu": "h100",
+        "isl": 300,
+        "osl": 50,
+        "peak_rps": 2,
+        "engine": "vllm",
+        "tp": 1,
+    }
     with hub({"maker/NewModel-X": {"config.json": CONFIG}}) as server:
         online.setenv("HF_ENDPOINT", server.address)
         plan = api.size(**asked)
@@ -72,10 +93,14 @@ def test_a_plan_holds_the_model_and_a_kept_revision_needs_no_network(online: pyt
     online.setattr(catalog, "_kept", {})
     online.setenv("XDG_CACHE_HOME", "/nonexistent")
     assert Plan.from_json(document) == plan
-    assert catalog.find_model("newmodel-x") == next(note.model for note in plan.notes if note.code == "model-read")
+    assert catalog.find_model("newmodel-x") == next(
+        note.model for note in plan.notes if note.code == "model-read"
+    )
 
 
-def test_a_separate_file_says_the_format_and_the_index_the_size_of_the_weights(online: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_separate_file_says_the_format_and_the_index_the_size_of_the_weights(
+    online: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     quantized = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": None}}
     half = 2 * catalog.find_model(str(by_path(tmp_path / "local", CONFIG))).parameters
     index = b'{"metadata": {"total_size": %d}, "weight_map": {' + b'"a": "b", ' * 50_000
@@ -84,15 +109,24 @@ def test_a_separate_file_says_the_format_and_the_index_the_size_of_the_weights(o
         {
             "maker/fp8": files,
             "maker/alike": {"config.json": CONFIG, "model.safetensors.index.json": index % half},
-            "maker/apart": {"config.json": CONFIG, "model.safetensors.index.json": index % (2 * half)},
+            "maker/apart": {
+                "config.json": CONFIG,
+                "model.safetensors.index.json": index % (2 * half),
+            },
             "maker/alone": {"config.json": CONFIG, "model.safetensors": bytes(1_000)},
         }
     ) as server:
         online.setenv("HF_ENDPOINT", server.address)
         assert catalog.find_model("maker/fp8").released.startswith("fp8")
-        readings = {name: catalog.find_model(f"maker/{name}").reading for name in ("alike", "apart", "alone")}
+        readings = {
+            name: catalog.find_model(f"maker/{name}").reading
+            for name in ("alike", "apart", "alone")
+        }
     assert "index" not in readings["alike"]
-    assert f"its index says {2 * half / 1e9:,.2f} GB of weights, {half / 1e9:,.2f} GB are counted (-50%)" in readings["apart"]
+    assert (
+        f"its index says {2 * half / 1e9:,.2f} GB of weights, {half / 1e9:,.2f} GB are counted"
+        " (-50%)" in readings["apart"]
+    )
     assert "its index says 0.00 GB of weights" in readings["alone"]
 
 
@@ -110,7 +144,9 @@ def test_the_token_goes_to_the_hub_and_nowhere_else(online: pytest.MonkeyPatch) 
         online.setenv("HF_TOKEN", "hf_right")
         for name in ("gated/a", "moved/a", "away/a"):
             assert catalog.find_model(name).hidden == CONFIG["hidden_size"]
-        assert {token for path, token in server.asked if path.startswith("/api/")} == {"Bearer hf_right"}
+        assert {token for path, token in server.asked if path.startswith("/api/")} == {
+            "Bearer hf_right"
+        }
         assert other.asked
         assert {token for _, token in other.asked} == {None}
 
@@ -129,7 +165,9 @@ HOSTILE: dict[str, Any] = {
 }
 
 
-def test_no_fault_of_a_hub_costs_a_traceback(online: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_fault_of_a_hub_costs_a_traceback(
+    online: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     held = {f"hostile/{name}": {"config.json": config} for name, config in HOSTILE.items()}
     with hub(held) as server:
         online.setenv("HF_ENDPOINT", server.address)
@@ -142,7 +180,9 @@ def test_no_fault_of_a_hub_costs_a_traceback(online: pytest.MonkeyPatch, capsys:
             assert time.monotonic() - began < 3, name
         assert sum(path.startswith("/missing/a") for path, _ in server.asked) == 1
         assert run(["memory", "--model", "missing/a"]) == 2
-        assert sum(path.startswith("/missing/a") for path, _ in server.asked) == 1, "refused once, not asked again"
+        assert sum(path.startswith("/missing/a") for path, _ in server.asked) == 1, (
+            "refused once, not asked again"
+        )
 
 
 def test_a_slow_hub_is_not_waited_for(online: pytest.MonkeyPatch) -> None:
@@ -150,7 +190,10 @@ def test_a_slow_hub_is_not_waited_for(online: pytest.MonkeyPatch) -> None:
     with hub({}) as server:
         online.setenv("HF_ENDPOINT", server.address)
         began = time.monotonic()
-        with pytest.raises(InputError, match=r"did not answer within 0\.5 s; download http.* into .*models--drip--a"):
+        with pytest.raises(
+            InputError,
+            match=r"did not answer within 0\.5 s; download http.* into .*models--drip--a",
+        ):
             catalog.find_model("drip/a")
         assert time.monotonic() - began < 2
         with pytest.raises(InputError, match="did not answer"):
@@ -159,16 +202,23 @@ def test_a_slow_hub_is_not_waited_for(online: pytest.MonkeyPatch) -> None:
     assert reader.LIMIT_S < 10
 
 
-def test_a_format_that_is_not_told_refuses_and_an_index_that_comes_late_does_not(online: pytest.MonkeyPatch) -> None:
+def test_a_format_that_is_not_told_refuses_and_an_index_that_comes_late_does_not(
+    online: pytest.MonkeyPatch,
+) -> None:
     online.setattr(reader, "LIMIT_S", 0.5)
     with hub({"late/a": {"config.json": CONFIG}, "broken/a": {"config.json": CONFIG}}) as server:
         online.setenv("HF_ENDPOINT", server.address)
         assert "index" not in catalog.find_model("late/a").reading
-        with pytest.raises(InputError, match=r"does not say the number format of broken/a \(hf_quant_config\.json: HTTP 500\)"):
+        with pytest.raises(
+            InputError,
+            match=r"does not say the number format of broken/a \(hf_quant_config\.json: HTTP 500\)",
+        ):
             catalog.find_model("broken/a")
 
 
-def test_offline_says_what_to_download_and_takes_it_from_there(online: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offline_says_what_to_download_and_takes_it_from_there(
+    online: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["--offline", "memory", "--model", "maker/other"]) == 2
     message = capsys.readouterr().err
     assert "download https://huggingface.co/maker/other/resolve/main/config.json into " in message
@@ -187,8 +237,12 @@ def test_the_hubs_own_cache_is_looked_into(online: pytest.MonkeyPatch, tmp_path:
     assert COMMIT[:12] in catalog.find_model("maker/held").reading
 
 
-@pytest.mark.parametrize("name", ["a/../b", "a/b@../../c", "a/b c", "a/b@x y", "/etc/passwd", "a//b", "a/b/c"])
-def test_names_that_are_no_repository_never_reach_the_hub(online: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["a/../b", "a/b@../../c", "a/b c", "a/b@x y", "/etc/passwd", "a//b", "a/b/c"]
+)
+def test_names_that_are_no_repository_never_reach_the_hub(
+    online: pytest.MonkeyPatch, name: str
+) -> None:
     with hub({}) as server:
         online.setenv("HF_ENDPOINT", server.address)
         with pytest.raises(InputError):

@@ -1,4 +1,5 @@
-"""Servers of any shape, of one's own and of clouds, by name; and what they carry as a working day."""
+"""Servers of any shape, of one's own and of clouds, by name; and what they carry as a working
+day."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ few_parts = plans_with()
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
-CARD = "name: my-card-48\nfp16_tflops: 180\nfp8_tflops: 360\nmemory_gb: 48\nmemory_bandwidth_gb_s: 900\ntdp_w: 300\n"
+CARD = (
+    "name: my-card-48\nfp16_tflops: 180\nfp8_tflops: 360\nmemory_gb: 48\nmemory_bandwidth_gb_s:"
+    " 900\ntdp_w: 300\n"
+)
 
 
 def test_servers_by_name() -> None:
@@ -47,7 +51,9 @@ def test_servers_by_name() -> None:
         ("h100", "dgx-h100", 8),
     ],
 )
-def test_a_machine_that_is_named_as_the_gpu_is_what_is_bought(gpu: str, system: str, gpus: int) -> None:
+def test_a_machine_that_is_named_as_the_gpu_is_what_is_bought(
+    gpu: str, system: str, gpus: int
+) -> None:
     asked = question(gpu=gpu, precision="fp8", engine="vllm", tp="1")
     (one,) = asked.gpus
     (bought,) = {trial.system.name: trial.system for trial in trials(asked)}.values()
@@ -77,8 +83,11 @@ def test_servers_of_one_gpu_are_bought_one_by_one() -> None:
 
 
 def test_a_measured_system_as_people() -> None:
-    """One DGX at 70.7 requests/s: 2.04 million requests in eight hours, 679 thousand users at three a day."""
-    plan = size_measured(benchmarks=MEASURED, ttft="mean<=500ms", have="1xdgx-h100", requests_per_user_day=3)
+    """One DGX at 70.7 requests/s: 2.04 million requests in eight hours, 679 thousand users at three
+    a day."""
+    plan = size_measured(
+        benchmarks=MEASURED, ttft="mean<=500ms", have="1xdgx-h100", requests_per_user_day=3
+    )
     day = plan.existing.a_day
     assert plan.existing.requests_per_second == pytest.approx(70.75, abs=0.01)
     assert day.requests == pytest.approx(2.04e6, rel=0.002)

@@ -1,4 +1,5 @@
-"""Traces of every kind: what load clients really wrote, run folders, and traffic of BurstGPT's shape."""
+"""Traces of every kind: what load clients really wrote, run folders, and traffic of BurstGPT's
+shape."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from tonnage.errors import InputError
 from tonnage.workload.burstiness import spread
 
 FILES = Path(__file__).parents[1] / "bench" / "fixtures"
-AIPERF, VLLM, GUIDELLM = FILES / "aiperf" / "profile_export.jsonl", FILES / "vllm.json", FILES / "guidellm.json"
+AIPERF, VLLM, GUIDELLM = (
+    FILES / "aiperf" / "profile_export.jsonl",
+    FILES / "vllm.json",
+    FILES / "guidellm.json",
+)
 GENAI_PERF = FILES / "genai-perf" / "profile_export.json"
 ROUNDED_NS = 256
 """Stamps of the wall clock in nanoseconds are read as floats, whose last bit is 256."""
@@ -28,7 +33,9 @@ def simulated(trace: Path, **more: object) -> tuple[list[int], list[int], list[i
     return record.due_ns.tolist(), record.isl.tolist(), record.osl.tolist()
 
 
-@pytest.mark.parametrize("name", [AIPERF, FILES / "aiperf", VLLM, GUIDELLM], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "name", [AIPERF, FILES / "aiperf", VLLM, GUIDELLM], ids=lambda path: path.name
+)
 def test_what_a_load_client_wrote_is_simulated_as_it_came(name: Path) -> None:
     recording = api.describe_workload(name).traffic.recording
     due, isl, osl = simulated(name)
@@ -39,41 +46,70 @@ def test_what_a_load_client_wrote_is_simulated_as_it_came(name: Path) -> None:
 
 
 def test_genai_perf_without_counts_gives_its_moments(tmp_path: Path) -> None:
-    """Its file holds texts: with lengths that are given the moments are replayed, and an import with a tokenizer has both."""
+    """Its file holds texts: with lengths that are given the moments are replayed, and an import
+    with a tokenizer has both."""
     with pytest.raises(InputError, match="no counts of prompt tokens"):
         api.describe_workload(GENAI_PERF)
-    stamps = sorted(one["timestamp"] for one in json.loads(GENAI_PERF.read_text())["experiments"][0]["requests"])
+    stamps = sorted(
+        one["timestamp"] for one in json.loads(GENAI_PERF.read_text())["experiments"][0]["requests"]
+    )
     due, isl, osl = simulated(GENAI_PERF, isl=100, osl=10)
     assert np.abs(np.array(due) - [stamp - stamps[0] for stamp in stamps]).max() <= ROUNDED_NS
     assert (set(isl), set(osl)) == ({100}, {10})
     tokenizer = FILES / "genai-perf" / "tokenizer.json"
-    assert run(["import", str(GENAI_PERF), "--output", str(tmp_path / "run"), "--tokenizer", str(tokenizer)]) == 0
+    assert (
+        run(
+            [
+                "import",
+                str(GENAI_PERF),
+                "--output",
+                str(tmp_path / "run"),
+                "--tokenizer",
+                str(tokenizer),
+            ]
+        )
+        == 0
+    )
     assert np.abs(np.array(simulated(tmp_path / "run")[0]) - due).max() <= ROUNDED_NS
 
 
 SEEDS = 8
-"""Runs that are taken together: twenty requests of two thousand decide a p99, which differs by 15 % from draw to draw."""
+"""Runs that are taken together: twenty requests of two thousand decide a p99, which differs by 15 %
+from draw to draw."""
 
 
 def burstgpt(path: Path, count: int = 4_000) -> Path:
-    """Traffic of BurstGPT's columns and shape: bursts of gamma gaps by the ten minutes, correlated lengths, failures of 0 tokens."""
+    """Traffic of BurstGPT's columns and shape: bursts of gamma gaps by the ten minutes, correlated
+    lengths, failures of 0 tokens."""
     rng = np.random.default_rng(11)
     rates = np.repeat(rng.gamma(1.5, 1.0, count // 200), 200)
     due = (rng.gamma(0.5, 2.0, count) / (0.05 + rates)).cumsum()
     prompts = np.clip(rng.lognormal(6.0, 1.0, count), 1, 8000).astype(int)
     outputs = np.clip(0.2 * prompts + rng.lognormal(4.5, 0.8, count), 1, 4000).astype(int)
     outputs[rng.random(count) < 0.03] = 0
-    rows = (f"{at:.3f},ChatGPT,{i},{o},{i + o},Conversation log\n" for at, i, o in zip(due, prompts, outputs, strict=True))
-    path.write_text("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n" + "".join(rows))
+    rows = (
+        f"{at:.3f},ChatGPT,{i},{o},{i + o},Conversation log\n"
+        for at, i, o in zip(due, prompts, outputs, strict=True)
+    )
+    path.write_text(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n" + "".join(rows)
+    )
     return path
 
 
 AZURE, MOONCAKE = "AzureLLMInferenceTrace_2023_conv.csv", "mooncake_conversation_2000.jsonl"
 
 
-@pytest.mark.parametrize("name", [pytest.param(AZURE, marks=pytest.mark.accuracy), MOONCAKE, ""], ids=["azure", "mooncake", "burstgpt"])
-def test_a_fitted_scenario_is_simulated_with_the_percentiles_of_its_trace(name: str, tmp_path: Path) -> None:
-    """The record of the simulation beside the trace: gaps, prompts and outputs, mean and p50 to p99, within 10 %."""
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(AZURE, marks=pytest.mark.accuracy), MOONCAKE, ""],
+    ids=["azure", "mooncake", "burstgpt"],
+)
+def test_a_fitted_scenario_is_simulated_with_the_percentiles_of_its_trace(
+    name: str, tmp_path: Path
+) -> None:
+    """The record of the simulation beside the trace: gaps, prompts and outputs, mean and p50 to
+    p99, within 10 %."""
     trace = TRACES / name if name else burstgpt(tmp_path / "burst.csv")
     if not trace.exists():
         pytest.skip("the whole traces are not part of a checkout")
@@ -82,11 +118,17 @@ def test_a_fitted_scenario_is_simulated_with_the_percentiles_of_its_trace(name: 
     asked: dict[str, object] = {"model": "llama-3.1-8b", "gpu": "b200-sxm-180gb"}
     if fitted.scenario.demand.peak_rps is not None:
         asked |= {"request_rate": fitted.scenario.demand.peak_rps, "requests": len(seen)}
-    records = [tonnage.simulate(tmp_path / "scenario.yaml", seed=seed, **asked).requests for seed in range(SEEDS)]
+    records = [
+        tonnage.simulate(tmp_path / "scenario.yaml", seed=seed, **asked).requests
+        for seed in range(SEEDS)
+    ]
     pairs = {
         "isl": (np.array(seen.isl), np.concatenate([one.isl for one in records])),
         "osl": (np.array(seen.osl), np.concatenate([one.osl for one in records])),
-        "gaps": (np.diff(np.array(seen.due_ns)) / 1e9, np.concatenate([np.diff(one.due_ns) for one in records]) / 1e9),
+        "gaps": (
+            np.diff(np.array(seen.due_ns)) / 1e9,
+            np.concatenate([np.diff(one.due_ns) for one in records]) / 1e9,
+        ),
     }
     for what, (one, other) in pairs.items():
         first, second = spread(one), spread(other)

@@ -1,4 +1,5 @@
-"""``tonnage.simulate`` takes a scenario as ``size`` does: one deployment and its loads come of it."""
+"""``tonnage.simulate`` takes a scenario as ``size`` does: one deployment and its loads come of
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,14 @@ SCENARIO: dict[str, Any] = {
     "model": "llama-3-8b",
     "lengths": {"isl": 100, "osl": 20, "system_prompt": 50},
     "demand": {"peak_rps": 3},
-    "search": {"gpu": "l40s", "precision": "fp8", "tp": 2, "engine": "vllm", "max_num_tokens": 1024, "arrivals": "constant"},
+    "search": {
+        "gpu": "l40s",
+        "precision": "fp8",
+        "tp": 2,
+        "engine": "vllm",
+        "max_num_tokens": 1024,
+        "arrivals": "constant",
+    },
     "seed": 7,
 }
 
@@ -38,22 +46,36 @@ def asked(scenario: Any = SCENARIO, **named: Any) -> Simulation:
 def test_a_scenario_names_the_deployment_the_lengths_and_the_load() -> None:
     found = asked()
     d, (w,) = found.deployment, found.workloads
-    assert (d.model.name, d.gpu.name, d.precision.name, d.parallelism.tp, d.engine) == ("llama-3-8b", "l40s", "fp8+kv-fp16", 2, "vllm-0.32")
+    assert (d.model.name, d.gpu.name, d.precision.name, d.parallelism.tp, d.engine) == (
+        "llama-3-8b",
+        "l40s",
+        "fp8+kv-fp16",
+        2,
+        "vllm-0.32",
+    )
     assert d.knobs.max_num_tokens == 1024
     assert (w.isl.mean, w.osl.mean, found.seed) == (150, 20, 7)
     assert w.arrivals == OpenLoop(rate=3, process="constant")
     found = asked(concurrency="1,4", gpu="h100", requests=30, osl=10)
-    assert [(w.arrivals.concurrency, w.requests) for w in found.workloads if isinstance(w.arrivals, ClosedLoop)] == [(1, 30), (4, 30)]
+    assert [
+        (w.arrivals.concurrency, w.requests)
+        for w in found.workloads
+        if isinstance(w.arrivals, ClosedLoop)
+    ] == [(1, 30), (4, 30)]
     assert (found.deployment.gpu.name, found.workloads[0].osl.mean) == ("h100-sxm-80gb", 10)
 
 
 def test_a_file_values_and_a_scenario_ask_the_same(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
-    path.write_text("model: llama-3-8b\nlengths: {isl: 100, osl: 20}\nsearch: {gpu: l40s}\n", encoding="utf-8")
+    path.write_text(
+        "model: llama-3-8b\nlengths: {isl: 100, osl: 20}\nsearch: {gpu: l40s}\n", encoding="utf-8"
+    )
     values = {"model": "llama-3-8b", "lengths": {"isl": 100, "osl": 20}, "search": {"gpu": "l40s"}}
     forms: list[Any] = [path, str(path), values, read_scenario(str(path))]
     assert len({repr(asked(form, request_rate=2)) for form in forms}) == 1
-    assert repr(asked(None, model="llama-3-8b", isl=100, osl=20, gpu="l40s", request_rate=2)) == repr(asked(path, request_rate=2))
+    assert repr(
+        asked(None, model="llama-3-8b", isl=100, osl=20, gpu="l40s", request_rate=2)
+    ) == repr(asked(path, request_rate=2))
 
 
 def test_what_cannot_be_simulated_is_refused() -> None:
@@ -68,22 +90,39 @@ def test_what_cannot_be_simulated_is_refused() -> None:
         assert str(caught.value).startswith(says)
     for demand, says in [
         ({}, "concurrency, request_rate: neither given; give one of them"),
-        ({"peak_rps": 30}, "concurrency, request_rate: neither given; the demand of 30 requests/s is for all instances"),
+        (
+            {"peak_rps": 30},
+            (
+                "concurrency, request_rate: neither given; the demand of 30 requests/s is for all"
+                " instances"
+            ),
+        ),
     ]:
         with pytest.raises(InputError) as caught:
             asked({**SCENARIO, "demand": demand}, osl=20)
         assert str(caught.value).startswith(says)
 
 
-def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name(tmp_path: Path) -> None:
+def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "s.yaml"
-    path.write_text("model: lama-3\nlengths: {isl: soon, osl: 20}\nsearch: {tp: [1, 2]}\nseed: -1\n", encoding="utf-8")
+    path.write_text(
+        "model: lama-3\nlengths: {isl: soon, osl: 20}\nsearch: {tp: [1, 2]}\nseed: -1\n",
+        encoding="utf-8",
+    )
     with pytest.raises(InputErrors) as caught:
         asked(path, gpu="h100,l40s", request_rate=2)
-    assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == ["gpu", "search.tp", "lengths.isl", "seed"]
+    assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == [
+        "gpu",
+        "search.tp",
+        "lengths.isl",
+        "seed",
+    ]
 
 
-# Two pools as keys of a scenario, for simulate and for size; what simulate alone understands is refused by size.
+# Two pools as keys of a scenario, for simulate and for size; what simulate alone understands is
+# refused by size.
 
 
 POOLS_IN_SCENARIOS_SCENARIO = """
@@ -104,7 +143,12 @@ def file(tmp_path: Path) -> Path:
 def test_simulate_and_size_have_their_pools_from_the_file(file: Path) -> None:
     """Without quotes too: YAML 1.1 would read 1:2 as 62."""
     pools = simulation_of(file, {"request_rate": 4}).pools
-    assert (pools.prefill_instances, pools.decode_instances, pools.link_bytes_s, pools.overlap) == (1, 2, 5e9, True)
+    assert (pools.prefill_instances, pools.decode_instances, pools.link_bytes_s, pools.overlap) == (
+        1,
+        2,
+        5e9,
+        True,
+    )
     other = simulation_of(file, {"request_rate": 4, "disaggregated": "2:1"}).pools
     assert (other.prefill_instances, other.decode_instances) == (2, 1)
     record = tonnage.simulate(file, request_rate=4, requests=30)
@@ -113,7 +157,11 @@ def test_simulate_and_size_have_their_pools_from_the_file(file: Path) -> None:
     choice = tonnage.size(file).choice
     assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
     assert choice.ratio == ":".join(str(pool.instances) for pool in choice.pools)
-    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("disaggregated: 1:2, kv_link: 5GB/s, kv_overlap: true", "disaggregated: false"))
+    file.write_text(
+        POOLS_IN_SCENARIOS_SCENARIO.replace(
+            "disaggregated: 1:2, kv_link: 5GB/s, kv_overlap: true", "disaggregated: false"
+        )
+    )
     assert api.ask(file).questions[0].pools is None
 
 
@@ -127,9 +175,10 @@ def test_size_refuses_what_simulate_alone_understands(tmp_path: Path) -> None:
         with pytest.raises(InputErrors, match=said):
             api.ask(model="llama-3.1-8b", isl=500, osl=20, peak_rps=4, ttft="p95<=2s", **asked)
     (tmp_path / "ranked.yaml").write_text(
-        "model: llama-3.1-8b\nlengths: {mixture: 'short-in-short-out 0.5, long-in-short-out 0.5'}\n"
-        "search: {engine: vllm, queue_order: priority, shed: true, classes: 'chat 0.7 ttft=1s, batch 0.3', arrivals: mmpp,\n"
-        "  mmpp: '2/s for 60s, 20/s for 10s', long_prefill_token_threshold: 256}\n"
+        "model: llama-3.1-8b\nlengths: {mixture: 'short-in-short-out 0.5, long-in-short-out"
+        " 0.5'}\nsearch: {engine: vllm, queue_order: priority, shed: true, classes: 'chat 0.7"
+        " ttft=1s, batch 0.3', arrivals: mmpp,\n  mmpp: '2/s for 60s, 20/s for 10s',"
+        " long_prefill_token_threshold: 256}\n"
     )
     found = tonnage.simulate(tmp_path / "ranked.yaml", requests=60)
     assert [one.name for one in found.classes] == ["chat", "batch"]
@@ -146,7 +195,10 @@ GRID = Grid(base=BASE, over={"tp": [1, 2], "request_rate": [1, 2.5, 40]})
 
 def written(folder: Path) -> dict[str, tuple[int, int]]:
     """Inode and time of every point's summary."""
-    return {file.parent.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.glob("*/summary.json")}
+    return {
+        file.parent.name: (file.stat().st_ino, file.stat().st_mtime_ns)
+        for file in folder.glob("*/summary.json")
+    }
 
 
 def test_what_is_there_is_not_done_again_and_what_cannot_be_is_noted_once(tmp_path, monkeypatch):
@@ -171,7 +223,13 @@ def in_turn(todo, folder, provenance, workers):
 
 @pytest.mark.parametrize(
     "text",
-    ["over: {tp: []}\nbase: {}", "over: {tp: [1]}\nbase: {tp: 2}", "over: {tpp: [1]}\nbase: {}", "over: {tp: [1, 1]}\nbase: {}", "over: 3"],
+    [
+        "over: {tp: []}\nbase: {}",
+        "over: {tp: [1]}\nbase: {tp: 2}",
+        "over: {tpp: [1]}\nbase: {}",
+        "over: {tp: [1, 1]}\nbase: {}",
+        "over: 3",
+    ],
 )
 def test_a_grid_that_cannot_be_is_refused(tmp_path, text):
     file = tmp_path / "grid.yaml"
@@ -180,7 +238,10 @@ def test_a_grid_that_cannot_be_is_refused(tmp_path, text):
         read_grid(file)
 
 
-POINTS = {"base": BASE | {"requests": 30}, "over": {"tp": [1, 2], "seed": list(range(10)), "request_rate": [1 + i / 2 for i in range(10)]}}
+POINTS = {
+    "base": BASE | {"requests": 30},
+    "over": {"tp": [1, 2], "seed": list(range(10)), "request_rate": [1 + i / 2 for i in range(10)]},
+}
 """200 points."""
 
 
@@ -189,7 +250,19 @@ POINTS = {"base": BASE | {"requests": 30}, "over": {"tp": [1, 2], "seed": list(r
 def test_two_hundred_points_killed_and_resumed_are_each_written_once(tmp_path, on):
     file, folder = tmp_path / "grid.yaml", tmp_path / "runs"
     file.write_text(json.dumps(POINTS))
-    command = [sys.executable, "-m", "tonnage", "simulate", "--grid", str(file), "--output", str(folder), "--on", on, "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tonnage",
+        "simulate",
+        "--grid",
+        str(file),
+        "--output",
+        str(folder),
+        "--on",
+        on,
+        "--json",
+    ]
     first = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
     until = time.monotonic() + 300
     while len(written(folder)) < 30 and time.monotonic() < until:
@@ -205,4 +278,8 @@ def test_two_hundred_points_killed_and_resumed_are_each_written_once(tmp_path, o
     said = json.loads(second.stdout)
     assert said["points"] == 200
     assert said["done"] <= 200 - len(before)
-    assert not [one.name for one in folder.iterdir() if one.name not in after and one.name != LEFT_OUT and not one.name.startswith(".")]
+    assert not [
+        one.name
+        for one in folder.iterdir()
+        if one.name not in after and one.name != LEFT_OUT and not one.name.startswith(".")
+    ]

@@ -20,8 +20,26 @@ from tonnage.errors import DoesNotFit, InputError
 from tonnage.report.simulated import PICTURED, simulated, sweep_figures, title_of
 from tonnage.simulator.simulated_run import SimulatedRun
 
-ASKED: dict[str, Any] = {"model": "llama-3-8b", "precision": "fp8", "isl": 200, "osl": 20, "requests": 40}
-TYPED = ["simulate", "--model", "llama-3-8b", "--precision", "fp8", "--isl", "200", "--osl", "20", "--requests", "40"]
+ASKED: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "precision": "fp8",
+    "isl": 200,
+    "osl": 20,
+    "requests": 40,
+}
+TYPED = [
+    "simulate",
+    "--model",
+    "llama-3-8b",
+    "--precision",
+    "fp8",
+    "--isl",
+    "200",
+    "--osl",
+    "20",
+    "--requests",
+    "40",
+]
 FLEET = {"request_rate": 20, "instances": "2 gpu=h100 weight=3 + 1 gpu=l40s"}
 Capture = pytest.CaptureFixture[str]
 choice_alone = plans_with()
@@ -33,7 +51,10 @@ def shown(point: SimulatedRun) -> dict[str, Any]:
 
 def test_a_sweep_of_tp_with_a_plot_equals_four_single_runs(tmp_path: Path, capsys: Capture) -> None:
     picture = tmp_path / "tp.svg"
-    assert run([*TYPED, "--concurrency", "4", "--tp", "1,2,4,8", "--plot", str(picture), "--json"]) == 0
+    assert (
+        run([*TYPED, "--concurrency", "4", "--tp", "1,2,4,8", "--plot", str(picture), "--json"])
+        == 0
+    )
     points = json.loads(capsys.readouterr().out)["points"]
     assert [point["tp"] for point in points] == [1, 2, 4, 8]
     for point in points:
@@ -42,7 +63,11 @@ def test_a_sweep_of_tp_with_a_plot_equals_four_single_runs(tmp_path: Path, capsy
     svg = ElementTree.parse(picture).getroot()
     assert svg.tag.endswith("svg")
     tips = [title.text or "" for title in svg.iter() if title.tag.endswith("title")]
-    ttft = [float(re.sub("[^0-9.]", "", tip.rpartition("Mean TTFT ")[2])) for tip in tips if "Mean TTFT" in tip]
+    ttft = [
+        float(re.sub("[^0-9.]", "", tip.rpartition("Mean TTFT ")[2]))
+        for tip in tips
+        if "Mean TTFT" in tip
+    ]
     assert ttft == pytest.approx([point["ttft_ms"]["mean"] for point in points], rel=5e-3)
 
 
@@ -60,39 +85,77 @@ def test_a_sweep_of_tp_with_a_plot_equals_four_single_runs(tmp_path: Path, capsy
 def test_each_point_is_the_run_of_its_values(axes: dict[str, str], more: dict[str, str]) -> None:
     sweep = api.simulate_sweep(None, **{**ASKED, **axes, **more})
     values = [[text.strip() for text in texts.split(",")] for texts in axes.values()]
-    singles = [tonnage.simulate(**{**ASKED, **more, **dict(zip(axes, each, strict=True))}) for each in product(*values)]
+    singles = [
+        tonnage.simulate(**{**ASKED, **more, **dict(zip(axes, each, strict=True))})
+        for each in product(*values)
+    ]
     assert sorted(map(str, map(shown, sweep))) == sorted(map(str, map(shown, singles)))
     assert not sweep.left_out
 
 
 def test_the_lists_of_a_file_are_a_sweep_too(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
-    path.write_text("model: llama-3-8b\nlengths: {isl: 100, osl: 20}\nsearch: {tp: [1, 2], precision: fp8}\n", encoding="utf-8")
+    path.write_text(
+        "model: llama-3-8b\nlengths: {isl: 100, osl: 20}\nsearch: {tp: [1, 2], precision: fp8}\n",
+        encoding="utf-8",
+    )
     sweep = api.simulate_sweep(path, concurrency="1,2", requests=20)
-    assert [(point.settings["tp"], point.to_json()["concurrency"]) for point in sweep] == [("1", 1), ("1", 2), ("2", 1), ("2", 2)]
+    assert [(point.settings["tp"], point.to_json()["concurrency"]) for point in sweep] == [
+        ("1", 1),
+        ("1", 2),
+        ("2", 1),
+        ("2", 2),
+    ]
     assert len(api.simulate_sweep(path, concurrency=1, requests=20, tp=4)) == 1
     with pytest.raises(InputError, match="tp: several are given; simulate_sweep runs them all"):
         tonnage.simulate(path, concurrency=1, requests=20)
 
 
 def test_commas_of_thousands_and_of_distributions_are_no_sweep() -> None:
-    for text, mean in (("2,000", 2_000), ("lognormal:2000,500", 2_000), ("histogram:100:0.5,300:0.5", 200)):
+    for text, mean in (
+        ("2,000", 2_000),
+        ("lognormal:2000,500", 2_000),
+        ("histogram:100:0.5,300:0.5", 200),
+    ):
         (point,) = simulations_of(None, {**ASKED, "isl": text, "concurrency": 1}).points
         assert point[1].workloads[0].isl.mean == pytest.approx(mean)
 
 
 def test_points_that_cannot_be_are_left_out_with_the_reason() -> None:
-    sweep = api.simulate_sweep(None, model="llama-3.1-70b", precision="fp16", isl=100, osl=10, concurrency=1, requests=2, tp="1,2,3")
+    sweep = api.simulate_sweep(
+        None,
+        model="llama-3.1-70b",
+        precision="fp16",
+        isl=100,
+        osl=10,
+        concurrency=1,
+        requests=2,
+        tp="1,2,3",
+    )
     assert [point.settings for point in sweep] == [{"tp": "2"}]
     reasons = {values["tp"]: reason for values, reason in sweep.left_out}
     assert reasons["1"].startswith("weights 141 GB")
     assert "3" in reasons
     assert sweep.to_json()["left_out"][0]["tp"] == "1"
-    gpus = api.simulate_sweep(None, **{**ASKED, "precision": "fp16,fp8", "gpu": "a100,h100", "concurrency": 1})
-    assert [list(point.settings.values()) for point in gpus] == [["a100", "fp16"], ["h100", "fp16"], ["h100", "fp8"]]
+    gpus = api.simulate_sweep(
+        None, **{**ASKED, "precision": "fp16,fp8", "gpu": "a100,h100", "concurrency": 1}
+    )
+    assert [list(point.settings.values()) for point in gpus] == [
+        ["a100", "fp16"],
+        ["h100", "fp16"],
+        ["h100", "fp8"],
+    ]
     assert "has no FP8" in gpus.left_out[0][1]
     with pytest.raises(DoesNotFit, match="weights 141 GB"):
-        api.simulate_sweep(None, model="llama-3.1-70b", precision="fp16", isl=100, osl=10, concurrency="1,2", gpu="l40s,a10")
+        api.simulate_sweep(
+            None,
+            model="llama-3.1-70b",
+            precision="fp16",
+            isl=100,
+            osl=10,
+            concurrency="1,2",
+            gpu="l40s,a10",
+        )
 
 
 @pytest.mark.parametrize(
@@ -104,17 +167,31 @@ def test_points_that_cannot_be_are_left_out_with_the_reason() -> None:
         ({"router": "random,nearest", "instances": "2"}, "--router: 'nearest' is not a router"),
         ({"isl": "100,soon"}, "--isl: 'soon'"),
         ({"instances": "2,x"}, "--instances: 'x'"),
-        ({"instances": "2 gpu=h100 wight=3"}, "--instances: '2 gpu=h100 wight=3' is no group of instances; write a number"),
+        (
+            {"instances": "2 gpu=h100 wight=3"},
+            "--instances: '2 gpu=h100 wight=3' is no group of instances; write a number",
+        ),
         ({"instances": "2 weight=0 + 1"}, "--instances: '2 weight=0' is no group"),
         ({"instances": "2 gpu=h100 + 1 gpu=h2000"}, "unknown GPU 'h2000'"),
-        ({"instances": "2 gpu=h100 + 1 gpu=l40s", "autoscale": "metric=rate target=2 max=3"}, "--instances"),
-        ({"tp": ",".join(map(str, range(1, 41))), "osl": ",".join(map(str, range(10, 40)))}, f"are more than {MOST_POINTS:,}"),
+        (
+            {"instances": "2 gpu=h100 + 1 gpu=l40s", "autoscale": "metric=rate target=2 max=3"},
+            "--instances",
+        ),
+        (
+            {"tp": ",".join(map(str, range(1, 41))), "osl": ",".join(map(str, range(10, 40)))},
+            f"are more than {MOST_POINTS:,}",
+        ),
         ({"plot": "a.png"}, "--plot: a.png: the name ends in .svg (a picture) or .html (a page)"),
         ({"plot": "a.svg"}, "--plot: shows a sweep"),
-        ({"disaggregated": "1:1", "pp": "2"}, "--disaggregated: two pools are simulated without pipeline stages"),
+        (
+            {"disaggregated": "1:1", "pp": "2"},
+            "--disaggregated: two pools are simulated without pipeline stages",
+        ),
     ],
 )
-def test_what_is_no_value_is_refused(axes: dict[str, str], says: str, capsys: Capture, tmp_path: Path, monkeypatch: Any) -> None:
+def test_what_is_no_value_is_refused(
+    axes: dict[str, str], says: str, capsys: Capture, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     typed = {"model": "llama-3-8b", "isl": "200", "osl": "20", "request-rate": "2", **axes}
     flags = [word for name, text in typed.items() for word in (f"--{name}", text)]
@@ -129,13 +206,25 @@ def test_what_is_no_value_is_refused(axes: dict[str, str], says: str, capsys: Ca
 
 
 def test_a_pipeline_does_what_the_plan_of_its_sizing_says() -> None:
-    asked: dict[str, Any] = {"model": "llama-3.1-8b", "isl": "400+-20%", "osl": "40+-20%", "precision": "fp8", "gpu": "l40s"}
+    asked: dict[str, Any] = {
+        "model": "llama-3.1-8b",
+        "isl": "400+-20%",
+        "osl": "40+-20%",
+        "precision": "fp8",
+        "gpu": "l40s",
+    }
     asked |= {"tp": 1, "pp": 2, "engine": "vllm"}
     chosen = tonnage.size(**asked, load="closed", peak_rps=2, ttft="p95<=1s").to_json()["choice"]
     point = tonnage.simulate(**asked, concurrency=int(chosen["load"]["clients"]))
-    assert point.summary.requests_per_second == pytest.approx(chosen["requests_per_second_per_instance"], rel=0.01)
-    assert point.summary.statistic_ms("ttft", "p95") == pytest.approx(chosen["ttft_ms"]["p95"], rel=0.03)
-    assert point.summary.statistic_ms("tpot", "mean") == pytest.approx(chosen["tpot_ms"]["mean"], rel=0.01)
+    assert point.summary.requests_per_second == pytest.approx(
+        chosen["requests_per_second_per_instance"], rel=0.01
+    )
+    assert point.summary.statistic_ms("ttft", "p95") == pytest.approx(
+        chosen["ttft_ms"]["p95"], rel=0.03
+    )
+    assert point.summary.statistic_ms("tpot", "mean") == pytest.approx(
+        chosen["tpot_ms"]["mean"], rel=0.01
+    )
 
 
 def test_more_stages_hold_more_and_one_stage_is_none() -> None:
@@ -149,7 +238,11 @@ def test_more_stages_hold_more_and_one_stage_is_none() -> None:
     assert two.gpus == 2
     assert four.gpus == 4
     # a token goes through all layers either way, and a round's messages come on top
-    assert 1 <= four.summary.statistic_ms("tpot", "mean") / two.summary.statistic_ms("tpot", "mean") < 1.1
+    assert (
+        1
+        <= four.summary.statistic_ms("tpot", "mean") / two.summary.statistic_ms("tpot", "mean")
+        < 1.1
+    )
 
 
 # Unlike instances: weights are shares of the requests, and compiled and plain fleets agree.
@@ -165,7 +258,10 @@ def test_weights_are_shares_of_the_requests() -> None:
     assert point.gpus == 3
     assert point.intervals == {}
     told = point.to_json()["unlike"]
-    assert [(group["gpu"], group["instances"], group["weight"]) for group in told] == [("h100-sxm-80gb", 2, 3.0), ("l40s", 1, 1.0)]
+    assert [(group["gpu"], group["instances"], group["weight"]) for group in told] == [
+        ("h100-sxm-80gb", 2, 3.0),
+        ("l40s", 1, 1.0),
+    ]
     alike = tonnage.simulate(**{**ASKED, "request_rate": 20, "instances": 3}, router="weighted")
     robin = tonnage.simulate(**{**ASKED, "request_rate": 20, "instances": 3}, router="round-robin")
     assert alike.to_json() == {**robin.to_json(), "router": "weighted"}
@@ -191,11 +287,20 @@ def test_unlike_instances_share_prompts_and_fail() -> None:
 
 
 def test_the_table_names_what_is_swept_and_the_title_all_values() -> None:
-    sweep = api.simulate_sweep(None, **{**ASKED, "tp": "1,2", "router": "random,weighted", "request_rate": "9", "instances": 2})
+    sweep = api.simulate_sweep(
+        None,
+        **{**ASKED, "tp": "1,2", "router": "random,weighted", "request_rate": "9", "instances": 2},
+    )
     table: Any = simulated(sweep).sections[0].blocks[0]
     assert table.header[:3] == ("TP", "router", "load")
-    assert [row[:3] for row in table.rows][:2] == [("1", "random", "9/s, Poisson"), ("1", "weighted", "9/s, Poisson")]
-    assert title_of(sweep).endswith("on 1/2 × h100-sxm-80gb, tensorrt-llm-1.2, 200 tokens in, 20 out; 2 instances, random/weighted")
+    assert [row[:3] for row in table.rows][:2] == [
+        ("1", "random", "9/s, Poisson"),
+        ("1", "weighted", "9/s, Poisson"),
+    ]
+    assert title_of(sweep).endswith(
+        "on 1/2 × h100-sxm-80gb, tensorrt-llm-1.2, 200 tokens in, 20 out; 2 instances,"
+        " random/weighted"
+    )
 
 
 def test_figures_go_along_the_load_a_number_or_the_points() -> None:
@@ -209,13 +314,18 @@ def test_figures_go_along_the_load_a_number_or_the_points() -> None:
     )
     assert [figure.title for figure in by_load] == list(PICTURED)
     lines: Any = by_load[0]
-    assert (lines.x.title, [series.name for series in lines.series]) == ("clients", ["TP 1", "TP 2"])
+    assert (lines.x.title, [series.name for series in lines.series]) == (
+        "clients",
+        ["TP 1", "TP 2"],
+    )
     line: Any = by_number[2]
     assert line.x.title == "TP"
     assert [point.x for point in line.series[0].points] == [1, 2]
     per_gpu: Any = by_number[3]
     rates = [point.y for point in line.series[0].points]
-    assert [point.y for point in per_gpu.series[0].points] == pytest.approx([rates[0], rates[1] / 2])
+    assert [point.y for point in per_gpu.series[0].points] == pytest.approx(
+        [rates[0], rates[1] / 2]
+    )
     bars: Any = by_name[0]
     assert [bar.name for bar in bars.bars] == ["precision fp16", "precision fp8"]
 
@@ -226,10 +336,18 @@ def test_a_sweep_is_shown_in_notebooks_and_has_rows(tmp_path: Path) -> None:
     assert html.count("<svg") == 2 * len(PICTURED)
     assert "TTFT" in html
     rows = sweep.arrow().to_pylist()
-    assert [(row["tp"], row["concurrency"]) for row in rows] == [("1", 1), ("1", 4), ("2", 1), ("2", 4)]
+    assert [(row["tp"], row["concurrency"]) for row in rows] == [
+        ("1", 1),
+        ("1", 4),
+        ("2", 1),
+        ("2", 4),
+    ]
     assert rows[3]["ttft_ms_mean"] == sweep[3].summary.statistic_ms("ttft", "mean")
     api.write_runs(tmp_path / "runs", sweep, {"seed": 0})
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir())[:2] == ["tp-1,concurrency-1", "tp-1,concurrency-4"]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir())[:2] == [
+        "tp-1,concurrency-1",
+        "tp-1,concurrency-4",
+    ]
 
 
 def test_the_lesson_has_figures_too(tmp_path: Path, capsys: Capture) -> None:

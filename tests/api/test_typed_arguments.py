@@ -1,4 +1,5 @@
-"""``tonnage.size`` and ``simulate`` have real arguments: one for each leaf of a scenario, which editors complete."""
+"""``tonnage.size`` and ``simulate`` have real arguments: one for each leaf of a scenario, which
+editors complete."""
 
 from __future__ import annotations
 
@@ -18,10 +19,15 @@ from tools.typed_arguments import TARGET, module
 
 
 def test_help_and_notebooks_see_every_argument() -> None:
-    for function, arguments in [(tonnage.size, SizeArguments), (tonnage.simulate, SimulateArguments)]:
+    for function, arguments in [
+        (tonnage.size, SizeArguments),
+        (tonnage.simulate, SimulateArguments),
+    ]:
         found = inspect.signature(function).parameters
         assert list(found) == ["scenario", "progress", *arguments.__annotations__]
-        assert {part.kind for name, part in found.items() if name != "scenario"} == {inspect.Parameter.KEYWORD_ONLY}
+        assert {part.kind for name, part in found.items() if name != "scenario"} == {
+            inspect.Parameter.KEYWORD_ONLY
+        }
         assert "float" in str(found["isl"].annotation) or found["isl"].annotation == "Length"
     assert TARGET.read_text(encoding="utf-8") == module()
     assert set(get_type_hints(LessonArguments)) == {part.name for part in fields(LessonConfig)}

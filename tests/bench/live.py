@@ -39,13 +39,34 @@ class Run:
         return {name: int(n) for name, n in zip(STATUS_NAMES, counts, strict=True) if n}
 
 
-def question(arrivals: Arrivals | None = None, *, isl: str = "20", osl: str = "5", requests: int | None = 12, **further: Any) -> Question:
+def question(
+    arrivals: Arrivals | None = None,
+    *,
+    isl: str = "20",
+    osl: str = "5",
+    requests: int | None = 12,
+    **further: Any,
+) -> Question:
     """A small closed loop unless told otherwise."""
     lengths = parse_lengths(isl, ""), parse_lengths(osl, "")
-    return Question(isl=lengths[0], osl=lengths[1], arrivals=arrivals or ClosedLoop(concurrency=4), requests=requests, **further)
+    return Question(
+        isl=lengths[0],
+        osl=lengths[1],
+        arrivals=arrivals or ClosedLoop(concurrency=4),
+        requests=requests,
+        **further,
+    )
 
 
-def run(url: str, folder: Path, asked: Question, *, kind: str = "chat", streaming: bool = True, **setup: Any) -> Run:
+def run(
+    url: str,
+    folder: Path,
+    asked: Question,
+    *,
+    kind: str = "chat",
+    streaming: bool = True,
+    **setup: Any,
+) -> Run:
     """Measure one load."""
     target, endpoint = parse_url(url), find_endpoint(kind, model="m", streaming=streaming)
     made = Setup(
@@ -65,7 +86,8 @@ def run(url: str, folder: Path, asked: Question, *, kind: str = "chat", streamin
 
 @contextmanager
 def scripted(*answers: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The URL of a server whose n-th connection is handed to the n-th answer, and then closed; it ends with the last."""
+    """The URL of a server whose n-th connection is handed to the n-th answer, and then closed; it
+    ends with the last."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(20)
 
@@ -93,7 +115,11 @@ def read_request(peer: socket.socket) -> bytes:
     while b"\r\n\r\n" not in data:
         data += peer.recv(65536)
     head, _, body = data.partition(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+    length = next(
+        int(line.split(b":")[1])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length")
+    )
     while len(body) < length:
         body += peer.recv(65536)
     return head + b"\r\n\r\n" + body

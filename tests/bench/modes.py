@@ -1,4 +1,5 @@
-"""A server on this machine whose replies are as odd as real ones: the name of the model picks how."""
+"""A server on this machine whose replies are as odd as real ones: the name of the model picks
+how."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tests.bench.corpus import DONE, HEAD, chat, sse, usage, usage_of_reasoning,
 
 TOKENS = 20
 Steps = list[tuple[float, bytes]]
-"""What is written when: seconds after the request, in chunks of a chunked body where the mode has no head of its own."""
+"""What is written when: seconds after the request, in chunks of a chunked body where the mode has
+no head of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +63,28 @@ Made = Callable[[int], Any]
 END = (sse(chat(finish="length")), usage_chunk(), DONE)
 
 
-def timed(made: Made, first: float, gap: float, *, count: int = TOKENS, before: bytes = b"", end: tuple[bytes, ...] = END) -> Steps:
+def timed(
+    made: Made,
+    first: float,
+    gap: float,
+    *,
+    count: int = TOKENS,
+    before: bytes = b"",
+    end: tuple[bytes, ...] = END,
+) -> Steps:
     """So many events a gap apart, with something before the first and something behind the last."""
     events = [made(place) for place in range(count)]
-    steps = [(first + place * gap, event if isinstance(event, bytes) else sse(event)) for place, event in enumerate(events)]
+    steps = [
+        (first + place * gap, event if isinstance(event, bytes) else sse(event))
+        for place, event in enumerate(events)
+    ]
     head = [(first / 10, before)] if before else []
     return [*head, *steps, (first + (count - 1) * gap, b"".join(end))]
 
 
-def plain(made: Made = lambda place: chat(text(place)), **how: Any) -> Callable[[float, float], Steps]:
+def plain(
+    made: Made = lambda place: chat(text(place)), **how: Any
+) -> Callable[[float, float], Steps]:
     return partial(_plain, made, how)
 
 
@@ -84,16 +99,23 @@ def at_once(first: float, gap: float) -> Steps:
 
 def late_usage(first: float, gap: float) -> Steps:
     last = first + (TOKENS - 1) * gap
-    return [*timed(lambda place: chat(text(place)), first, gap, end=(sse(chat(finish="length")),)), (last + 40 * gap, usage_chunk() + DONE)]
+    return [
+        *timed(lambda place: chat(text(place)), first, gap, end=(sse(chat(finish="length")),)),
+        (last + 40 * gap, usage_chunk() + DONE),
+    ]
 
 
 def two_choices(place: int) -> bytes:
-    return b"".join(sse({"choices": [{"index": k, "delta": {"content": text(place)}}]}) for k in (0, 1))
+    return b"".join(
+        sse({"choices": [{"index": k, "delta": {"content": text(place)}}]}) for k in (0, 1)
+    )
 
 
 def thinking(place: int) -> Any:
     if place < TOKENS // 2:
-        return chat(content=[{"type": "thinking", "thinking": [{"type": "text", "text": text(place)}]}])
+        return chat(
+            content=[{"type": "thinking", "thinking": [{"type": "text", "text": text(place)}]}]
+        )
     return chat(content=[{"type": "text", "text": text(place)}])
 
 
@@ -121,10 +143,19 @@ MODES: dict[str, Mode] = {
     "role": Mode(steps=plain(before=sse(chat(role="assistant")))),
     "empty": Mode(steps=plain(before=sse(chat("", role="assistant")))),
     "null content": Mode(
-        steps=plain(lambda place: chat(text(place), tool_calls=None, reasoning_content=None), before=sse(chat(content=None)))
+        steps=plain(
+            lambda place: chat(text(place), tool_calls=None, reasoning_content=None),
+            before=sse(chat(content=None)),
+        )
     ),
-    "null choices": Mode(steps=plain(lambda place: sse(chat(text(place))) + sse({"choices": None}))),
-    "reasoning": Mode(steps=plain(lambda place: chat(**{"reasoning_content" if place < 10 else "content": text(place)}))),
+    "null choices": Mode(
+        steps=plain(lambda place: sse(chat(text(place))) + sse({"choices": None}))
+    ),
+    "reasoning": Mode(
+        steps=plain(
+            lambda place: chat(**{"reasoning_content" if place < 10 else "content": text(place)})
+        )
+    ),
     "reasoning that is counted and sent": Mode(
         steps=plain(
             lambda place: chat(**{"reasoning" if place < 10 else "content": text(place)}),
@@ -133,19 +164,36 @@ MODES: dict[str, Mode] = {
     ),
     "details of reasoning": Mode(
         steps=plain(
-            lambda place: chat(reasoning_details=[{"type": "reasoning.text", "text": text(place)}]) if place < 10 else chat(text(place))
+            lambda place: (
+                chat(reasoning_details=[{"type": "reasoning.text", "text": text(place)}])
+                if place < 10
+                else chat(text(place))
+            )
         )
     ),
-    "hidden": Mode(steps=plain(end=(sse(chat(finish="stop")), usage_of_reasoning(220, 200), DONE)), note="were not sent"),
-    "hidden and counted apart": Mode(
-        steps=plain(end=(sse(chat(finish="stop")), usage_of_reasoning(TOKENS, 200, total_tokens=7 + TOKENS + 200), DONE)),
+    "hidden": Mode(
+        steps=plain(end=(sse(chat(finish="stop")), usage_of_reasoning(220, 200), DONE)),
         note="were not sent",
     ),
-    "hidden without a word": Mode(steps=plain(end=(sse(chat(finish="stop")), usage_chunk(1000), DONE)), note="were not sent"),
+    "hidden and counted apart": Mode(
+        steps=plain(
+            end=(
+                sse(chat(finish="stop")),
+                usage_of_reasoning(TOKENS, 200, total_tokens=7 + TOKENS + 200),
+                DONE,
+            )
+        ),
+        note="were not sent",
+    ),
+    "hidden without a word": Mode(
+        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(1000), DONE)), note="were not sent"
+    ),
     "hidden summaries": Mode(
         steps=plain(
             lambda place: (
-                chat(reasoning_details=[{"type": "reasoning.summary", "summary": "Let me see "}]) if not place else chat(text(place))
+                chat(reasoning_details=[{"type": "reasoning.summary", "summary": "Let me see "}])
+                if not place
+                else chat(text(place))
             ),
             end=(sse(chat(finish="stop")), usage_of_reasoning(220, 200), DONE),
         ),
@@ -155,33 +203,61 @@ MODES: dict[str, Mode] = {
     "tool calls": Mode(
         steps=plain(
             lambda place: chat(
-                tool_calls=[{"index": 0, "function": {"arguments": text(place)} if place else {"name": "f", "arguments": ""}}]
+                tool_calls=[
+                    {
+                        "index": 0,
+                        "function": {"arguments": text(place)}
+                        if place
+                        else {"name": "f", "arguments": ""},
+                    }
+                ]
             ),
             end=(sse(chat(finish="tool_calls")), usage_chunk(), DONE),
         )
     ),
     "a call in the old form": Mode(
         steps=plain(
-            lambda place: chat(function_call={"arguments": text(place)} if place else {"name": "f", "arguments": ""}),
+            lambda place: chat(
+                function_call={"arguments": text(place)}
+                if place
+                else {"name": "f", "arguments": ""}
+            ),
             end=(sse(chat(finish="function_call")), usage_chunk(), DONE),
         )
     ),
-    "no usage": Mode(steps=plain(end=(sse(chat(finish="length")), DONE)), note="counted as one an event"),
+    "no usage": Mode(
+        steps=plain(end=(sse(chat(finish="length")), DONE)), note="counted as one an event"
+    ),
     "usage null": Mode(
-        steps=plain(lambda place: {**chat(text(place)), "usage": None}, end=(sse(chat(finish="length")), DONE)),
+        steps=plain(
+            lambda place: {**chat(text(place)), "usage": None},
+            end=(sse(chat(finish="length")), DONE),
+        ),
         note="counted as one an event",
     ),
-    "usage of zeros": Mode(steps=plain(end=(sse(chat(finish="stop")), usage_chunk(0), DONE)), reason="0 tokens long by the server's count"),
-    "usage in every event": Mode(steps=plain(lambda place: {**chat(text(place)), "usage": usage(place + 1)["usage"]})),
+    "usage of zeros": Mode(
+        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(0), DONE)),
+        reason="0 tokens long by the server's count",
+    ),
+    "usage in every event": Mode(
+        steps=plain(lambda place: {**chat(text(place)), "usage": usage(place + 1)["usage"]})
+    ),
     "usage on the last content": Mode(
         steps=plain(
-            lambda place: chat(text(place)) if place < TOKENS - 1 else {**chat(text(place), "length"), "usage": usage(TOKENS)["usage"]},
+            lambda place: (
+                chat(text(place))
+                if place < TOKENS - 1
+                else {**chat(text(place), "length"), "usage": usage(TOKENS)["usage"]}
+            ),
             end=(),
         )
     ),
     "late usage": Mode(steps=late_usage),
     "usage of too few": Mode(
-        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(5), DONE)), osl=5, tpot=19 / 4, reason="were pinned (5 tokens"
+        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(5), DONE)),
+        osl=5,
+        tpot=19 / 4,
+        reason="were pinned (5 tokens",
     ),
     "batches": Mode(
         steps=lambda first, gap: timed(lambda place: chat("a b c d "), first, 4 * gap, count=5),
@@ -190,14 +266,20 @@ MODES: dict[str, Mode] = {
         note="4.00 tokens an event",
     ),
     "batches of events": Mode(
-        steps=lambda first, gap: timed(lambda place: sse(chat(text(place))) * 4, first, 4 * gap, count=5),
+        steps=lambda first, gap: timed(
+            lambda place: sse(chat(text(place))) * 4, first, 4 * gap, count=5
+        ),
         e2e=16,
         tpot=16 / 19,
         note="came together with the one before",
     ),
     "comments and CR LF": Mode(
         steps=plain(
-            lambda place: b": ping\r\n\r\nevent: message\r\nid: 1\r\ndata:" + json.dumps(chat(text(place))).encode() + b"\r\n\r\n",
+            lambda place: (
+                b": ping\r\n\r\nevent: message\r\nid: 1\r\ndata:"
+                + json.dumps(chat(text(place))).encode()
+                + b"\r\n\r\n"
+            ),
             before=b"retry: 3000\n\n: ping\n\n",
         )
     ),
@@ -209,21 +291,48 @@ MODES: dict[str, Mode] = {
         reason="were pinned (3 tokens for 20 on average)",
     ),
     "more than asked": Mode(
-        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(40), DONE), count=40), osl=40, e2e=39, reason="were pinned"
+        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(40), DONE), count=40),
+        osl=40,
+        e2e=39,
+        reason="were pinned",
     ),
     "lengths as they come": Mode(
-        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(3), DONE), count=3), osl=3, e2e=2, flags=("--no-pin-output",)
+        steps=plain(end=(sse(chat(finish="stop")), usage_chunk(3), DONE), count=3),
+        osl=3,
+        e2e=2,
+        flags=("--no-pin-output",),
     ),
     "a filter": Mode(steps=plain(end=(sse(chat(finish="content_filter")), usage_chunk(), DONE))),
     "no [DONE]": Mode(steps=plain(end=(sse(chat(finish="length")), usage_chunk()))),
-    "an early finish": Mode(steps=plain(lambda place: chat(text(place), "length" if place > 10 else None), end=(usage_chunk(), DONE))),
+    "an early finish": Mode(
+        steps=plain(
+            lambda place: chat(text(place), "length" if place > 10 else None),
+            end=(usage_chunk(), DONE),
+        )
+    ),
     "the end twice": Mode(steps=plain(end=(*END[:2], *END))),
     "a whole message behind it": Mode(
-        steps=plain(end=(sse({"choices": [{"delta": {}, "message": {"content": "a0 a1 "}, "finish_reason": "stop"}]}), usage_chunk(), DONE))
+        steps=plain(
+            end=(
+                sse(
+                    {
+                        "choices": [
+                            {"delta": {}, "message": {"content": "a0 a1 "}, "finish_reason": "stop"}
+                        ]
+                    }
+                ),
+                usage_chunk(),
+                DONE,
+            )
+        )
     ),
-    "all at once": Mode(steps=at_once, ttft=TOKENS - 1, tpot=None, reason="with all their tokens at one moment"),
+    "all at once": Mode(
+        steps=at_once, ttft=TOKENS - 1, tpot=None, reason="with all their tokens at one moment"
+    ),
     "one giant event": Mode(
-        steps=lambda first, gap: timed(lambda place: chat("a " * TOKENS), first + 19 * gap, 0, count=1),
+        steps=lambda first, gap: timed(
+            lambda place: chat("a " * TOKENS), first + 19 * gap, 0, count=1
+        ),
         ttft=TOKENS - 1,
         tpot=None,
         reason="with all their tokens at one moment",
@@ -236,10 +345,17 @@ MODES: dict[str, Mode] = {
     ),
     "HTTP/1.0": Mode(steps=plain(), head=b"HTTP/1.0 200 OK\r\n\r\n", end="close"),
     # requests that fail
-    "an abort": Mode(steps=plain(end=(sse(chat(finish="abort")), usage_chunk(3), DONE), count=3), failure="aborted"),
-    "an error for a finish": Mode(steps=plain(end=(sse(chat(finish="error")), DONE), count=3), failure="ended with an error"),
+    "an abort": Mode(
+        steps=plain(end=(sse(chat(finish="abort")), usage_chunk(3), DONE), count=3),
+        failure="aborted",
+    ),
+    "an error for a finish": Mode(
+        steps=plain(end=(sse(chat(finish="error")), DONE), count=3), failure="ended with an error"
+    ),
     "an end without a word": Mode(steps=plain(end=(), count=3), failure="ended without a finish"),
-    "an end with usage alone": Mode(steps=plain(end=(usage_chunk(3),), count=3), failure="ended without a finish"),
+    "an end with usage alone": Mode(
+        steps=plain(end=(usage_chunk(3),), count=3), failure="ended without a finish"
+    ),
     "an error in the middle": Mode(
         steps=plain(end=(sse({"error": {"message": "engine died", "code": 500}}), DONE), count=3),
         failure="error in the reply",
@@ -250,13 +366,23 @@ MODES: dict[str, Mode] = {
         failure="error in the reply",
         detail="worker lost",
     ),
-    "no text": Mode(steps=plain(end=END, count=0, before=sse(chat(role="assistant"))), failure="no output", detail="20 output tokens"),
+    "no text": Mode(
+        steps=plain(end=END, count=0, before=sse(chat(role="assistant"))),
+        failure="no output",
+        detail="20 output tokens",
+    ),
     "no stream but an error": Mode(
-        steps=nothing, head=whole({"error": {"message": "overloaded"}}), end="", failure="error in the reply", detail="overloaded"
+        steps=nothing,
+        head=whole({"error": {"message": "overloaded"}}),
+        end="",
+        failure="error in the reply",
+        detail="overloaded",
     ),
     "no stream but a whole reply": Mode(
         steps=nothing,
-        head=whole({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], **usage(TOKENS)}),
+        head=whole(
+            {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], **usage(TOKENS)}
+        ),
         end="",
         failure="a whole reply in place of a stream",
     ),
@@ -269,7 +395,10 @@ MODES: dict[str, Mode] = {
     ),
     "a field that it does not take": Mode(
         steps=nothing,
-        head=refusing(b"400 Bad Request", {"error": {"message": "Unrecognized request argument supplied: min_tokens"}}),
+        head=refusing(
+            b"400 Bad Request",
+            {"error": {"message": "Unrecognized request argument supplied: min_tokens"}},
+        ),
         end="",
         failure="HTTP 400",
         detail="Unrecognized request argument",
@@ -278,7 +407,12 @@ MODES: dict[str, Mode] = {
     "an option that it does not take": Mode(
         steps=nothing,
         head=refusing(
-            b"422 Unprocessable Entity", {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]}
+            b"422 Unprocessable Entity",
+            {
+                "detail": [
+                    {"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}
+                ]
+            },
         ),
         end="",
         failure="HTTP 422",
@@ -323,7 +457,14 @@ class ModeServer:
     async def one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request; whether the connection can carry another."""
         head = await reader.readuntil(b"\r\n\r\n")
-        length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0)
+        length = next(
+            (
+                int(line.split(b":")[1])
+                for line in head.split(b"\r\n")
+                if line.lower().startswith(b"content-length")
+            ),
+            0,
+        )
         if head.startswith(b"GET"):
             writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
             return True
@@ -333,7 +474,9 @@ class ModeServer:
         writer.write(HEAD if mode.head is None else mode.head)
         for after, data in mode.steps(self.first, self.gap):
             await asyncio.sleep(began + after - time.monotonic())
-            writer.write(data if mode.head else b"%x\r\n%s\r\n" % (len(data), data) if data else b"")
+            writer.write(
+                data if mode.head else b"%x\r\n%s\r\n" % (len(data), data) if data else b""
+            )
         await writer.drain()
         if mode.end == "reset":
             writer.transport.abort()

@@ -1,4 +1,5 @@
-"""Conversations of several turns: each turn carries what was really said, and is due when the pause after the last answer is over."""
+"""Conversations of several turns: each turn carries what was really said, and is due when the pause
+after the last answer is over."""
 
 from __future__ import annotations
 
@@ -25,12 +26,19 @@ from tonnage.bench.prompts import TokenizerFile, prompts, read_prompts, share_gp
 from tonnage.errors import InputError
 from tonnage.spec.sessions import parse_pause
 
-ASKED: dict[str, Any] = {"model": "m", "isl": 20, "osl": 5, "selftest": False, "metrics_url": ["none"]}
+ASKED: dict[str, Any] = {
+    "model": "m",
+    "isl": 20,
+    "osl": 5,
+    "selftest": False,
+    "metrics_url": ["none"],
+}
 
 
 @contextmanager
 def parrot(*, fails_at: int = -1) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that answers each question with a word of its own number, and keeps every body; one request can fail."""
+    """A server that answers each question with a word of its own number, and keeps every body; one
+    request can fail."""
     bodies: list[dict[str, Any]] = []
     lock = threading.Lock()
 
@@ -40,7 +48,12 @@ def parrot(*, fails_at: int = -1) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             bodies.append(body)
             number = len(bodies) - 1
         said = {
-            "choices": [{"message": {"role": "assistant", "content": f"answer{number}"}, "finish_reason": "stop"}],
+            "choices": [
+                {
+                    "message": {"role": "assistant", "content": f"answer{number}"},
+                    "finish_reason": "stop",
+                }
+            ],
             "usage": {"prompt_tokens": len(json.dumps(body)), "completion_tokens": 3},
         }
         return 500 if number == fails_at else 200, json.dumps(said).encode()
@@ -66,22 +79,38 @@ def test_a_turn_carries_the_questions_and_the_answers_that_really_came() -> None
     for turns in talks.values():
         assert [len(messages) for messages in turns] == [1, 3, 5]
         assert turns[2][:3] == turns[1]
-        assert [message["role"] for message in turns[2]] == ["user", "assistant", "user", "assistant", "user"]
+        assert [message["role"] for message in turns[2]] == [
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+            "user",
+        ]
         for earlier, messages in itertools.pairwise(turns):
-            assert answers[messages[-2]["content"]] == earlier  # this very answer came to these very messages
+            # this very answer came to these very messages
+            assert answers[messages[-2]["content"]] == earlier
 
 
 def test_the_loads_of_a_sweep_and_a_second_run_send_prompts_that_no_cache_has_seen() -> None:
     with parrot() as (url, bodies):
         for _ in range(2):
-            bench(url=url, **{**ASKED, "concurrency": "1,2", "request_count": 4, "streaming": False})
+            bench(
+                url=url, **{**ASKED, "concurrency": "1,2", "request_count": 4, "streaming": False}
+            )
     beginnings = {" ".join(body["messages"][0]["content"].split()[:3]) for body in bodies}
     assert len(bodies) == len(beginnings) == 16
 
 
 def test_turns_are_due_after_the_pause_and_latency_counts_from_then(tmp_path: Path) -> None:
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.005)) as url:
-        found = measured(url, tmp_path / "run", concurrency=3, conversation_num=9, conversation_turns=4, conversation_turn_delay="50ms")
+        found = measured(
+            url,
+            tmp_path / "run",
+            concurrency=3,
+            conversation_num=9,
+            conversation_turns=4,
+            conversation_turn_delay="50ms",
+        )
     log = pq.read_table(tmp_path / "run" / "turns.parquet").to_pydict()
     requests = found.requests
     assert len(requests) == len(log["id"]) == 36
@@ -100,13 +129,22 @@ def test_turns_are_due_after_the_pause_and_latency_counts_from_then(tmp_path: Pa
     assert [entry["turn"] for entry in table["turns"]] == [1, 2, 3, 4]
     assert all(entry["requests"] == 9 for entry in table["turns"])
     grown = [entry["isl_mean"] for entry in table["turns"]]
-    assert np.diff(grown) == pytest.approx([grown[1] - grown[0]] * 3, rel=0.1)  # each turn adds a question and an answer
-    assert all(20 <= entry["ttft_ms"]["mean"] <= entry["e2e_ms"]["mean"] for entry in table["turns"])
+    # each turn adds a question and an answer
+    assert np.diff(grown) == pytest.approx([grown[1] - grown[0]] * 3, rel=0.1)
+    assert all(
+        20 <= entry["ttft_ms"]["mean"] <= entry["e2e_ms"]["mean"] for entry in table["turns"]
+    )
 
 
 def test_an_open_loop_of_conversations_begins_them_on_its_own_schedule() -> None:
     with exact_server(Schedule(ttft_s=0.01, itl_s=0.002)) as url:
-        found = measured(url, request_rate=160, arrival_pattern="constant", conversation_num=40, conversation_turns=2)
+        found = measured(
+            url,
+            request_rate=160,
+            arrival_pattern="constant",
+            conversation_num=40,
+            conversation_turns=2,
+        )
     log = found.observed.turns
     firsts = np.sort(found.requests.due_ns[log.turn == 0])
     assert np.diff(firsts) == pytest.approx(np.full(39, 6.25e6))
@@ -116,7 +154,14 @@ def test_an_open_loop_of_conversations_begins_them_on_its_own_schedule() -> None
 
 def test_a_conversation_ends_where_a_turn_fails_and_the_others_go_on() -> None:
     with parrot(fails_at=4) as (url, bodies):
-        found = measured(url, concurrency=1, conversation_num=5, conversation_turns=3, streaming=False, max_error_rate=0.5)
+        found = measured(
+            url,
+            concurrency=1,
+            conversation_num=5,
+            conversation_turns=3,
+            streaming=False,
+            max_error_rate=0.5,
+        )
     assert len(bodies) == 14  # its third turn was never asked
     assert found.summary_json["errors_by_kind"] == {"HTTP 500": 1}
     assert [entry["requests"] for entry in found.run_json["conversations"]["turns"]] == [5, 4, 4]
@@ -125,13 +170,24 @@ def test_a_conversation_ends_where_a_turn_fails_and_the_others_go_on() -> None:
 @pytest.mark.live
 def test_a_time_ends_conversations_and_what_is_in_flight_is_kept() -> None:
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
-        found = measured(url, concurrency=4, conversation_turns=50, conversation_turn_delay="exponential:20ms", benchmark_duration="1s")
+        found = measured(
+            url,
+            concurrency=4,
+            conversation_turns=50,
+            conversation_turn_delay="exponential:20ms",
+            benchmark_duration="1s",
+        )
     assert found.observed.seconds < 1.5
     assert 60 < len(found.requests) < 200
     assert found.summary_json["requests"]["unfinished"] == 0
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
         found = measured(
-            url, concurrency=1, conversation_num=1, conversation_turns=2, conversation_turn_delay="60s", benchmark_duration="1s"
+            url,
+            concurrency=1,
+            conversation_num=1,
+            conversation_turns=2,
+            conversation_turn_delay="60s",
+            benchmark_duration="1s",
         )
     assert found.observed.seconds < 2
     assert len(found.requests) == 1
@@ -139,7 +195,12 @@ def test_a_time_ends_conversations_and_what_is_in_flight_is_kept() -> None:
 
 def test_conversations_of_a_file_are_held_as_they_stand(tmp_path: Path) -> None:
     talks = [
-        {"turns": [{"text": "good morning", "osl": 3}, {"text": "and now", "osl": 4, "pause_s": 0.05}]},
+        {
+            "turns": [
+                {"text": "good morning", "osl": 3},
+                {"text": "and now", "osl": 4, "pause_s": 0.05},
+            ]
+        },
         {
             "messages": [
                 {"role": "user", "content": "first"},
@@ -150,24 +211,53 @@ def test_conversations_of_a_file_are_held_as_they_stand(tmp_path: Path) -> None:
     ]
     (tmp_path / "talks.jsonl").write_text("\n".join(json.dumps(talk) for talk in talks))
     with parrot() as (url, bodies):
-        found = measured(url, concurrency=1, conversation_file=tmp_path / "talks.jsonl", isl=None, osl=2, streaming=False)
-    assert [body["messages"][-1]["content"] for body in bodies] == ["good morning", "and now", "first", "next"]
+        found = measured(
+            url,
+            concurrency=1,
+            conversation_file=tmp_path / "talks.jsonl",
+            isl=None,
+            osl=2,
+            streaming=False,
+        )
+    assert [body["messages"][-1]["content"] for body in bodies] == [
+        "good morning",
+        "and now",
+        "first",
+        "next",
+    ]
     assert {body["max_tokens"] for body in bodies} == {2}
     assert "kept out" not in json.dumps(bodies)
     assert len(found.requests) == 4
     share = [
-        {"conversations": [{"from": "human", "value": "why"}, {"from": "gpt", "value": "because of it"}, {"from": "human", "value": "x"}]}
+        {
+            "conversations": [
+                {"from": "human", "value": "why"},
+                {"from": "gpt", "value": "because of it"},
+                {"from": "human", "value": "x"},
+            ]
+        }
     ]
     (tmp_path / "share.json").write_text(json.dumps(share))
     with parrot() as (url, bodies):
-        measured(url, concurrency=1, conversation_file=tmp_path / "share.json", isl=None, osl=None, streaming=False)
-    assert [(body["messages"][-1]["content"], body["max_tokens"]) for body in bodies] == [("why", 3)]
+        measured(
+            url,
+            concurrency=1,
+            conversation_file=tmp_path / "share.json",
+            isl=None,
+            osl=None,
+            streaming=False,
+        )
+    assert [(body["messages"][-1]["content"], body["max_tokens"]) for body in bodies] == [
+        ("why", 3)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["completions", "responses"])
 def test_other_endpoints_carry_the_conversation_in_their_own_shape(kind: str) -> None:
     with exact_server(Schedule(ttft_s=0.005, itl_s=0.001)) as url:
-        found = measured(url, concurrency=2, conversation_num=4, conversation_turns=3, endpoint_type=kind)
+        found = measured(
+            url, concurrency=2, conversation_num=4, conversation_turns=3, endpoint_type=kind
+        )
     assert found.summary_json["errors"] == 0
     lengths = [entry["isl_mean"] for entry in found.run_json["conversations"]["turns"]]
     assert lengths == sorted(lengths)
@@ -181,8 +271,19 @@ def test_other_endpoints_carry_the_conversation_in_their_own_shape(kind: str) ->
         ({"conversation_turns": 3}, "conversation_num"),
         ({"conversation_turns": 3, "conversation_num": 3, "request_count": 3}, "request_count"),
         ({"conversation_turns": 3, "conversation_num": 3, "workers": 2}, "workers"),
-        ({"conversation_turns": 3, "conversation_num": 3, "endpoint_type": "embeddings", "streaming": False}, "holds no conversations"),
-        ({"conversation_turns": 3, "conversation_num": 3, "conversation_turn_delay": "gamma:2s"}, "is no pause"),
+        (
+            {
+                "conversation_turns": 3,
+                "conversation_num": 3,
+                "endpoint_type": "embeddings",
+                "streaming": False,
+            },
+            "holds no conversations",
+        ),
+        (
+            {"conversation_turns": 3, "conversation_num": 3, "conversation_turn_delay": "gamma:2s"},
+            "is no pause",
+        ),
         ({"conversation_file": Path("nowhere.jsonl")}, "conversation_file"),
     ],
 )
@@ -199,17 +300,26 @@ def test_pauses_are_constant_or_exponential() -> None:
     assert drawn.std() == pytest.approx(2e9, rel=0.03)
 
 
-# Prompts of a file are sent as they stand, in order, with the output lengths that the file says or shows.
+# Prompts of a file are sent as they stand, in order, with the output lengths that the file says or
+# shows.
 
 
 SHARED = [
-    {"conversations": [{"from": "human", "value": "time people water"}, {"from": "gpt", "value": "day part"}]},
+    {
+        "conversations": [
+            {"from": "human", "value": "time people water"},
+            {"from": "gpt", "value": "day part"},
+        ]
+    },
     {"conversations": [{"from": "gpt", "value": "no question"}]},
     {"conversations": []},
 ]
 
 
-LINES = [{"prompt": "time people", "max_tokens": 7}, {"messages": [{"role": "user", "content": "water day part"}], "osl": 3}]
+LINES = [
+    {"prompt": "time people", "max_tokens": 7},
+    {"messages": [{"role": "user", "content": "water day part"}], "osl": 3},
+]
 
 
 def test_three_formats(tmp_path: Path) -> None:
@@ -220,7 +330,11 @@ def test_three_formats(tmp_path: Path) -> None:
     assert found.isl == (counter.count("time people water"),)
     (tmp_path / "b.jsonl").write_text("\n".join(json.dumps(line) for line in LINES))
     found = read_prompts(tmp_path / "b.jsonl", counter=None, characters=4)
-    assert (found.texts, found.osl, found.isl) == (("time people", "water day part"), (7, 3), (3, 4))
+    assert (found.texts, found.osl, found.isl) == (
+        ("time people", "water day part"),
+        (7, 3),
+        (3, 4),
+    )
     (tmp_path / "c.txt").write_text("one\n\ntwo\n")
     found = read_prompts(tmp_path / "c.txt", counter=None, characters=4)
     assert (found.texts, found.osl) == (("one", "two"), (0, 0))
@@ -230,7 +344,9 @@ def test_three_formats(tmp_path: Path) -> None:
 def test_a_file_is_sent_in_order_and_again_from_its_beginning(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text("\n".join(json.dumps(line) for line in LINES))
     with exact_server(Schedule(ttft_s=0.01, itl_s=0.001), seconds=60) as url:
-        asked = prepare_bench(url=url, model="m", prompt_file=tmp_path / "b.jsonl", concurrency=1, request_count=5)
+        asked = prepare_bench(
+            url=url, model="m", prompt_file=tmp_path / "b.jsonl", concurrency=1, request_count=5
+        )
         found = run_bench(asked, output=None, selftest=False, provenance={})[0].requests
     assert list(found.isl) == [2, 3, 2, 3, 2]  # the server counts words
     assert list(found.osl) == [7, 3, 7, 3, 7]
@@ -241,10 +357,25 @@ BAD = {
     "an empty file": ("a.txt", "\n", {}, "no prompt"),
     "a line that is not JSON": ("a.jsonl", "{", {}, "a.jsonl:1"),
     "a line without a prompt": ("a.jsonl", '{"x": 1}', {}, "has no prompt"),
-    "a length that is none": ("a.jsonl", '{"text": "a", "osl": "long"}', {}, "not a number of tokens"),
+    "a length that is none": (
+        "a.jsonl",
+        '{"text": "a", "osl": "long"}',
+        {},
+        "not a number of tokens",
+    ),
     "no output length": ("a.txt", "a", {}, "how long the outputs are"),
-    "a prompt length beside the file": ("a.txt", "a", {"isl": 5, "osl": 5}, "have the length that they have"),
-    "a shared prefix beside the file": ("a.txt", "a", {"osl": 5, "shared_prefix": 5}, "as they stand"),
+    "a prompt length beside the file": (
+        "a.txt",
+        "a",
+        {"isl": 5, "osl": 5},
+        "have the length that they have",
+    ),
+    "a shared prefix beside the file": (
+        "a.txt",
+        "a",
+        {"osl": 5, "shared_prefix": 5},
+        "as they stand",
+    ),
 }
 
 
@@ -254,10 +385,19 @@ def test_what_cannot_be_sent_is_said(name: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / file).write_text(text)
     with pytest.raises(InputError, match=part):
-        prepare_bench(url="127.0.0.1:9", model="m", prompt_file=tmp_path / file, concurrency=1, request_count=1, **further)
+        prepare_bench(
+            url="127.0.0.1:9",
+            model="m",
+            prompt_file=tmp_path / file,
+            concurrency=1,
+            request_count=1,
+            **further,
+        )
 
 
-def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(tmp_path: Path) -> None:
+def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(
+    tmp_path: Path,
+) -> None:
     path = words_tokenizer(tmp_path / "tokenizer.json")
     counter = Tokenizer.from_file(str(path))
     for shared in (0, 30):
@@ -267,13 +407,22 @@ def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(t
         assert {len(counter.encode(text).ids) for text in texts} == {64}
         assert len(set(texts)) == 50
         assert texts[7] == prompts(seed=3, tokenizer=path, shared_tokens=shared).text(7, 64)
-        assert [len(counter.encode(made.text(1, n)).ids) for n in (40, 500, 2_000)] == [40, 500, 2_000]
+        assert [len(counter.encode(made.text(1, n)).ids) for n in (40, 500, 2_000)] == [
+            40,
+            500,
+            2_000,
+        ]
         lead = len(made.shared)
         assert len({text[lead : lead + 40] for text in texts}) == 50
         assert {text[:lead] for text in texts} == {made.shared}
 
 
-SAID = [{"from": "human", "value": "q1"}, {"from": "gpt", "value": "a1"}, {"from": "human", "value": "q2"}, {"from": "gpt", "value": "a2"}]
+SAID = [
+    {"from": "human", "value": "q1"},
+    {"from": "gpt", "value": "a1"},
+    {"from": "human", "value": "q2"},
+    {"from": "gpt", "value": "a2"},
+]
 
 
 @pytest.mark.parametrize(
@@ -287,6 +436,10 @@ SAID = [{"from": "human", "value": "q1"}, {"from": "gpt", "value": "a1"}, {"from
         (0, {"from": "system", "value": "q1"}, None),
     ],
 )
-def test_a_recorded_conversation_counts_up_to_its_first_turn_without_an_answer(place: int, turn: dict[str, object], pairs: object) -> None:
+def test_a_recorded_conversation_counts_up_to_its_first_turn_without_an_answer(
+    place: int, turn: dict[str, object], pairs: object
+) -> None:
     turns = [*SAID[:place], turn, *SAID[place + 1 :]]
-    assert list(share_gpt(json.dumps([{"conversations": turns}]), "a.json")) == ([] if pairs is None else [pairs])
+    assert list(share_gpt(json.dumps([{"conversations": turns}]), "a.json")) == (
+        [] if pairs is None else [pairs]
+    )

@@ -1,4 +1,5 @@
-"""The highest load of a queue whose capacity is known, found through the same verdict and the same record as over the wire."""
+"""The highest load of a queue whose capacity is known, found through the same verdict and the same
+record as over the wire."""
 
 from __future__ import annotations
 
@@ -29,9 +30,14 @@ CAPACITY = SLOTS / SERVICE_S
 
 
 def measured(rate: float, *, seconds: float, seed: int, late_ms: float = 0.0) -> Measured:
-    """A run of the queue at a rate: constant service times, Poisson arrivals (constant ones without a seed)."""
+    """A run of the queue at a rate: constant service times, Poisson arrivals (constant ones without
+    a seed)."""
     count = int(rate * seconds)
-    gaps = np.random.default_rng(seed).exponential(1 / rate, count) if seed else np.full(count, 1 / rate)
+    gaps = (
+        np.random.default_rng(seed).exponential(1 / rate, count)
+        if seed
+        else np.full(count, 1 / rate)
+    )
     due = gaps.cumsum()
     free, e2e = [0.0] * SLOTS, []
     for moment in due:
@@ -39,19 +45,40 @@ def measured(rate: float, *, seconds: float, seed: int, late_ms: float = 0.0) ->
         heapq.heappush(free, start + SERVICE_S)
         e2e.append((start + SERVICE_S - moment) * 1e3)
     requests = record(np.array(e2e), due=np.rint(due * 1e9).astype(np.int64))
-    load = Load(isl=requests.isl, osl=requests.osl, due_ns=requests.due_ns, rate=rate, pattern="poisson")
+    load = Load(
+        isl=requests.isl, osl=requests.osl, due_ns=requests.due_ns, rate=rate, pattern="poisson"
+    )
     late = np.full(600, round(late_ms * 1e6)).tolist()
-    observed = replace(SEEN, load=load, sent=count, tally=Tally(outcomes=Counter({"": count})), lateness_ns=late, seconds=seconds)
+    observed = replace(
+        SEEN,
+        load=load,
+        sent=count,
+        tally=Tally(outcomes=Counter({"": count})),
+        lateness_ns=late,
+        seconds=seconds,
+    )
     summary, steady = summarize(requests), find_steady(requests)
     validity = judge(observed, requests, summary, steady)
     return Measured(
-        load=load, requests=requests, summary=summary, validity=validity, observed=observed, good=None, summary_json={}, run_json={}
+        load=load,
+        requests=requests,
+        summary=summary,
+        validity=validity,
+        observed=observed,
+        good=None,
+        summary_json={},
+        run_json={},
     )
 
 
 def search(limit: str, *, seed: int, start: float, seconds: float = 20.0) -> Maximum:
     seeds = iter(range(seed, seed + 1000)) if seed else iter([0] * 100)
-    return find_max(lambda rate: measured(rate, seconds=seconds, seed=next(seeds)), (parse_limit("e2e", limit),), start=start, whole=False)
+    return find_max(
+        lambda rate: measured(rate, seconds=seconds, seed=next(seeds)),
+        (parse_limit("e2e", limit),),
+        start=start,
+        whole=False,
+    )
 
 
 @pytest.mark.parametrize("start", [7.0, 33.0, 90.0])
@@ -64,7 +91,10 @@ def test_the_capacity_of_a_queue_is_found_within_three_percent_in_twelve_runs(st
 
 @pytest.mark.accuracy
 def test_random_arrivals_find_the_load_at_which_the_limit_is_met() -> None:
-    long = {rate: np.mean([measured(rate, seconds=600, seed=s).summary.e2e_ms.p95 for s in (1, 2, 3)]) for rate in (32.5, 35.0)}
+    long = {
+        rate: np.mean([measured(rate, seconds=600, seed=s).summary.e2e_ms.p95 for s in (1, 2, 3)])
+        for rate in (32.5, 35.0)
+    }
     assert long[32.5] < 390 < long[35.0]
     found = [search("p95<=390ms", seed=1_000 * k, start=20.0, seconds=60) for k in (1, 2, 3)]
     assert all(len(f.trials) <= 12 for f in found)
@@ -75,13 +105,16 @@ def test_random_arrivals_find_the_load_at_which_the_limit_is_met() -> None:
 def test_the_interval_holds_the_capacity_whatever_room_the_limit_leaves(limit: str) -> None:
     """Arrivals of one rate: the capacity is known, and the limit is met up to it."""
     found = [search(limit, seed=0, start=start) for start in (5.0, 71.0)]
-    assert all(each.interval[0] <= CAPACITY <= each.interval[1] for each in found), [each.interval for each in found]
+    assert all(each.interval[0] <= CAPACITY <= each.interval[1] for each in found), [
+        each.interval for each in found
+    ]
     assert all(each.interval[1] / each.interval[0] < 1.2 for each in found)
 
 
 @pytest.mark.accuracy
 def test_the_interval_of_random_arrivals_holds_the_load_of_long_runs_nine_times_in_ten() -> None:
-    """Long runs meet the limit at 33.7/s; a search of short ones says an interval, which is to hold it at a confidence of 0.9."""
+    """Long runs meet the limit at 33.7/s; a search of short ones says an interval, which is to hold
+    it at a confidence of 0.9."""
     found = [search("p95<=390ms", seed=1_000 * k, start=20.0, seconds=40) for k in range(1, 21)]
     assert sum(each.interval[0] <= 33.7 <= each.interval[1] for each in found) >= 16
 
@@ -90,7 +123,12 @@ def test_the_interval_of_random_arrivals_holds_the_load_of_long_runs_nine_times_
 def test_the_tightest_of_several_limits_decides_whatever_their_order(order: int) -> None:
     tight, loose = parse_limit("e2e", "p95<=600ms"), parse_limit("e2e", "mean<=20s")
     found = [
-        find_max(lambda rate: measured(rate, seconds=20.0, seed=0), limits[::order], start=7.0, whole=False)
+        find_max(
+            lambda rate: measured(rate, seconds=20.0, seed=0),
+            limits[::order],
+            start=7.0,
+            whole=False,
+        )
         for limits in ((tight,), (tight, loose))
     ]
     assert found[1].load == pytest.approx(CAPACITY, rel=0.03)
@@ -101,7 +139,9 @@ def test_the_tightest_of_several_limits_decides_whatever_their_order(order: int)
 
 
 def test_a_run_that_breaks_one_of_its_limits_has_failed_and_names_it() -> None:
-    held, broken, loose = (parse_limit("e2e", limit) for limit in ("p95<=250ms", "mean<=150ms", "p99<=20s"))
+    held, broken, loose = (
+        parse_limit("e2e", limit) for limit in ("p95<=250ms", "mean<=150ms", "p99<=20s")
+    )
     run = measured(0.8 * CAPACITY, seconds=20.0, seed=0)  # every request takes 200 ms
     assert judged(run.load.rate, run, (held, loose)).passed
     for limits in ((held, broken, loose), (broken, loose, held), (loose, held, broken)):
@@ -115,7 +155,9 @@ def test_of_few_samples_a_percentile_is_as_sure_as_its_own_ranks() -> None:
     e2e = np.sort(run.requests.last_token_ns - run.requests.due_ns) / 1e6
     low, high = (float(e2e[rank]) for rank in rank_interval(len(e2e), 50, 0.95))
     found = judged(38.0, run, (parse_limit("e2e", "p50<=215ms"),))
-    assert found.sure == pytest.approx(NormalDist(float(np.median(e2e)), (high - low) / (2 * 1.96)).cdf(215), abs=1e-3)
+    assert found.sure == pytest.approx(
+        NormalDist(float(np.median(e2e)), (high - low) / (2 * 1.96)).cdf(215), abs=1e-3
+    )
 
 
 def test_a_client_that_is_too_slow_ends_the_search_and_says_so() -> None:
@@ -136,7 +178,15 @@ def test_no_load_inside_the_limits_is_said() -> None:
     assert np.isnan(found.load)
 
 
-def find_threshold(truth: float, start: float, *, whole: bool = False, noise: float = 0.0, seed: int = 0, most: int = 12) -> Threshold:
+def find_threshold(
+    truth: float,
+    start: float,
+    *,
+    whole: bool = False,
+    noise: float = 0.0,
+    seed: int = 0,
+    most: int = 12,
+) -> Threshold:
     """Ask until it is found; a load is measured with a relative error of ``noise``."""
     rng = random.Random(seed)
     found = Threshold(start, whole=whole)

@@ -1,4 +1,5 @@
-"""`bench --endpoint-type infer` against a small v2 server of the test's own, and the service file that its runs make."""
+"""`bench --endpoint-type infer` against a small v2 server of the test's own, and the service file
+that its runs make."""
 
 from __future__ import annotations
 
@@ -17,15 +18,28 @@ import yaml
 
 from tests.answering import answering
 from tonnage.api.question.bench import prepare_bench
-from tonnage.bench.infer import Http2, enveloped, fields, infer_message, metadata_of, outputs_of, tagged, varint
+from tonnage.bench.infer import (
+    Http2,
+    enveloped,
+    fields,
+    infer_message,
+    metadata_of,
+    outputs_of,
+    tagged,
+    varint,
+)
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 
-INPUTS = [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}, {"name": "words", "datatype": "BYTES", "shape": [-1, 1]}]
+INPUTS = [
+    {"name": "x", "datatype": "FP32", "shape": [-1, 3]},
+    {"name": "words", "datatype": "BYTES", "shape": [-1, 1]},
+]
 
 
 class Server:
-    """The v2 protocol, metadata and infer with values as JSON or as bytes, of a model that sums its numbers; keeps what it was asked."""
+    """The v2 protocol, metadata and infer with values as JSON or as bytes, of a model that sums its
+    numbers; keeps what it was asked."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -36,7 +50,9 @@ class Server:
     def reply(self, path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
         if not data:
             known = path == "/v2/models/summing"
-            return 200 if known else 404, json.dumps({"name": "summing", "inputs": self.inputs} if known else {}).encode()
+            return 200 if known else 404, json.dumps(
+                {"name": "summing", "inputs": self.inputs} if known else {}
+            ).encode()
         head = int(headers.get("Inference-Header-Content-Length", len(data)))
         asked, rest = json.loads(data[:head]), data[head:]
         for one in asked["inputs"]:
@@ -45,7 +61,14 @@ class Server:
                 one["bytes"], rest = rest[:size], rest[size:]
         self.asked.append({"path": path, "left": rest, **asked})
         time.sleep(0.002 + 0.001 * asked["inputs"][0]["shape"][0])
-        return 200, json.dumps({"error": "no memory"} if self.fails else {"outputs": [{"name": "y", "data": [0.0]}]}).encode()
+        return (
+            200,
+            json.dumps(
+                {"error": "no memory"}
+                if self.fails
+                else {"outputs": [{"name": "y", "data": [0.0]}]}
+            ).encode(),
+        )
 
 
 @pytest.fixture
@@ -56,22 +79,44 @@ def server() -> Iterator[Server]:
 
 
 def asked(server: Server, *words: str) -> list[str]:
-    fixed = ["--model", "summing", "--endpoint-type", "infer", "--no-selftest", "--metrics-url", "none"]
+    fixed = [
+        "--model",
+        "summing",
+        "--endpoint-type",
+        "infer",
+        "--no-selftest",
+        "--metrics-url",
+        "none",
+    ]
     return ["bench", "--url", server.url, *fixed, *words]
 
 
-def test_runs_of_several_items_make_a_service_file(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_several_items_make_a_service_file(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs, file = tmp_path / "runs", tmp_path / "service.yaml"
-    load = ["--items", "1,4", "--concurrency", "1,2", "--request-count", "12", "--artifact-dir", str(runs)]
+    load = [
+        "--items",
+        "1,4",
+        "--concurrency",
+        "1,2",
+        "--request-count",
+        "12",
+        "--artifact-dir",
+        str(runs),
+    ]
     run(asked(server, *load))
     assert "inferences/s" in capsys.readouterr().out
-    assert {path.name for path in runs.iterdir()} == {f"items-{n}-concurrency-{c}" for n in (1, 4) for c in (1, 2)}
+    assert {path.name for path in runs.iterdir()} == {
+        f"items-{n}-concurrency-{c}" for n in (1, 4) for c in (1, 2)
+    }
     shapes = {tuple(one["shape"]) for sent in server.asked for one in sent["inputs"]}
     assert shapes == {(1, 3), (1, 1), (4, 3), (4, 1)}
     assert {sent["path"] for sent in server.asked} == {"/v2/models/summing/infer"}
     assert run(["calibrate", str(runs), "--include-invalid", "--output", str(file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["times_ms"]["summing"]["4"] >= found["times_ms"]["summing"]["1"] > 3  # it sleeps so long at least
+    # it sleeps so long at least
+    assert found["times_ms"]["summing"]["4"] >= found["times_ms"]["summing"]["1"] > 3
     assert len(found["loads"]) == 2
     written = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert list(written["service"]["models"]["summing"]["time"]) == [1, 4]
@@ -79,10 +124,16 @@ def test_runs_of_several_items_make_a_service_file(server: Server, tmp_path: Pat
     assert json.loads(capsys.readouterr().out)["servers"] == 1
 
 
-def test_measured_times_take_the_place_of_those_of_a_file(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measured_times_take_the_place_of_those_of_a_file(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs, old, new = tmp_path / "runs", tmp_path / "old.yaml", tmp_path / "new.yaml"
     run(asked(server, "--concurrency", "1", "--request-count", "6", "--artifact-dir", str(runs)))
-    old.write_text("service: {models: {summing: {time: {1: 9s}}}}\ntraffic: [{to: summing, rate: 5}]\nlatency: p99<=1s\n", encoding="utf-8")
+    old.write_text(
+        "service: {models: {summing: {time: {1: 9s}}}}\ntraffic: [{to: summing, rate: 5}]\nlatency:"
+        " p99<=1s\n",
+        encoding="utf-8",
+    )
     assert run(["calibrate", str(old), str(runs), "--include-invalid", "--output", str(new)]) == 0
     written = yaml.safe_load(new.read_text(encoding="utf-8"))
     assert float(written["service"]["models"]["summing"]["time"][1].removesuffix("ms")) < 1000
@@ -105,13 +156,17 @@ def test_bytes_hold_the_values_that_json_holds(server: Server) -> None:
     assert plain["inputs"][1]["data"] == ["tonnage", "tonnage"]
 
 
-def test_an_error_in_the_reply_fails_the_request(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_in_the_reply_fails_the_request(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
     server.fails = True
     assert run(asked(server, "--concurrency", "1", "--request-count", "3", "--json")) == 3
     assert json.loads(capsys.readouterr().out)["errors_by_kind"] == {"error in the reply": 3}
 
 
-def test_what_the_metadata_leaves_open_is_asked_for(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_metadata_leaves_open_is_asked_for(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
     load = ("--concurrency", "1", "--request-count", "1")
     server.inputs = [{"name": "x", "datatype": "FP32", "shape": [-1, -1]}]
     assert run(asked(server, *load)) == 2
@@ -132,12 +187,24 @@ def test_what_the_metadata_leaves_open_is_asked_for(server: Server, capsys: pyte
 
 
 def test_items_belong_to_an_inference(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--isl", "5", "--osl", "5", "--concurrency", "1", "--request-count", "1", "--items", "2"]
+    words = [
+        "--isl",
+        "5",
+        "--osl",
+        "5",
+        "--concurrency",
+        "1",
+        "--request-count",
+        "1",
+        "--items",
+        "2",
+    ]
     assert run(["bench", "--url", "http://127.0.0.1:9", "--model", "m", *words]) == 2
     assert "--items: belongs to an inference; add --endpoint-type infer" in capsys.readouterr().err
 
 
-# The messages of the inference protocol over gRPC; ``tests/engines/test_mlserver.py`` sends them to a server.
+# The messages of the inference protocol over gRPC; ``tests/engines/test_mlserver.py`` sends them to
+# a server.
 
 ASKED: dict[str, Any] = {"url": "grpc://127.0.0.1:9", "model": "m", "concurrency": 1}
 
@@ -145,7 +212,9 @@ ASKED: dict[str, Any] = {"url": "grpc://127.0.0.1:9", "model": "m", "concurrency
 def test_numbers_and_fields_are_written_as_protobuf_writes_them() -> None:
     assert varint(300) == b"\xac\x02"  # protobuf.dev, Encoding, "Base 128 Varints"
     assert tagged(2, "testing") == b"\x12\x07testing"  # the same, "Length-Delimited Records"
-    message = tagged(1, "m") + b"\x18" + varint(2**40) + b"\x2d\x00\x00\x00\x00" + b"\x31" + bytes(8)
+    message = (
+        tagged(1, "m") + b"\x18" + varint(2**40) + b"\x2d\x00\x00\x00\x00" + b"\x31" + bytes(8)
+    )
     assert list(fields(message)) == [(1, b"m"), (3, 2**40), (5, bytes(4)), (6, bytes(8))]
     for broken in (b"\x12\x07test", b"\x08", b"\x0b", b"\x80"):
         with pytest.raises(ValueError, match="no "):
@@ -164,18 +233,28 @@ def test_a_request_has_a_description_and_values_of_each_input() -> None:
 
 
 def test_answers_become_the_documents_of_http() -> None:
-    assert outputs_of(tagged(1, "m") + tagged(5, tagged(1, "y") + tagged(2, "FP32"))) == {"outputs": [{"name": "y"}]}
+    assert outputs_of(tagged(1, "m") + tagged(5, tagged(1, "y") + tagged(2, "FP32"))) == {
+        "outputs": [{"name": "y"}]
+    }
     open_length = b"\xff" * 9 + b"\x01"
     one = tagged(1, "x") + tagged(2, "FP32") + tagged(3, open_length + b"\x04")
     unpacked = tagged(1, "k") + tagged(2, "INT64") + b"\x18\x05\x18\x07"
     assert metadata_of(tagged(1, "m") + tagged(4, one) + tagged(4, unpacked)) == {
-        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}, {"name": "k", "datatype": "INT64", "shape": [5, 7]}]
+        "inputs": [
+            {"name": "x", "datatype": "FP32", "shape": [-1, 4]},
+            {"name": "k", "datatype": "INT64", "shape": [5, 7]},
+        ]
     }
 
 
 def test_a_long_request_goes_in_frames_and_no_further_than_the_window() -> None:
     sent: list[tuple[int, bool]] = []
-    peer = SimpleNamespace(window=25, max_outbound_frame_size=10, local_flow_control_window=lambda _: peer.window, data_to_send=bytes)
+    peer = SimpleNamespace(
+        window=25,
+        max_outbound_frame_size=10,
+        local_flow_control_window=lambda _: peer.window,
+        data_to_send=bytes,
+    )
 
     def send_data(_: int, data: bytes, *, end_stream: bool) -> None:
         sent.append((len(data), end_stream))
@@ -193,5 +272,7 @@ def test_a_long_request_goes_in_frames_and_no_further_than_the_window() -> None:
 
 def test_grpc_is_of_inferences_alone() -> None:
     for asked in ({}, {"endpoint_type": "infer", "extra_inputs": ("a:1",)}):
-        with pytest.raises(InputError, match=r"url: gRPC has (endpoint_type infer|no extra_inputs)"):
+        with pytest.raises(
+            InputError, match=r"url: gRPC has (endpoint_type infer|no extra_inputs)"
+        ):
             prepare_bench(**ASKED, **asked)

@@ -1,4 +1,5 @@
-"""The client against servers on this machine: every endpoint, every way to fail, and times that cannot be."""
+"""The client against servers on this machine: every endpoint, every way to fail, and times that
+cannot be."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 FAST = Schedule(ttft_s=0.01, itl_s=0.002)
 KINDS = [
-    *((kind, streaming) for kind in ("chat", "completions", "responses") for streaming in (True, False)),
+    *(
+        (kind, streaming)
+        for kind in ("chat", "completions", "responses")
+        for streaming in (True, False)
+    ),
     *(("generate", True), ("embeddings", False)),
 ]
 
@@ -51,7 +56,9 @@ def fast() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("kind", "streaming"), KINDS)
-def test_every_kind_of_endpoint_is_measured(kind: str, streaming: bool, fast: str, tmp_path: Path) -> None:
+def test_every_kind_of_endpoint_is_measured(
+    kind: str, streaming: bool, fast: str, tmp_path: Path
+) -> None:
     found = run(fast, tmp_path / "run", question(osl="15"), kind=kind, streaming=streaming)
     assert found.outcomes == {"": 12}, kind
     assert set(found.requests.osl) == {0 if kind == "embeddings" else 15}, kind
@@ -63,24 +70,35 @@ def test_every_kind_of_endpoint_is_measured(kind: str, streaming: bool, fast: st
 
 
 def test_first_tokens_are_stamped_when_the_server_wrote_them(tmp_path: Path) -> None:
-    """Never before, and later by no more than the client's own loop was held up: a busy machine delays a run, not its stamps."""
+    """Never before, and later by no more than the client's own loop was held up: a busy machine
+    delays a run, not its stamps."""
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.005), seconds=60) as url:
-        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=16), osl="20", requests=96))
+        found = run(
+            url, tmp_path / "run", question(ClosedLoop(concurrency=16), osl="20", requests=96)
+        )
         number, received, first, last, tokens = server_log(url).T
     ours, start = found.requests, found.observed.start_ns
     assert sorted(number) == list(range(96))
     assert set(tokens) == {20}
     assert (received >= ours.sent_ns[number] + start).all()
-    assert (ours.first_token_ns[number] + start >= first - HELD_UP_NS).all()  # by which two readings of the clocks may differ
+    # by which two readings of the clocks may differ
+    assert (ours.first_token_ns[number] + start >= first - HELD_UP_NS).all()
     assert (ours.last_token_ns[number] + start >= last - HELD_UP_NS).all()
     assert int(ours.gaps.sum()) == 96 * 19
-    assert np.median(ours.first_token_ns[number] + start - first) <= 5e6 + max(found.observed.lateness_ns)
+    assert np.median(ours.first_token_ns[number] + start - first) <= 5e6 + max(
+        found.observed.lateness_ns
+    )
 
 
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
-        *(("429", "HTTP 429"), ("500", "HTTP 500"), ("cut", "cut off"), ("error", "error in the reply")),
+        *(
+            ("429", "HTTP 429"),
+            ("500", "HTTP 500"),
+            ("cut", "cut off"),
+            ("error", "error in the reply"),
+        ),
         pytest.param("hang", "timed out", marks=pytest.mark.live),
     ],
 )
@@ -109,7 +127,9 @@ def test_a_refused_connection_is_counted(tmp_path: Path) -> None:
 
 def test_a_killed_server_ends_the_run_and_what_came_before_counts(tmp_path: Path) -> None:
     with scripted(lambda peer: peer.sendall(STREAM) if read_request(peer) else None) as url:
-        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=3), timeout_s=5.0)
+        found = run(
+            url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=3), timeout_s=5.0
+        )
     assert found.outcomes[""] == 1
     assert sum(found.outcomes.values()) == 3
 
@@ -117,7 +137,10 @@ def test_a_killed_server_ends_the_run_and_what_came_before_counts(tmp_path: Path
 def test_a_redirect_is_refused(tmp_path: Path) -> None:
     def redirect(peer: socket.socket) -> None:
         read_request(peer)
-        peer.sendall(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        peer.sendall(
+            b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/\r\nContent-Length:"
+            b" 0\r\nConnection: close\r\n\r\n"
+        )
 
     with scripted(redirect) as url:
         found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=1))
@@ -151,29 +174,45 @@ def test_several_tokens_in_an_event_share_its_moment_and_its_gap_is_divided(tmp_
 
 
 def in_flight(requests: Requests) -> int:
-    """The most requests that were in flight at once; one that ends makes room for one that begins at the same moment."""
+    """The most requests that were in flight at once; one that ends makes room for one that begins
+    at the same moment."""
     times = np.concatenate([requests.sent_ns, requests.last_token_ns])
     steps = np.concatenate([np.ones(len(requests), dtype=np.int64), np.full(len(requests), -1)])
     return int(steps[np.lexsort((steps, times))].cumsum().max())
 
 
-def test_a_rate_with_a_cap_holds_requests_at_the_client_and_counts_from_sending(tmp_path: Path) -> None:
+def test_a_rate_with_a_cap_holds_requests_at_the_client_and_counts_from_sending(
+    tmp_path: Path,
+) -> None:
     """As vLLM's bench and AIPerf do: 4 of 50 ms each are 80 a second, of 200 that are due."""
     with exact_server(Schedule(ttft_s=0.03, itl_s=0.005), seconds=60) as url:
-        found = run(url, tmp_path / "run", question(OpenLoop(rate=200, process="constant", in_flight=4), requests=60))
-        free = run(url, tmp_path / "free", question(OpenLoop(rate=200, process="constant", in_flight=1_000), requests=60))
+        found = run(
+            url,
+            tmp_path / "run",
+            question(OpenLoop(rate=200, process="constant", in_flight=4), requests=60),
+        )
+        free = run(
+            url,
+            tmp_path / "free",
+            question(OpenLoop(rate=200, process="constant", in_flight=1_000), requests=60),
+        )
     ours, scheduled = found.requests, free.requests
     assert (found.outcomes, in_flight(ours), found.observed.held) == ({"": 60}, 4, 56)
     assert found.observed.load.words == "200 requests/s, constant, at most 4 in flight"
     waited = (ours.sent_ns - ours.due_ns) / 1e6
-    assert np.percentile(waited, 90) < 20  # the client's queue is in no latency, and would be 450 ms at the end
+    # the client's queue is in no latency, and would be 450 ms at the end
+    assert np.percentile(waited, 90) < 20
     assert (ours.due_ns[1:] - ours.due_ns[0] >= scheduled.due_ns[1:] - scheduled.due_ns[0]).all()
     assert (np.diff(ours.due_ns) >= 0).all()  # first come, first served
     span = (ours.sent_ns.max() - ours.sent_ns.min()) / 1e9
     assert 59 / span == pytest.approx(80, rel=0.3)
     validity = judge(found.observed, ours, summarize(ours), find_steady(ours))
-    assert "rate_percent" not in {check.name for check in validity.checks}  # a rate that the server sets, as in a closed loop
-    assert any("56 of 60 requests waited at the client for one of 4 in flight" in note for note in validity.notes)
+    # a rate that the server sets, as in a closed loop
+    assert "rate_percent" not in {check.name for check in validity.checks}
+    assert any(
+        "56 of 60 requests waited at the client for one of 4 in flight" in note
+        for note in validity.notes
+    )
     assert (free.observed.held, in_flight(scheduled) > 4) == (0, True)
     assert (np.diff(scheduled.due_ns) == 5_000_000).all()
 
@@ -181,11 +220,30 @@ def test_a_rate_with_a_cap_holds_requests_at_the_client_and_counts_from_sending(
 def test_a_cap_is_shared_by_client_processes_and_in_the_run_folder(tmp_path: Path) -> None:
     with exact_server(Schedule(ttft_s=0.03, itl_s=0.005), seconds=60) as url:
         load = {"request_rate": 400, "concurrency": 5, "arrival_pattern": "constant"}
-        (measured,) = bench(url=url, model="m", isl=20, osl=5, request_count=40, workers=2, selftest=False, output=tmp_path / "run", **load)
+        (measured,) = bench(
+            url=url,
+            model="m",
+            isl=20,
+            osl=5,
+            request_count=40,
+            workers=2,
+            selftest=False,
+            output=tmp_path / "run",
+            **load,
+        )
     assert in_flight(measured.requests) == 5
-    assert (measured.run_json["load"]["in_flight"], measured.run_json["load"]["kind"]) == (5, "open")
+    assert (measured.run_json["load"]["in_flight"], measured.run_json["load"]["kind"]) == (
+        5,
+        "open",
+    )
     assert measured.run_json["load"]["held"] == measured.observed.held == 35
-    where = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "engine": "vllm"}
+    where = {
+        "model": "llama-3.1-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp8",
+        "tp": 1,
+        "engine": "vllm",
+    }
     (row,) = read_measured(tmp_path / "run", where, InvalidRuns(include=True))
     assert (row["request_rate"], row["in_flight"], row["concurrency"]) == (400, 5, None)
 
@@ -194,22 +252,53 @@ def test_a_cap_is_shared_by_client_processes_and_in_the_run_folder(tmp_path: Pat
     ("load", "words"),
     [
         ({"concurrency": "1,2"}, "it caps the requests in flight; give one number"),
-        ({"concurrency": 4, "conversation_num": 2, "conversation_turns": 2, "request_count": None}, "it caps single requests"),
-        ({"trace": "t.csv"}, "give one of them, such as a concurrency of 16, or a rate with the most requests in flight"),
+        (
+            {
+                "concurrency": 4,
+                "conversation_num": 2,
+                "conversation_turns": 2,
+                "request_count": None,
+            },
+            "it caps single requests",
+        ),
+        (
+            {"trace": "t.csv"},
+            (
+                "give one of them, such as a concurrency of 16, or a rate with the most requests in"
+                " flight"
+            ),
+        ),
         ({"concurrency": 0}, "concurrency"),
     ],
 )
 def test_loads_with_a_cap_that_cannot_be(load: dict[str, Any], words: str) -> None:
-    question: dict[str, Any] = {"model": "m", "isl": 20, "osl": 5, "request_count": 4, "request_rate": 5, **load}
+    question: dict[str, Any] = {
+        "model": "m",
+        "isl": 20,
+        "osl": 5,
+        "request_count": 4,
+        "request_rate": 5,
+        **load,
+    }
     with pytest.raises(InputError, match=words):
         bench(url="http://127.0.0.1:9", selftest=False, **question)
 
 
 def test_no_highest_rate_is_searched_below_a_cap() -> None:
     asked = prepare_bench(
-        url="127.0.0.1:9", model="m", isl=20, osl=5, request_count=4, request_rate=5, concurrency=4, slo=("ttft p95<=1s",)
+        url="127.0.0.1:9",
+        model="m",
+        isl=20,
+        osl=5,
+        request_count=4,
+        request_rate=5,
+        concurrency=4,
+        slo=("ttft p95<=1s",),
     )
-    with pytest.raises(InputError, match="caps the requests in flight, so that a higher rate breaks no limit; leave it out"):
+    with pytest.raises(
+        InputError,
+        match="caps the requests in flight, so that a higher rate breaks no limit; leave it out",
+    ):
         run_find_max(asked, output=None, selftest=False, provenance={})
 
 
@@ -217,11 +306,16 @@ def test_no_highest_rate_is_searched_below_a_cap() -> None:
 def test_latency_counts_from_the_scheduled_time_while_the_server_is_frozen(tmp_path: Path) -> None:
     schedule = Schedule(ttft_s=0.005, itl_s=0.001, freeze_at_s=0.3, freeze_s=0.8)
     with exact_server(schedule, seconds=60) as url:
-        found = run(url, tmp_path / "run", question(OpenLoop(rate=100, process="constant"), osl="2", requests=160))
+        found = run(
+            url,
+            tmp_path / "run",
+            question(OpenLoop(rate=100, process="constant"), osl="2", requests=160),
+        )
     ttft = (found.requests.first_token_ns - found.requests.due_ns) / 1e6
     assert found.outcomes == {"": 160}
     assert 750 < ttft.max() < 1500
-    assert np.count_nonzero(ttft > 100) >= 65  # all that were due while it was frozen, not one a client
+    # all that were due while it was frozen, not one a client
+    assert np.count_nonzero(ttft > 100) >= 65
     due = np.diff(found.requests.due_ns)
     assert set(due) == {10_000_000}
 
@@ -236,9 +330,13 @@ def test_a_closed_loop_runs_for_a_time(fast: str, tmp_path: Path) -> None:
 
 @pytest.mark.live
 def test_a_time_has_an_end_even_where_the_server_never_answers(tmp_path: Path) -> None:
-    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002, fault="hang", fault_every=5), seconds=60) as url:
+    with exact_server(
+        Schedule(ttft_s=0.01, itl_s=0.002, fault="hang", fault_every=5), seconds=60
+    ) as url:
         began = time.monotonic()
-        found = run(url, tmp_path / "run", question(requests=None, seconds=0.4, grace_s=0.3), timeout_s=50.0)
+        found = run(
+            url, tmp_path / "run", question(requests=None, seconds=0.4, grace_s=0.3), timeout_s=50.0
+        )
         assert time.monotonic() - began < 20
     assert found.outcomes["cancelled"] == 4  # one by one, all clients wait for an answer
     assert found.statuses["unfinished"] == 4
@@ -252,7 +350,9 @@ def test_warm_up_is_not_recorded(tmp_path: Path) -> None:
     assert len(found.requests) == 6
 
 
-@pytest.mark.parametrize("arrivals", [ClosedLoop(concurrency=2), OpenLoop(rate=50.0)], ids=["clients", "rate"])
+@pytest.mark.parametrize(
+    "arrivals", [ClosedLoop(concurrency=2), OpenLoop(rate=50.0)], ids=["clients", "rate"]
+)
 def test_ctrl_c_in_the_warm_up_ends_the_run_before_its_first_request(
     arrivals: ClosedLoop | OpenLoop, fast: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,7 +404,9 @@ def reply(peer: socket.socket) -> None:
 def test_a_stream_over_tls_is_measured_on_one_connection(tmp_path: Path) -> None:
     with scripted(encrypted(reply)) as url:
         trusted = ssl.create_default_context(cafile=PEM)
-        found = run(url.replace("http", "https"), tmp_path / "run", question(ONE, requests=2), tls=trusted)
+        found = run(
+            url.replace("http", "https"), tmp_path / "run", question(ONE, requests=2), tls=trusted
+        )
     assert found.outcomes == {"": 2}
     assert set(found.requests.osl) == {3}
     assert found.observed.connections == 1
@@ -312,23 +414,38 @@ def test_a_stream_over_tls_is_measured_on_one_connection(tmp_path: Path) -> None
 
 def test_a_certificate_that_is_not_trusted_is_counted(tmp_path: Path) -> None:
     with scripted(encrypted(reply)) as url:
-        found = run(url.replace("http", "https"), tmp_path / "run", question(ONE, requests=1), tls=ssl.create_default_context())
+        found = run(
+            url.replace("http", "https"),
+            tmp_path / "run",
+            question(ONE, requests=1),
+            tls=ssl.create_default_context(),
+        )
     assert found.outcomes == {"TLS failed": 1}
     assert "certificate" in found.observed.tally.examples[0]["detail"].lower()
 
 
 def test_a_server_that_does_not_speak_tls_is_counted(tmp_path: Path) -> None:
     with scripted(lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as url:
-        found = run(url.replace("http", "https"), tmp_path / "run", question(ONE, requests=1), tls=ssl.create_default_context())
+        found = run(
+            url.replace("http", "https"),
+            tmp_path / "run",
+            question(ONE, requests=1),
+            tls=ssl.create_default_context(),
+        )
     assert list(found.outcomes) in (["TLS failed"], ["cannot connect"])
 
 
 @pytest.mark.parametrize("count", [None, 24])
-def test_clients_whose_requests_fail_at_once_wait_longer_each_time(count: int | None, tmp_path: Path) -> None:
-    """In 1.3 s a client asks after 0, 10, 30, 70, 150, 310, 630 and 1,270 ms; where a number ends the run, no wait is above 50 ms."""
+def test_clients_whose_requests_fail_at_once_wait_longer_each_time(
+    count: int | None, tmp_path: Path
+) -> None:
+    """In 1.3 s a client asks after 0, 10, 30, 70, 150, 310, 630 and 1,270 ms; where a number ends
+    the run, no wait is above 50 ms."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    asked = question(ClosedLoop(concurrency=3), requests=count, seconds=1.3 if count is None else None)
+    asked = question(
+        ClosedLoop(concurrency=3), requests=count, seconds=1.3 if count is None else None
+    )
     began = time.monotonic()
     found = run(url, tmp_path / "run", asked)
     assert found.outcomes == {"connection refused": count or found.observed.sent}
@@ -352,11 +469,15 @@ def test_conversations_whose_first_turn_fails_at_once_wait_too(tmp_path: Path) -
         metrics_url=["none"],
     )
     assert 8 <= measured[0].observed.sent <= 14
-    assert any("their clients waited before the next one" in note for note in measured[0].validity.notes)
+    assert any(
+        "their clients waited before the next one" in note for note in measured[0].validity.notes
+    )
 
 
 def test_a_client_whose_request_completes_goes_on_at_once(tmp_path: Path) -> None:
-    with exact_server(Schedule(ttft_s=0.005, itl_s=0.001, fault="500", fault_every=3), seconds=60) as url:
+    with exact_server(
+        Schedule(ttft_s=0.005, itl_s=0.001, fault="500", fault_every=3), seconds=60
+    ) as url:
         found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=30))
     assert found.outcomes == {"": 20, "HTTP 500": 10}
     assert 9 <= found.observed.waits <= 10  # each 10 ms: none is in a row with another
@@ -365,7 +486,9 @@ def test_a_client_whose_request_completes_goes_on_at_once(tmp_path: Path) -> Non
 
 @pytest.mark.live
 @pytest.mark.parametrize("event", [b": ping\n\n", sse(chat("a"))])
-def test_a_reply_without_end_takes_no_longer_than_the_time_limit(event: bytes, tmp_path: Path) -> None:
+def test_a_reply_without_end_takes_no_longer_than_the_time_limit(
+    event: bytes, tmp_path: Path
+) -> None:
     def flood(peer: socket.socket) -> None:
         read_request(peer)
         peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -375,7 +498,9 @@ def test_a_reply_without_end_takes_no_longer_than_the_time_limit(event: bytes, t
 
     began = time.monotonic()
     with scripted(flood) as url:
-        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=1), timeout_s=1.0)
+        found = run(
+            url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=1), timeout_s=1.0
+        )
     assert found.outcomes == {"timed out": 1}
     assert time.monotonic() - began < 6
 
@@ -388,7 +513,15 @@ def test_a_stream_of_too_many_bytes_or_events_is_refused(monkeypatch: pytest.Mon
         reply.read([(1, HEAD), *((2, chunked(b": ping\n\n" * 20, last=b"")) for _ in range(7))])
     reply = Reply(find_endpoint("chat", model="m"))
     with pytest.raises(BrokenReply, match="more than 5 events with output"):
-        reply.read([(1, HEAD), *((2, chunked(sse({"choices": [{"delta": {"content": "a"}}]}), last=b"")) for _ in range(7))])
+        reply.read(
+            [
+                (1, HEAD),
+                *(
+                    (2, chunked(sse({"choices": [{"delta": {"content": "a"}}]}), last=b""))
+                    for _ in range(7)
+                ),
+            ]
+        )
 
 
 @pytest.mark.live
@@ -410,8 +543,12 @@ def test_the_exact_server_ends_with_the_process_that_started_it() -> None:
     assert refused
 
 
-def test_nothing_is_measured_after_a_self_test_that_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_after_a_self_test_that_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = measure.measure
-    monkeypatch.setattr("tonnage.bench.selftest.measure", lambda *asked: replace(whole(*asked), interrupted=True))
+    monkeypatch.setattr(
+        "tonnage.bench.selftest.measure", lambda *asked: replace(whole(*asked), interrupted=True)
+    )
     with pytest.raises(KeyboardInterrupt):
         self_test(streams=2, requests=2)

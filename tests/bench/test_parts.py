@@ -54,13 +54,23 @@ def test_a_share_adds_up_and_the_first_event_has_a_token(total: int, weights: li
 
 def reply(sizes: list[int], tokens: int, counts: dict[int, int] | None = None) -> Reply:
     made = Reply(find_endpoint("chat", model="m"))
-    made.times, made.sizes, made.tokens, made.counts = list(range(10, 10 + len(sizes))), sizes, tokens, counts or {}
+    made.times, made.sizes, made.tokens, made.counts = (
+        list(range(10, 10 + len(sizes))),
+        sizes,
+        tokens,
+        counts or {},
+    )
     return made
 
 
 def test_tokens_of_a_reply_by_what_is_known() -> None:
     one_each = token_times(reply([4, 4, 4], 3))
-    assert (one_each.per_event, one_each.tokens, one_each.source, one_each.shared) == (None, 3, "server", False)
+    assert (one_each.per_event, one_each.tokens, one_each.source, one_each.shared) == (
+        None,
+        3,
+        "server",
+        False,
+    )
     said = token_times(reply([4, 4], 7, {0: 2, 1: 7}))
     assert (said.per_event, said.shared) == ([2, 5], False)
     split = token_times(reply([16, 16], 8))
@@ -73,13 +83,16 @@ def test_tokens_of_a_reply_by_what_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "counted", "seen"),  # what the server says: its total, the reasoning in it, whether that was sent; tokens, hidden ones, source
+    # what the server says: its total, the reasoning in it, whether that was sent; tokens, hidden
+    # ones, source
+    ("said", "counted", "seen"),
     [
         ((3, 2, True), None, (3, 0, "server")),
         ((203, 200, False), None, (3, 200, "server")),
         ((13, 10, False), None, (3, 10, "server")),
         ((7, 3, False), None, (4, 3, "server")),  # several tokens an event
-        ((25, 0, False), None, (3, 22, "events")),  # more than two tokens a character: the rest was not sent
+        # more than two tokens a character: the rest was not sent
+        ((25, 0, False), None, (3, 22, "events")),
         ((24, 0, False), None, (24, 0, "server")),
         ((25, 0, False), [2, 1, 3], (6, 19, "tokenizer")),
         ((9, 9, False), None, (3, 6, "events")),  # all is reasoning, and yet text came
@@ -88,7 +101,9 @@ def test_tokens_of_a_reply_by_what_is_known() -> None:
         ((-1, 0, False), None, (3, 0, "events")),
     ],
 )
-def test_tokens_are_those_that_came(said: tuple[int, int, bool], counted: list[int] | None, seen: tuple[int, int, str]) -> None:
+def test_tokens_are_those_that_came(
+    said: tuple[int, int, bool], counted: list[int] | None, seen: tuple[int, int, str]
+) -> None:
     """Three events of four characters each."""
     made = reply([4, 4, 4], said[0])
     made.reasoning, made.thought = said[1:]
@@ -111,7 +126,9 @@ def test_a_running_count_starts_behind_what_was_hidden() -> None:
     part=st.floats(0, 1),
     thought=st.booleans(),
 )
-def test_every_token_that_a_server_counts_is_seen_or_hidden(sizes: list[int], total: int, part: float, thought: bool) -> None:
+def test_every_token_that_a_server_counts_is_seen_or_hidden(
+    sizes: list[int], total: int, part: float, thought: bool
+) -> None:
     made = reply(sizes, total)
     made.reasoning, made.thought = max(round(total * part), 0), thought
     found = token_times(made)
@@ -131,13 +148,21 @@ def words_tokenizer(path: Path) -> Path:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     text = [" ".join(PLAIN_WORDS[:60])] * 20 + list(PLAIN_WORDS[:60]) * 20
-    tokenizer.train_from_iterator(text, trainers.BpeTrainer(vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.train_from_iterator(
+        text,
+        trainers.BpeTrainer(vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()),
+    )
     tokenizer.save(str(path))
     return path
 
 
-@pytest.mark.parametrize(("process", "cv", "expected"), [("poisson", 1.0, 1.0), ("constant", 1.0, 0.0), ("gamma", 3.0, 3.0)])
-def test_a_schedule_has_the_gaps_that_were_asked_for(process: str, cv: float, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("process", "cv", "expected"),
+    [("poisson", 1.0, 1.0), ("constant", 1.0, 0.0), ("gamma", 3.0, 3.0)],
+)
+def test_a_schedule_has_the_gaps_that_were_asked_for(
+    process: str, cv: float, expected: float
+) -> None:
     load = question(OpenLoop(rate=100, process=process, cv=cv), requests=20_000).draw()
     assert load.due_ns is not None
     gaps = np.diff(load.due_ns)
@@ -154,10 +179,16 @@ def test_bursts_come_together_at_the_mean_rate() -> None:
 
 
 def test_a_trace_is_sent_as_it_came_with_its_own_lengths() -> None:
-    recording = Recording(due_ns=(0, 5_000_000, 70_000_000), isl=(10, 20, 30), osl=(1, 2, 3), source="t.csv")
+    recording = Recording(
+        due_ns=(0, 5_000_000, 70_000_000), isl=(10, 20, 30), osl=(1, 2, 3), source="t.csv"
+    )
     load = question(TraceArrivals(recording=recording), requests=3).draw()
     assert load.due_ns is not None
-    assert (list(load.due_ns), list(load.isl), list(load.osl)) == ([0, 5_000_000, 70_000_000], [10, 20, 30], [1, 2, 3])
+    assert (list(load.due_ns), list(load.isl), list(load.osl)) == (
+        [0, 5_000_000, 70_000_000],
+        [10, 20, 30],
+        [1, 2, 3],
+    )
 
 
 def test_a_time_ends_an_open_loop() -> None:
@@ -169,7 +200,8 @@ def test_a_time_ends_an_open_loop() -> None:
 
 
 def test_an_alarm_rings_in_time_and_never_before() -> None:
-    """Three rounds at most: a machine that does other things delays a round, and an alarm that is late itself is late in all of them."""
+    """Three rounds at most: a machine that does other things delays a round, and an alarm that is
+    late itself is late in all of them."""
     assert any(median_delay_ns() < 3e6 for _ in range(3))
 
 
@@ -213,7 +245,11 @@ def batch(first: int, count: int) -> Batch:
     rows[:, 0] = np.arange(first, first + count) * 1_000_000
     rows[:, 3] = rows[:, 0] + 5_000_000
     rows[:, 5] = 3
-    return Batch(rows=rows, offsets_ns=np.tile([1, 2, 3], count).astype(np.int64), lengths=np.full(count, 3, dtype=np.int64))
+    return Batch(
+        rows=rows,
+        offsets_ns=np.tile([1, 2, 3], count).astype(np.int64),
+        lengths=np.full(count, 3, dtype=np.int64),
+    )
 
 
 def test_a_run_written_in_batches_reads_back_as_one(tmp_path: Path) -> None:
@@ -224,7 +260,9 @@ def test_a_run_written_in_batches_reads_back_as_one(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
     writer.close(scenario={"a": 1}, summary={"b": 2}, provenance={}, run={"c": 3})
     found = read_run(tmp_path / "run")
-    assert list(found.requests.due_ns) == list(requests.due_ns) == [k * 1_000_000 for k in range(12)]
+    assert (
+        list(found.requests.due_ns) == list(requests.due_ns) == [k * 1_000_000 for k in range(12)]
+    )
     offsets, lengths = read_tokens(tmp_path / "run")
     assert (list(offsets), list(lengths)) == ([1, 2, 3] * 12, [3] * 12)
 
@@ -246,7 +284,8 @@ def test_a_request_has_its_key_and_its_length() -> None:
         request_head(parse_url("http://h"), "/x", key="a\r\nX-Evil: 1")
 
 
-# Single gaps from the moments of tokens: the same as one by one, their intervals, and the metrics of the steady window.
+# Single gaps from the moments of tokens: the same as one by one, their intervals, and the metrics
+# of the steady window.
 
 
 MS = 1_000_000
@@ -256,7 +295,8 @@ EVENTS = st.lists(st.tuples(st.integers(1, 40 * MS), st.integers(1, 4)), max_siz
 @settings(max_examples=30, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=5))
 def test_gaps_are_those_that_are_counted_one_by_one(requests: list[list[tuple[int, int]]]) -> None:
-    """Each request is a list of events: the time since the one before it, and how many tokens it carries."""
+    """Each request is a list of events: the time since the one before it, and how many tokens it
+    carries."""
     offsets, lengths, expected = [], [], []
     for number, events in enumerate(requests):
         moment = 0
@@ -267,7 +307,11 @@ def test_gaps_are_those_that_are_counted_one_by_one(requests: list[list[tuple[in
                 expected += [(number, step / tokens / MS)] * tokens
         lengths.append(sum(tokens for _, tokens in events))
     found = single_gaps(np.array(offsets, dtype=np.int64), np.array(lengths, dtype=np.int64))
-    one_by_one = [(int(who), float(ms)) for who, ms, count in zip(found.request, found.ms, found.count, strict=True) for _ in range(count)]
+    one_by_one = [
+        (int(who), float(ms))
+        for who, ms, count in zip(found.request, found.ms, found.count, strict=True)
+        for _ in range(count)
+    ]
     assert [w for w, _ in one_by_one] == [w for w, _ in expected]
     assert [ms for _, ms in one_by_one] == pytest.approx([ms for _, ms in expected])
     mean = found.statistics()["mean"]
@@ -275,14 +319,19 @@ def test_gaps_are_those_that_are_counted_one_by_one(requests: list[list[tuple[in
 
 
 def test_the_interval_of_the_mean_holds_it_as_often_as_it_says() -> None:
-    """Requests have a pace of their own, so that the gaps of one are alike: blocks of requests must not be taken for single gaps."""
+    """Requests have a pace of their own, so that the gaps of one are alike: blocks of requests must
+    not be taken for single gaps."""
     rng, held = np.random.default_rng(3), 0
     requests = record(np.full(200, 200.0))
     for seed in range(40):
         pace = rng.normal(10, 2, 200).clip(2)
         gaps = rng.normal(pace[:, None], 0.5, (200, 9)).clip(0.1)
-        offsets = np.rint(np.cumsum(np.hstack([np.full((200, 1), 50.0), gaps]), axis=1) * MS).astype(np.int64)
-        low, high = gap_intervals(single_gaps(offsets.ravel(), np.full(200, 10)), requests, seed=seed)["mean"]
+        offsets = np.rint(
+            np.cumsum(np.hstack([np.full((200, 1), 50.0), gaps]), axis=1) * MS
+        ).astype(np.int64)
+        low, high = gap_intervals(
+            single_gaps(offsets.ravel(), np.full(200, 10)), requests, seed=seed
+        )["mean"]
         held += low <= 10 <= high
     assert held >= 34
 
@@ -302,7 +351,8 @@ def test_the_steady_window_leaves_the_beginning_out() -> None:
     assert found["start_s"] >= 1.2
     assert found["e2e_ms"]["mean"] == found["e2e_ms"]["p99"] == pytest.approx(100.0)
     assert found["itl_ms"]["p99"] == pytest.approx(50.0)
-    assert found["requests_per_second"] == pytest.approx(100, rel=0.2)  # and those of the beginning that end in it
+    # and those of the beginning that end in it
+    assert found["requests_per_second"] == pytest.approx(100, rel=0.2)
     assert "itl_ms" not in (steady_metrics(requests, steady, None) or {})
     assert steady_metrics(requests, Steady(found=False), gaps) is None
     late = replace(requests, last_token_ns=requests.last_token_ns + 10**12)
@@ -319,7 +369,8 @@ def test_other_tools_definitions_by_hand(tmp_path: Path) -> None:
     found = other_definitions(writer.finish(), offsets, np.array([4, 1, 2]))
     writer.discard()
     assert found["gap_by_event_ms"]["mean"] == pytest.approx(15)
-    assert found["tpot_by_event_ms"]["mean"] == pytest.approx(15)  # 30 ms for the two tokens after the first event
+    # 30 ms for the two tokens after the first event
+    assert found["tpot_by_event_ms"]["mean"] == pytest.approx(15)
     assert found["inter_token_latency_ms"]["mean"] == pytest.approx(10)
     assert found["tpot_with_ttft_ms"]["mean"] == pytest.approx((10 + 7) / 2)
     assert found["request_latency_ms"]["mean"] == pytest.approx((40 + 7) / 2)
@@ -340,12 +391,17 @@ def test_slopes_of_ttft_and_itl_are_those_that_were_put_in() -> None:
             gaps=gap_counts(np.tile(gaps, 5), np.tile(np.arange(1, 2_000), 5)),
         )
     )
-    ttft_line, itl_line = found["ttft_ms_per_1000_prompt_tokens"], found["itl_ms_per_1000_output_tokens"]
+    ttft_line, itl_line = (
+        found["ttft_ms_per_1000_prompt_tokens"],
+        found["itl_ms_per_1000_output_tokens"],
+    )
     assert ttft_line["slope"] == pytest.approx(20, abs=3 * ttft_line["standard_error"])
     assert ttft_line["standard_error"] == pytest.approx(1 / (isl.std() / 1e3) / 20, rel=0.15)
     assert ttft_line["at_zero"] == pytest.approx(30, abs=1)
-    assert itl_line["slope"] == pytest.approx(4, rel=0.004)  # buckets know the mean of their positions
-    assert itl_line["at_zero"] == pytest.approx(10, rel=0.004)  # a gap stands for the middle of its bin
+    # buckets know the mean of their positions
+    assert itl_line["slope"] == pytest.approx(4, rel=0.004)
+    # a gap stands for the middle of its bin
+    assert itl_line["at_zero"] == pytest.approx(10, rel=0.004)
     assert found["limits_tokens"]["prompt_p99"] == np.percentile(isl, 99)
 
 
@@ -357,7 +413,9 @@ def test_lengths_that_are_all_alike_have_no_slope() -> None:
 
 def test_an_engine_is_to_be_built_for_the_99th_percentile_of_lengths_and_of_their_sum() -> None:
     lengths = np.arange(401)
-    found = trends(replace(record(np.full(401, 100.0)), isl=lengths, osl=2 * lengths + 1))["limits_tokens"]
+    found = trends(replace(record(np.full(401, 100.0)), isl=lengths, osl=2 * lengths + 1))[
+        "limits_tokens"
+    ]
     assert found == {"prompt_p99": 396, "output_p99": 793, "sum_p99": 1189}
 
 
@@ -399,7 +457,9 @@ def test_a_run_holds_the_server_s_metrics_and_a_view_shows_it(tmp_path: Path) ->
     with exact_server(Schedule(ttft_s=0.05, itl_s=0.005, slots=2), seconds=60) as url:
         asked = prepare_bench(url=url, model="m", isl=20, osl=10, concurrency=6, request_count=30)
         assert asked.metrics_urls == (f"{url}/metrics",)
-        run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={}, watch=watch)[0]
+        run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={}, watch=watch)[
+            0
+        ]
     waiting = run.run_json["server_metrics"]["vllm:num_requests_waiting"]
     assert waiting["max"] == 4  # six clients, two slots
     rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet")
@@ -417,7 +477,12 @@ class NvmlFault(Exception):
     pass
 
 
-def library(*, gpus: int = 2, driver: bool = True, energy: Callable[[float], float] = lambda now: 300.0 * now) -> types.ModuleType:
+def library(
+    *,
+    gpus: int = 2,
+    driver: bool = True,
+    energy: Callable[[float], float] = lambda now: 300.0 * now,
+) -> types.ModuleType:
     """A stand-in for ``pynvml``: GPU 1 does not tell its power."""
     made = types.ModuleType("pynvml")
 
@@ -449,7 +514,9 @@ def library(*, gpus: int = 2, driver: bool = True, energy: Callable[[float], flo
     return made
 
 
-def test_every_gpu_is_read_and_what_one_does_not_tell_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_gpu_is_read_and_what_one_does_not_tell_is_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library())
     nvml = DriverGpus()
     assert nvml.gpus == ("NVIDIA H100", "NVIDIA H200")
@@ -461,11 +528,25 @@ def test_every_gpu_is_read_and_what_one_does_not_tell_is_absent(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("made", "says"), [(None, "nvidia-ml-py"), (library(driver=False), "Driver Not Loaded"), (library(gpus=0), "no GPU")]
+    ("made", "says"),
+    [
+        (None, "nvidia-ml-py"),
+        (library(driver=False), "Driver Not Loaded"),
+        (library(gpus=0), "no GPU"),
+    ],
 )
 def test_without_package_driver_or_gpu_it_is_refused_before_anything_is_sent(
     made: types.ModuleType | None, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", made)
     with pytest.raises(InputError, match=says):
-        bench(url="127.0.0.1:1", model="m", isl=5, osl=5, concurrency=1, request_count=1, selftest=False, gpu_metrics=True)
+        bench(
+            url="127.0.0.1:1",
+            model="m",
+            isl=5,
+            osl=5,
+            concurrency=1,
+            request_count=1,
+            selftest=False,
+            gpu_metrics=True,
+        )

@@ -1,4 +1,5 @@
-"""The receiver: stamps are the kernel's, however late it reads, and it reads in rounds without losing the order of pieces."""
+"""The receiver: stamps are the kernel's, however late it reads, and it reads in rounds without
+losing the order of pieces."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ class Kept:
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as client:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
         server, _ = listening.accept()
         with server:
             client.setblocking(False)
@@ -59,7 +63,8 @@ def in_loop(play: Callable[[Receiver], Awaitable[None]]) -> None:
 
 
 def late_stamps(pair: tuple[socket.socket, socket.socket]) -> tuple[list[int], list[int]]:
-    """When three pieces were sent while the loop was busy, and their stamps; each is sent once the one before it was read."""
+    """When three pieces were sent while the loop was busy, and their stamps; each is sent once the
+    one before it was read."""
     client, server = pair
     kept, sent = Kept(client), []
 
@@ -76,7 +81,9 @@ def late_stamps(pair: tuple[socket.socket, socket.socket]) -> tuple[list[int], l
     return sent[1:], [ns for ns, _ in kept.pieces][1:]
 
 
-def test_a_piece_that_is_read_late_has_the_time_at_which_it_came(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_piece_that_is_read_late_has_the_time_at_which_it_came(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
     sent, stamps = late_stamps(pair)
     lags = [(stamp - moment) / 1e6 for moment, stamp in zip(sent, stamps, strict=True)]
     assert all(-1 < lag < 50 for lag in lags)
@@ -89,7 +96,10 @@ def test_a_wall_clock_that_was_set_moves_no_stamp_out_of_its_round(
     real, jumps = time.time_ns, itertools.cycle([3_600_000_000_000, -3_600_000_000_000])
     monkeypatch.setattr(module.time, "time_ns", lambda: real() + next(jumps))
     sent, stamps = late_stamps(pair)
-    assert all(moment <= stamp <= moment + 2_000_000_000 for moment, stamp in zip(sent, stamps, strict=True))
+    assert all(
+        moment <= stamp <= moment + 2_000_000_000
+        for moment, stamp in zip(sent, stamps, strict=True)
+    )
     assert sorted(stamps) == stamps
 
 
@@ -109,10 +119,15 @@ def test_a_peer_that_has_gone_is_an_empty_piece(pair: tuple[socket.socket, socke
 
 
 @pytest.mark.parametrize(
-    ("took_ms", "events", "pause"), [(5.0, 64, 0), (100.0, 1, 1_000_000), (700.0, 64, MOST_PAUSE_NS), (60_000.0, 100_000, 120_000)]
+    ("took_ms", "events", "pause"),
+    [(5.0, 64, 0), (100.0, 1, 1_000_000), (700.0, 64, MOST_PAUSE_NS), (60_000.0, 100_000, 120_000)],
 )
-def test_the_pause_is_short_beside_requests_and_their_pieces(took_ms: float, events: int, pause: int) -> None:
-    exchange: Any = SimpleNamespace(sent_ns=0, reply=SimpleNamespace(last_ns=round(took_ms * 1e6), times=range(events)))
+def test_the_pause_is_short_beside_requests_and_their_pieces(
+    took_ms: float, events: int, pause: int
+) -> None:
+    exchange: Any = SimpleNamespace(
+        sent_ns=0, reply=SimpleNamespace(last_ns=round(took_ms * 1e6), times=range(events))
+    )
 
     async def play(made: Receiver) -> None:
         made._stamped = True
@@ -123,9 +138,12 @@ def test_the_pause_is_short_beside_requests_and_their_pieces(took_ms: float, eve
     in_loop(play)
 
 
-def test_no_piece_is_earlier_than_the_one_before_it(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_no_piece_is_earlier_than_the_one_before_it(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
     async def play(made: Receiver) -> None:
-        connection = Connection(asyncio.get_running_loop(), None, made, pair[0])  # nobody hears of it
+        # nobody hears of it
+        connection = Connection(asyncio.get_running_loop(), None, made, pair[0])
         for ns in (5, 3, 9):
             connection.received(ns, b"x")
         assert [ns for ns, _ in connection._pieces] == [5, 5, 9]
@@ -136,7 +154,11 @@ def test_no_piece_is_earlier_than_the_one_before_it(pair: tuple[socket.socket, s
 
 def test_prompts_larger_than_a_socket_takes_at_once_arrive(tmp_path: Path) -> None:
     with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
-        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=2), isl="800000", osl="3", requests=3))
+        found = run(
+            url,
+            tmp_path / "run",
+            question(ClosedLoop(concurrency=2), isl="800000", osl="3", requests=3),
+        )
     assert found.outcomes == {"": 3}
     assert (np.diff(found.requests.first_token_ns) != 0).all()
 
@@ -152,16 +174,35 @@ def test_a_load_is_shared_out_without_loss() -> None:
     opened = question(OpenLoop(rate=90), requests=20).draw()
     shares = [opened.of_worker(place, 3) for place in range(3)]
     assert opened.due_ns is not None
-    assert sorted(np.concatenate([share.due_ns for share in shares if share.due_ns is not None])) == list(opened.due_ns)
+    assert sorted(
+        np.concatenate([share.due_ns for share in shares if share.due_ns is not None])
+    ) == list(opened.due_ns)
     assert {share.rate for share in shares} == {30.0}
 
 
 @pytest.mark.parametrize(
-    "load", [pytest.param({"concurrency": 6}, id="closed"), pytest.param({"request_rate": 60}, id="open", marks=pytest.mark.live)]
+    "load",
+    [
+        pytest.param({"concurrency": 6}, id="closed"),
+        pytest.param({"request_rate": 60}, id="open", marks=pytest.mark.live),
+    ],
 )
-def test_two_processes_send_every_request_once_into_one_record(load: dict[str, int], tmp_path: Path) -> None:
-    with exact_server(Schedule(ttft_s=0.02, itl_s=0.004, fault="500", fault_every=10), seconds=60) as url:
-        asked = prepare_bench(url=url, model="m", isl=20, osl=6, request_count=60, workers=2, warmup_request_count=0, **load)
+def test_two_processes_send_every_request_once_into_one_record(
+    load: dict[str, int], tmp_path: Path
+) -> None:
+    with exact_server(
+        Schedule(ttft_s=0.02, itl_s=0.004, fault="500", fault_every=10), seconds=60
+    ) as url:
+        asked = prepare_bench(
+            url=url,
+            model="m",
+            isl=20,
+            osl=6,
+            request_count=60,
+            workers=2,
+            warmup_request_count=0,
+            **load,
+        )
         run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={})[0]
         numbers = server_log(url)[:, 0]
     found = read_run(tmp_path / "run").requests
@@ -185,12 +226,16 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (512, resource.RLIM_INFINITY))
 """
 
 
-def test_figures_are_kept_where_the_disk_of_the_processes_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_kept_where_the_disk_of_the_processes_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(FULL_DISK)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.004), seconds=60) as url:
-        asked = prepare_bench(url=url, model="m", isl=20, osl=6, request_count=60, workers=2, concurrency=6)
+        asked = prepare_bench(
+            url=url, model="m", isl=20, osl=6, request_count=60, workers=2, concurrency=6
+        )
         run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={})[0]
     assert (len(run.requests), run.summary.counted, int(run.requests.gaps.sum())) == (60, 60, 300)
     assert (np.diff(run.requests.due_ns) >= 0).all()
@@ -199,7 +244,11 @@ def test_figures_are_kept_where_the_disk_of_the_processes_is_full(tmp_path: Path
 
 
 def test_there_are_not_more_processes_than_clients() -> None:
-    asked = prepare_bench(url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency="2,8", request_count=9, workers=4)
+    asked = prepare_bench(
+        url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency="2,8", request_count=9, workers=4
+    )
     assert asked.setup.workers == 2
     with pytest.raises(InputError, match="workers"):
-        prepare_bench(url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency=2, request_count=9, workers=0)
+        prepare_bench(
+            url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency=2, request_count=9, workers=0
+        )

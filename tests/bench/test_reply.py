@@ -1,4 +1,5 @@
-"""Replies are read the same however they are cut into pieces, and whatever bytes come, nothing crashes or miscounts."""
+"""Replies are read the same however they are cut into pieces, and whatever bytes come, nothing
+crashes or miscounts."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from tonnage.errors import InputError
 
 
 def read(case: Case, pieces: list[bytes], *, by_feed: bool = False) -> tuple[Reply, str]:
-    """The reply after all pieces, stamped 1, 2, …, taken one by one or together; and what was found broken."""
+    """The reply after all pieces, stamped 1, 2, …, taken one by one or together; and what was found
+    broken."""
     reply = Reply(find_endpoint(case.kind, model="m", streaming=case.streaming), keep_text=True)
     try:
         stamped = list(enumerate(pieces, start=1))
@@ -56,7 +58,11 @@ def check_one(case: Case, reply: Reply, broken: str) -> None:
     assert reply.times == sorted(reply.times)
     assert len(reply.times) == len(case.texts)
     assert (reply.tokens, reply.prompt, reply.cached) == (case.tokens, case.prompt, case.cached)
-    assert (reply.finished, reply.error, reply.http.status) == (case.finished, case.error, case.status)
+    assert (reply.finished, reply.error, reply.http.status) == (
+        case.finished,
+        case.error,
+        case.status,
+    )
     if not case.broken:
         assert reply.http.complete
         assert reply.http.keep_alive == case.keep_alive
@@ -92,7 +98,9 @@ def test_an_event_has_the_stamp_of_the_piece_that_completes_it() -> None:
 
 @pytest.mark.parametrize("beyond", ["HTTP/1.1", "\x01", "garbage\r\n\r\n"])
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_a_connection_on_which_more_than_the_response_comes_is_not_used_again(beyond: str, pieces: int) -> None:
+def test_a_connection_on_which_more_than_the_response_comes_is_not_used_again(
+    beyond: str, pieces: int
+) -> None:
     response, whole = HttpResponse(), b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     assert response.feed(whole + (beyond.encode() if pieces == 1 else b"")) == [b"ok"]
     assert response.keep_alive == (pieces == 2)
@@ -142,11 +150,22 @@ TEXTS = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=8)
 
 
 @settings(max_examples=150, deadline=None)
-@given(texts=TEXTS, ascii_only=st.booleans(), end=st.sampled_from([b"\n", b"\r\n", b"\r"]), seed=st.integers(0, 2**32))
-def test_any_text_in_any_pieces_comes_out_as_it_went_in(texts: list[str], ascii_only: bool, end: bytes, seed: int) -> None:
+@given(
+    texts=TEXTS,
+    ascii_only=st.booleans(),
+    end=st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    seed=st.integers(0, 2**32),
+)
+def test_any_text_in_any_pieces_comes_out_as_it_went_in(
+    texts: list[str], ascii_only: bool, end: bytes, seed: int
+) -> None:
     rng = random.Random(seed)
     texts = [t.encode("utf-8", "replace").decode() for t in texts]
-    events = b"".join(sse(json.dumps(chat(t), ensure_ascii=ascii_only).encode(), end) for t in texts) + sse(usage(len(texts))) + DONE
+    events = (
+        b"".join(sse(json.dumps(chat(t), ensure_ascii=ascii_only).encode(), end) for t in texts)
+        + sse(usage(len(texts)))
+        + DONE
+    )
     cuts = sorted(rng.randrange(len(events)) for _ in range(rng.randrange(12)))
     body = [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True) if a < b]
     raw = HEAD + chunked(*body)
@@ -169,21 +188,30 @@ def test_fuzzed_bytes_never_crash_and_never_count_what_is_not_there() -> None:
         assert broken or reply.http.complete
 
 
-# Energy of a run: counters and power of a known curve, by NVML's library, DCGM's page, RAPL and a rack's PDU.
+# Energy of a run: counters and power of a known curve, by NVML's library, DCGM's page, RAPL and a
+# rack's PDU.
 
 
 def test_joules_of_a_known_power_curve() -> None:
-    """Watts that rise from 200 to 600 in 20 s: 8,000 J, and 7,900 J from a counter that began again; both exact to 1 %."""
+    """Watts that rise from 200 to 600 in 20 s: 8,000 J, and 7,900 J from a counter that began
+    again; both exact to 1 %."""
     times = [round(1e9 * (0.3 + each)) for each in range(20)]
     watts = [(at, 'DCGM_FI_DEV_POWER_USAGE{gpu="0"}', 200 + 20 * at / 1e9) for at in times]
     assert joules(watts, GPU_WATTS, 20.0) == pytest.approx(8_000, rel=0.01)
     both = [*watts, *((at, 'DCGM_FI_DEV_POWER_USAGE{gpu="1"}', 100.0) for at in times)]
     assert joules(both, GPU_WATTS, 20.0) == pytest.approx(10_000, rel=0.01)
-    counted = [(at, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3 * (200 * at / 1e9 + 10 * (at / 1e9) ** 2)) for at in times]
+    counted = [
+        (at, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3 * (200 * at / 1e9 + 10 * (at / 1e9) ** 2))
+        for at in times
+    ]
     assert joules(counted, GPU_COUNTERS, 20.0) == pytest.approx(8_000, rel=0.01)
     assert joules(counted[:1], GPU_COUNTERS, 20.0) is None
-    began = [(at, name, value - counted[10][2] if at >= times[10] else value) for at, name, value in counted]
-    assert joules(began, GPU_COUNTERS, 20.0) == pytest.approx(8_000, rel=0.07)  # what was counted between the two readings is lost
+    began = [
+        (at, name, value - counted[10][2] if at >= times[10] else value)
+        for at, name, value in counted
+    ]
+    # what was counted between the two readings is lost
+    assert joules(began, GPU_COUNTERS, 20.0) == pytest.approx(8_000, rel=0.07)
 
 
 def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,13 +221,23 @@ def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.M
     assert host_joules() == {'rapl:energy_j{package="intel-rapl:0"}': 5.0}
     monkeypatch.setitem(sys.modules, "pynvml", library(gpus=1))
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
-        asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
-        (found,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
+        asked = {
+            "concurrency": 2,
+            "request_count": 20,
+            "metrics_url": ["none"],
+            "gpu_metrics": True,
+        }
+        (found,) = bench(
+            url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked
+        )
     rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet").to_pydict()
     assert all(-1e8 <= at < found.observed.seconds * 1e9 + 2e9 for at in rows["time_ns"])
     assert found.run_json["server_metrics"]['nvml:utilization_percent{gpu="0"}']["mean"] == 87
     energy = found.summary_json["energy"]
-    seconds, tokens = found.summary.window_s, found.summary.output_tokens_per_second * found.summary.window_s
+    seconds, tokens = (
+        found.summary.window_s,
+        found.summary.output_tokens_per_second * found.summary.window_s,
+    )
     assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)
     assert energy["joules_per_output_token"] == pytest.approx(300 * seconds / tokens, rel=0.01)
 
@@ -209,17 +247,24 @@ class AmdFault(Exception):
 
 
 def amd_library(*, counter: bool = True) -> types.ModuleType:
-    """A stand-in for ``amdsmi``: two GPUs of 250 and 500 W, the second of a generation that tells an average alone."""
+    """A stand-in for ``amdsmi``: two GPUs of 250 and 500 W, the second of a generation that tells
+    an average alone."""
     made = types.ModuleType("amdsmi")
 
     def energy(gpu: int) -> dict[str, float]:
         if not counter:
             raise AmdFault("not supported")
         joules = 250 * (gpu + 1) * time.monotonic()
-        return {("power", "energy_accumulator")[gpu]: round(joules * 1e6 / 15.3), "counter_resolution": 15.3}
+        return {
+            ("power", "energy_accumulator")[gpu]: round(joules * 1e6 / 15.3),
+            "counter_resolution": 15.3,
+        }
 
     def power(gpu: int) -> dict[str, object]:
-        return {"current_socket_power": "N/A" if gpu else 250, "average_socket_power": 500 if gpu else "N/A"}
+        return {
+            "current_socket_power": "N/A" if gpu else 250,
+            "average_socket_power": 500 if gpu else "N/A",
+        }
 
     for name, value in {
         "AmdSmiException": AmdFault,
@@ -236,7 +281,9 @@ def amd_library(*, counter: bool = True) -> types.ModuleType:
 
 
 @pytest.mark.parametrize("counter", [True, False])
-def test_amd_s_library_gives_the_joules_of_its_gpus(counter: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_amd_s_library_gives_the_joules_of_its_gpus(
+    counter: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setitem(sys.modules, "amdsmi", amd_library(counter=counter))
     monkeypatch.setattr("tonnage.bench.scrape.AMD_DRIVER", tmp_path)
@@ -245,11 +292,20 @@ def test_amd_s_library_gives_the_joules_of_its_gpus(counter: bool, tmp_path: Pat
     assert found['amdsmi:memory_used_bytes{gpu="0"}'] == 2**30
     assert 'amdsmi:utilization_percent{gpu="0"}' not in found
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
-        asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
-        (run,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
+        asked = {
+            "concurrency": 2,
+            "request_count": 20,
+            "metrics_url": ["none"],
+            "gpu_metrics": True,
+        }
+        (run,) = bench(
+            url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked
+        )
     energy = run.summary_json["energy"]
     assert energy["by"] == ("energy counters" if counter else "power read once a second")
-    assert energy["joules_per_output_token"] == pytest.approx(750 * run.summary.window_s / 100, rel=0.01)
+    assert energy["joules_per_output_token"] == pytest.approx(
+        750 * run.summary.window_s / 100, rel=0.01
+    )
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     with pytest.raises(InputError, match="amdsmi"):
         DriverGpus()
@@ -262,14 +318,25 @@ def test_joules_of_a_token_by_dcgm_s_page_are_those_of_the_power_curve(tmp_path:
 
     def reply(path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
         watts = 300 + 10 * (time.time() - began)
-        return 200, f'DCGM_FI_DEV_POWER_USAGE{{gpu="0"}} {watts}\nrPDU2DeviceStatusPower{{ifIndex="1"}} {2 * watts / 10}\n'.encode()
+        return (
+            200,
+            f'DCGM_FI_DEV_POWER_USAGE{{gpu="0"}} {watts}\nrPDU2DeviceStatusPower{{ifIndex="1"}}'
+            f" {2 * watts / 10}\n".encode(),
+        )
 
     with answering(reply) as page, exact_server(Schedule(ttft_s=0.05, itl_s=0.01)) as url:
-        asked = {"concurrency": 2, "request_count": 40, "metrics_url": [f"{page}/metrics"], "selftest": False}
+        asked = {
+            "concurrency": 2,
+            "request_count": 40,
+            "metrics_url": [f"{page}/metrics"],
+            "selftest": False,
+        }
         (found,) = bench(url=url, model="m", isl=5, osl=10, output=tmp_path / "run", **asked)
     run = json.loads((tmp_path / "run/run.json").read_text())
     seconds, energy = found.summary.window_s, found.summary_json["energy"]
     middle = run["load"]["started_unix_ns"] / 1e9 - began + seconds / 2
     assert energy["by"] == "power read once a second"
-    assert energy["joules_per_output_token"] == pytest.approx((300 + 10 * middle) * seconds / 400, rel=0.01)
+    assert energy["joules_per_output_token"] == pytest.approx(
+        (300 + 10 * middle) * seconds / 400, rel=0.01
+    )
     assert energy["pdu_joules"] == pytest.approx(2 * energy["gpu_joules"], rel=0.001)

@@ -1,4 +1,5 @@
-"""Recorded sessions over the wire: prompts share what the recorded ones did, pauses are kept, and a cache finds what the simulator says."""
+"""Recorded sessions over the wire: prompts share what the recorded ones did, pauses are kept, and a
+cache finds what the simulator says."""
 
 from __future__ import annotations
 
@@ -19,13 +20,19 @@ from tonnage.errors import InputError
 from tonnage.formats.sessions import read_sessions
 from tonnage.testing import simulated_engine
 
-ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "selftest": False, "metrics_url": ["none"], "endpoint_type": "completions"}
+ASKED: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "selftest": False,
+    "metrics_url": ["none"],
+    "endpoint_type": "completions",
+}
 
 PREPARED = {name: value for name, value in ASKED.items() if name != "selftest"}
 
 
 def write(path: Path, *, pause: float, sessions: int = 4, turns: int = 5, begins: int = 20) -> str:
-    """Sessions whose prompts grow by some blocks of 64 tokens and a part of one, with a sub-agent behind the second request."""
+    """Sessions whose prompts grow by some blocks of 64 tokens and a part of one, with a sub-agent
+    behind the second request."""
     lines = []
     for number in range(sessions):
         requests, ids = [], list(range(begins + 3 * number))
@@ -33,13 +40,40 @@ def write(path: Path, *, pause: float, sessions: int = 4, turns: int = 5, begins
             own = [10_000 * (turn + 1) + k for k in range(2 + turn)]
             ids = ids[: len(ids) - turn % 2] + own
             times = {"t": 10.0 * turn, "api_time": 1.0, "think_time": pause if turn else 0.0}
-            requests.append({**times, "type": "n", "in": 64 * len(ids) + 13 + turn, "out": 20 + turn, "hash_ids": ids})
+            requests.append(
+                {
+                    **times,
+                    "type": "n",
+                    "in": 64 * len(ids) + 13 + turn,
+                    "out": 20 + turn,
+                    "hash_ids": ids,
+                }
+            )
             if turn == 1:
-                sub = [{"t": 5.0 * k, "api_time": 1.0, "think_time": pause, "type": "n", "in": 700 + 64 * k, "out": 9} for k in range(2)]
+                sub = [
+                    {
+                        "t": 5.0 * k,
+                        "api_time": 1.0,
+                        "think_time": pause,
+                        "type": "n",
+                        "in": 700 + 64 * k,
+                        "out": 9,
+                    }
+                    for k in range(2)
+                ]
                 requests.append(
-                    {"t": 11.0, "type": "subagent", "requests": [{**one, "hash_ids": [7, *range(90, 99 + k)]} for k, one in enumerate(sub)]}
+                    {
+                        "t": 11.0,
+                        "type": "subagent",
+                        "requests": [
+                            {**one, "hash_ids": [7, *range(90, 99 + k)]}
+                            for k, one in enumerate(sub)
+                        ],
+                    }
                 )
-        lines.append({"id": f"s{number}", "block_size": 64, "hash_id_scope": "local", "requests": requests})
+        lines.append(
+            {"id": f"s{number}", "block_size": 64, "hash_id_scope": "local", "requests": requests}
+        )
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(path)
 
@@ -55,7 +89,9 @@ def test_two_prompts_are_equal_as_far_as_their_pieces_are(exact: bool, tmp_path:
     rows = [list(zip(*contents.of(row), strict=True)) for row in range(len(contents))]
     texts = [made.of_pieces(row, int(isl)) for row, isl in zip(rows, recorded.isl, strict=True)]
     for one in range(len(rows)):
-        assert (made.counter.count(texts[one]) if exact else len(texts[one]) / 4) == recorded.isl[one]
+        assert (made.counter.count(texts[one]) if exact else len(texts[one]) / 4) == recorded.isl[
+            one
+        ]
         for other in range(one):
             shared = 0
             for (piece, until), (theirs, reaches) in zip(rows[one], rows[other], strict=False):
@@ -64,8 +100,18 @@ def test_two_prompts_are_equal_as_far_as_their_pieces_are(exact: bool, tmp_path:
                 shared = min(until, reaches, int(recorded.isl[one]), int(recorded.isl[other]))
                 if until != reaches:
                     break
-            units = [text.split() if exact else [text[at : at + 4] for at in range(0, len(text), 4)] for text in (texts[one], texts[other])]
-            found = next((place for place, pair in enumerate(zip(*units, strict=False)) if pair[0] != pair[1]), len(units[1]))
+            units = [
+                text.split() if exact else [text[at : at + 4] for at in range(0, len(text), 4)]
+                for text in (texts[one], texts[other])
+            ]
+            found = next(
+                (
+                    place
+                    for place, pair in enumerate(zip(*units, strict=False))
+                    if pair[0] != pair[1]
+                ),
+                len(units[1]),
+            )
             assert shared <= found <= shared + 2, "as much as was recorded, and hardly more"
 
 
@@ -109,20 +155,30 @@ def test_a_cache_finds_what_the_simulator_says(tmp_path: Path) -> None:
         ({"request_count": 5}, "belongs to single requests"),
     ],
 )
-def test_what_sessions_say_themselves_is_refused(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_sessions_say_themselves_is_refused(
+    asked: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     path = write(tmp_path / "s.jsonl", pause=0.1)
     with pytest.raises(InputError, match=said):
-        prepare_bench(url="http://127.0.0.1:1", sessions=path, concurrency=1, **{**PREPARED, **asked})
+        prepare_bench(
+            url="http://127.0.0.1:1", sessions=path, concurrency=1, **{**PREPARED, **asked}
+        )
 
 
 def test_a_file_that_names_no_blocks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text("timestamp,isl,osl\n0,10,5\n")
     with pytest.raises(InputError, match="no file of recorded sessions"):
-        prepare_bench(url="http://127.0.0.1:1", sessions=str(tmp_path / "plain.csv"), concurrency=1, **PREPARED)
+        prepare_bench(
+            url="http://127.0.0.1:1",
+            sessions=str(tmp_path / "plain.csv"),
+            concurrency=1,
+            **PREPARED,
+        )
 
 
 SPEED = 0.25
-"""The engine's clock is slower than the wall's, so that milliseconds of the machine are quarters of one of the engine's."""
+"""The engine's clock is slower than the wall's, so that milliseconds of the machine are quarters of
+one of the engine's."""
 
 
 @pytest.mark.engines
@@ -140,16 +196,23 @@ def test_first_tokens_by_turn_are_the_simulated(tmp_path: Path) -> None:
     expected[run.requests.row] = (run.requests.first_token_ns - run.requests.due_ns) / 1e6
     row = recorded.starts[found.observed.turns.conversation] + found.observed.turns.turn
     measured[row] = (found.requests.first_token_ns - found.requests.due_ns) / 1e6 * SPEED
-    both = [(expected[turn == each].mean(), measured[turn == each].mean()) for each in range(turn.max() + 1)]
+    both = [
+        (expected[turn == each].mean(), measured[turn == each].mean())
+        for each in range(turn.max() + 1)
+    ]
     for each, (one, other) in enumerate(both, start=1):
         print(f"turn {each}: simulated {one:.2f} ms, measured {other:.2f} ms")
     for one, other in both:
         assert other == pytest.approx(one, rel=0.03, abs=2)
 
 
-def test_recorded_sessions_are_counted_by_the_tiers_of_agentperf_unless_others_are_named(tmp_path: Path) -> None:
+def test_recorded_sessions_are_counted_by_the_tiers_of_agentperf_unless_others_are_named(
+    tmp_path: Path,
+) -> None:
     asked = {**PREPARED, "url": "http://127.0.0.1:1", "concurrency": 1}
     path = write(tmp_path / "s.jsonl", pause=0.1)
     assert prepare_bench(sessions=path, **asked).wanted.tiers == TIERS
-    assert [str(tier) for tier in prepare_bench(sessions=path, tier=["60, 5s"], **asked).wanted.tiers] == ["60 tokens/s, TTFT 5 s"]
+    assert [
+        str(tier) for tier in prepare_bench(sessions=path, tier=["60, 5s"], **asked).wanted.tiers
+    ] == ["60 tokens/s, TTFT 5 s"]
     assert prepare_bench(isl=10, osl=10, request_count=2, **asked).wanted.tiers == ()

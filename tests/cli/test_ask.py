@@ -46,7 +46,8 @@ CHILD = (
     "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
-"""Makes the pseudo-terminal the one that Ctrl-C is typed on, heard even where a job in the background ignores it.
+"""Makes the pseudo-terminal the one that Ctrl-C is typed on, heard even where a job in the
+background ignores it.
 
 Then it becomes the command."""
 
@@ -56,10 +57,25 @@ PROMPT = re.compile(r"\]: $")
 def on_terminal(answers: list[str], *arguments: str, seconds: float = 120) -> tuple[str, int]:
     """What a command shows and returns when a person answers each prompt."""
     terminal, end_of_child = pty.openpty()
-    command_line = [sys.executable, "-P", "-c", CHILD, sys.executable, "-P", "-m", "tonnage", *arguments]
+    command_line = [
+        sys.executable,
+        "-P",
+        "-c",
+        CHILD,
+        sys.executable,
+        "-P",
+        "-m",
+        "tonnage",
+        *arguments,
+    ]
     environment = {**os.environ, "TERM": "dumb", "COLUMNS": "120", "NO_COLOR": "1"}
     child = subprocess.Popen(
-        command_line, stdin=end_of_child, stdout=end_of_child, stderr=end_of_child, env=environment, start_new_session=True
+        command_line,
+        stdin=end_of_child,
+        stdout=end_of_child,
+        stderr=end_of_child,
+        env=environment,
+        start_new_session=True,
     )
     os.close(end_of_child)
     shown, left, end, again = "", list(answers), time.monotonic() + seconds, 0.0
@@ -97,9 +113,10 @@ def test_six_questions_end_in_a_plan_and_in_what_repeats_it() -> None:
     assert "'a page' is not a length" in shown
     assert "'1' has no unit" in shown
     line = next(line for line in shown.splitlines() if line.startswith("./tonnage size "))
-    assert line == (
-        "./tonnage size --model llama-3-8b --isl 500 --osl 50words --spread exact --calls-per-year 30e6 --requests-per-call 30 "
-        "--peak-factor 7 --ttft 'p95<=1s' --itl 'p99<=250ms' --mode streaming --gpu h100 --spare 0 --where on-prem"
+    assert (
+        line == "./tonnage size --model llama-3-8b --isl 500 --osl 50words --spread exact"
+        " --calls-per-year 30e6 --requests-per-call 30 --peak-factor 7 --ttft 'p95<=1s' --itl"
+        " 'p99<=250ms' --mode streaming --gpu h100 --spare 0 --where on-prem"
     )
     written = shown.split("or as a file:")[1].split("\n\n")[1]
     assert scenario_of(yaml.safe_load(written), {}).demand.calls_per_year == 30e6
@@ -120,14 +137,20 @@ def asked(answers: list[str]) -> dict[str, object]:
 
 def test_silence_takes_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     answers = asked([])
-    assert (answers["model"], answers["peak_rps"], answers["ttft"]) == ("llama-3.1-8b", "20", "p95<=500ms")
+    assert (answers["model"], answers["peak_rps"], answers["ttft"]) == (
+        "llama-3.1-8b",
+        "20",
+        "p95<=500ms",
+    )
     assert answers["spread"] == "chat"
     assert command(answers) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["peak", "mean", "users", "calls", "job"])
 @pytest.mark.parametrize("lengths", ["tokens", "parts"])
-def test_every_form_makes_a_question(form: str, lengths: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_form_makes_a_question(
+    form: str, lengths: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     from tonnage import api
 
     answers = asked(["", lengths, *[""] * (6 if lengths == "parts" else 3), form])
@@ -140,7 +163,17 @@ def test_every_form_makes_a_question(form: str, lengths: str, capsys: pytest.Cap
 def test_files_are_read_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "p.csv").write_text("isl,osl\n5,5\n")
     (tmp_path / "t.csv").write_text("timestamp\n0\n1\n3\n")
-    answers = asked(["", "file", "nowhere.csv", str(tmp_path / "p.csv"), "trace", str(tmp_path / "t.csv"), "sequential"])
+    answers = asked(
+        [
+            "",
+            "file",
+            "nowhere.csv",
+            str(tmp_path / "p.csv"),
+            "trace",
+            str(tmp_path / "t.csv"),
+            "sequential",
+        ]
+    )
     assert "nowhere.csv: cannot be read" in capsys.readouterr().out
     assert (answers["mode"], answers["e2e"]) == ("sequential", "p95<=10s")
 

@@ -1,4 +1,5 @@
-"""The second process that compiles the loop of fleets: it helps a first ``size``, and what becomes of it does no harm."""
+"""The second process that compiles the loop of fleets: it helps a first ``size``, and what becomes
+of it does no harm."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from tonnage.cli import progress
 from tonnage.simulator.kernel import driven
 
 SRC = str(Path(progress.__file__).parents[2])
-QUESTION = "size --model llama-3.1-8b --isl 512 --osl 128 --gpu h100-sxm-80gb --peak-rps 20 --ttft 500ms --json"
+QUESTION = (
+    "size --model llama-3.1-8b --isl 512 --osl 128 --gpu h100-sxm-80gb --peak-rps 20 --ttft 500ms"
+    " --json"
+)
 
 
 @pytest.fixture
@@ -65,7 +69,11 @@ def test_there_is_none_where_it_would_not_help(lacks: str, monkeypatch: pytest.M
 
 def first_size(cache: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": SRC, "NUMBA_CACHE_DIR": str(cache)}
-    return subprocess.Popen([sys.executable, "-m", "tonnage", *QUESTION.split()], env=environment, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tonnage", *QUESTION.split()],
+        env=environment,
+        stdout=subprocess.PIPE,
+    )
 
 
 def child_of(pid: int) -> int:
@@ -82,7 +90,11 @@ def child_of(pid: int) -> int:
 @pytest.mark.skipif(progress.cores() < 2, reason="on one core there is no second process")
 def test_a_first_size_leaves_all_that_a_second_needs_and_answers_the_same(tmp_path: Path) -> None:
     answers, found = [], []
-    for cache, dies in ((tmp_path / "one", False), (tmp_path / "one", False), (tmp_path / "other", True)):
+    for cache, dies in (
+        (tmp_path / "one", False),
+        (tmp_path / "one", False),
+        (tmp_path / "other", True),
+    ):
         process = first_size(cache)
         if dies:
             os.kill(child_of(process.pid), signal.SIGKILL)

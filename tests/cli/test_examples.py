@@ -1,7 +1,8 @@
-"""Every example scenario answers what it answered: its whole output is kept in tests/golden/examples, its numbers within 10 %.
+"""Every example scenario answers what it answered: its whole output is kept in
+tests/golden/examples, its numbers within 10 %.
 
-After a change that means to change answers: ``TONNAGE_GOLDEN=write ./check -k examples``, and read the difference.
-"""
+After a change that means to change answers: ``TONNAGE_GOLDEN=write ./check -k examples``, and read
+the difference."""
 
 from __future__ import annotations
 
@@ -30,11 +31,17 @@ def same_place_and_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setattr("tonnage.cli.size.today", lambda: DAY)
-    monkeypatch.setattr("sys.argv", ["tonnage"])  # which a plan names as the command that it came from
+    # which a plan names as the command that it came from
+    monkeypatch.setattr("sys.argv", ["tonnage"])
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.accuracy if name in LATER else ()) for name in EXAMPLES])
-def test_example_answers_as_it_did_and_its_plan_reads_back(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.accuracy if name in LATER else ()) for name in EXAMPLES],
+)
+def test_example_answers_as_it_did_and_its_plan_reads_back(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "plan.json"
     assert run(["size", f"examples/{name}.yaml", "--full", "--output", str(file)]) == 0
     check_golden(capsys.readouterr().out, GOLDEN / f"{name}.txt")
@@ -46,13 +53,16 @@ def test_example_answers_as_it_did_and_its_plan_reads_back(name: str, tmp_path: 
 
 
 def test_gpt_43b_has_the_figures_of_the_course(capsys: pytest.CaptureFixture[str]) -> None:
-    """Source: NVIDIA course "Sizing LLM Inference Systems": 13 DGX, 2,606 ms to the first token and 21.4 ms for each further one."""
+    """Source: NVIDIA course "Sizing LLM Inference Systems": 13 DGX, 2,606 ms to the first token and
+    21.4 ms for each further one."""
     assert run(["size", "examples/gpt-43b.yaml", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     measured = plan["measured"]["plan"]["choice"]
     assert (measured["systems"], measured["system"]) == (13, "dgx-h100")
     assert (measured["ttft_ms"]["mean"], measured["tpot_ms"]["mean"]) == (2606, 21.4)
-    assert plan["measured"]["predicted"][0]["systems_exact"] == pytest.approx(measured["systems_exact"], rel=0.1)
+    assert plan["measured"]["predicted"][0]["systems_exact"] == pytest.approx(
+        measured["systems_exact"], rel=0.1
+    )
 
 
 def test_no_golden_output_is_left_over() -> None:
@@ -60,13 +70,17 @@ def test_no_golden_output_is_left_over() -> None:
 
 
 def test_the_call_centre_has_the_figures_of_the_course(capsys: pytest.CaptureFixture[str]) -> None:
-    """Source: NVIDIA course "Sizing LLM Inference Systems"; 0.44 is what it prints, 0.64 what its figures make."""
+    """Source: NVIDIA course "Sizing LLM Inference Systems"; 0.44 is what it prints, 0.64 what its
+    figures make."""
     assert run(["size", "examples/rag-assistant.yaml", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["demand"]["mean_requests_per_second"] == pytest.approx(28.54, abs=0.005)
     assert plan["demand"]["peak_requests_per_second"] == pytest.approx(199.77, abs=0.005)
     measured = plan["measured"]
-    assert (round(measured["plan"]["choice"]["systems_exact"], 3), measured["plan"]["choice"]["systems"]) == (4.806, 5)
+    assert (
+        round(measured["plan"]["choice"]["systems_exact"], 3),
+        measured["plan"]["choice"]["systems"],
+    ) == (4.806, 5)
     ways = {way["where"]: way for way in measured["plan"]["cost"]["ways"]}
     owned, api = ways["on-prem"], ways["api"]
     assert owned["total_usd_per_year"] == pytest.approx(595_000, abs=500)
@@ -74,7 +88,13 @@ def test_the_call_centre_has_the_figures_of_the_course(capsys: pytest.CaptureFix
     assert owned["usd_per_1000_requests"] == pytest.approx(0.66, abs=0.005)
     assert owned["usd_per_1000_requests_exact"] == pytest.approx(0.64, abs=0.005)
     assert api["usd_per_1000_requests"] == pytest.approx(2.6)
-    course = next(note for note in measured["plan"]["cost"]["notes"] if note["code"] == "course-way")
+    course = next(
+        note for note in measured["plan"]["cost"]["notes"] if note["code"] == "course-way"
+    )
     assert course["course_usd_per_1000_requests"] == pytest.approx(0.44, abs=0.005)
     assert measured["predicted"][0]["systems_exact"] == pytest.approx(4.806, rel=0.2)
-    assert plan["asked"]["demand"] == {"calls_per_year": 30_000_000, "requests_per_call": 30, "peak_factor": 7}
+    assert plan["asked"]["demand"] == {
+        "calls_per_year": 30_000_000,
+        "requests_per_call": 30,
+        "peak_factor": 7,
+    }

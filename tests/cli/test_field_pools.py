@@ -1,4 +1,5 @@
-"""Cases of the field about pools and start lines, run as their authors would; the values are those that engines reported."""
+"""Cases of the field about pools and start lines, run as their authors would; the values are those
+that engines reported."""
 
 from __future__ import annotations
 
@@ -12,11 +13,17 @@ import pytest
 from tonnage.cli.main import run
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "field" / "planning"
-pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason=f"THE FIELD'S CASES ARE ABSENT: no {CASES}")
+pytestmark = pytest.mark.skipif(
+    not CASES.is_dir(), reason=f"THE FIELD'S CASES ARE ABSENT: no {CASES}"
+)
 
 
 def commands(case: str) -> list[list[str]]:
-    return [shlex.split(line) for line in (CASES / case / "command.txt").read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        shlex.split(line)
+        for line in (CASES / case / "command.txt").read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]
 
 
 def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -44,31 +51,57 @@ def test_requests_that_one_card_answered_have_room(capsys: pytest.CaptureFixture
     assert json.loads(printed([*simulate, "--json"], capsys))["requests"]["completed"] == 100
     longer = ["--isl", "40000", "--osl", "77"]
     for words in (memory, simulate):
-        assert run([*(word for word in words[: words.index("--isl")]), *longer, *(words[words.index("--osl") + 2 :])]) == 2
-        assert re.search(r"one request of 40,077 tokens does not fit .*what fits: --tp 2", capsys.readouterr().err)
+        assert (
+            run(
+                [
+                    *(word for word in words[: words.index("--isl")]),
+                    *longer,
+                    *(words[words.index("--osl") + 2 :]),
+                ]
+            )
+            == 2
+        )
+        assert re.search(
+            r"one request of 40,077 tokens does not fit .*what fits: --tp 2",
+            capsys.readouterr().err,
+        )
 
 
 @pytest.mark.parametrize(
     ("place", "tokens"),
     [
         (0, 178_880),
-        pytest.param(1, 3_511_589, marks=pytest.mark.xfail(strict=True, reason="share and settings of the report are not known: +28 %")),
+        pytest.param(
+            1,
+            3_511_589,
+            marks=pytest.mark.xfail(
+                strict=True, reason="share and settings of the report are not known: +28 %"
+            ),
+        ),
     ],
 )
-def test_experts_leave_the_cache_that_the_engine_printed(place: int, tokens: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_experts_leave_the_cache_that_the_engine_printed(
+    place: int, tokens: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = json.loads(printed([*commands("f12-moe-kv-pool")[place], "--json"], capsys))
     assert found["kv_tokens"] == pytest.approx(tokens, rel=0.1)
 
 
 def test_the_share_and_the_step_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
     plain = {
-        engine: json.loads(printed(["memory", "--model", "llama-3.1-8b", "--engine", engine, "--json"], capsys))
+        engine: json.loads(
+            printed(["memory", "--model", "llama-3.1-8b", "--engine", engine, "--json"], capsys)
+        )
         for engine in ("vllm", "sglang")
     }
     for words in commands("f18-memory-share"):
-        found, usual = json.loads(printed([*words, "--json"], capsys)), plain[words[words.index("--engine") + 1]]
+        found, usual = (
+            json.loads(printed([*words, "--json"], capsys)),
+            plain[words[words.index("--engine") + 1]],
+        )
         changed = found["kv_bytes"] - usual["kv_bytes"]
-        assert changed > 0 or (changed == 0 and "--max-num-batched-tokens" in words)  # sampling is larger than the step
+        # sampling is larger than the step
+        assert changed > 0 or (changed == 0 and "--max-num-batched-tokens" in words)
 
 
 def test_the_start_line_names_a_repository(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
-"""Files from outside: whatever they hold, a command that reads one ends with lines of bounded length and nothing that steers a terminal."""
+"""Files from outside: whatever they hold, a command that reads one ends with lines of bounded
+length and nothing that steers a terminal."""
 
 import json
 import os
@@ -19,11 +20,15 @@ CONTENTS: dict[str, bytes] = {
     "900 levels of objects": b'{"schema": ' + b'{"a": ' * 900 + b"1" + b"}" * 900 + b"}",
     "900 levels in a list of rows": b'[{"model": ' + b"[" * 900 + b"]" * 900 + b"}]",
     "a number of 6,000 digits": b'{"schema": "tonnage-plan/4", "seed": ' + b"9" * 6_000 + b"}",
-    "a number of 4,000 digits": b'{"schema": "tonnage-plan/4", "model": "m", "seed": ' + b"9" * 4_000 + b"}",
+    "a number of 4,000 digits": (
+        b'{"schema": "tonnage-plan/4", "model": "m", "seed": ' + b"9" * 4_000 + b"}"
+    ),
     "a lone surrogate": b'{"schema": "\\ud800", "model": "\\udfff", "\\ud800": 1}',
     "terminal escapes": json.dumps({"schema": ESCAPE, "model": ESCAPE, ESCAPE: 1}).encode(),
     "terminal escapes as they are": ESCAPE.encode() * 3,
-    "a text of a megabyte": json.dumps({"schema": "x" * 10**6, "model": "y" * 10**6, "z" * 10**6: 1}).encode(),
+    "a text of a megabyte": (
+        json.dumps({"schema": "x" * 10**6, "model": "y" * 10**6, "z" * 10**6: 1}).encode()
+    ),
     "no UTF-8": b"\xff\xfe{\x00",
     "a secret": b"root:x:0:0:root:/root:/bin/bash\n",
 }
@@ -60,7 +65,10 @@ COMMANDS = (
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_a_hostile_file_is_refused_in_a_line(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    content: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for ending in ("json", "json.yaml", "json.csv"):
@@ -81,8 +89,19 @@ def test_a_hostile_file_is_refused_in_a_line(
 
 
 def test_every_text_of_a_document_is_looked_at() -> None:
-    for document in ({"a": [{"b": ESCAPE}]}, {ESCAPE: 1}, [["\ud800"]], {"a": 10**41}, {"a": "\u202e"}):
-        with pytest.raises(InputError, match=r"f: holds (the hidden character U\+[0-9A-F]{4} in|a number of more than 40 digits)"):
+    for document in (
+        {"a": [{"b": ESCAPE}]},
+        {ESCAPE: 1},
+        [["\ud800"]],
+        {"a": 10**41},
+        {"a": "\u202e"},
+    ):
+        with pytest.raises(
+            InputError,
+            match=(
+                r"f: holds (the hidden character U\+[0-9A-F]{4} in|a number of more than 40 digits)"
+            ),
+        ):
             bounded(document, "f")
     assert bounded({"a": "tab\tand\nline", "b": 10**39, "聊天": "🚀"}, "f")
     nested: object = 1
@@ -100,7 +119,9 @@ def test_every_text_of_a_document_is_looked_at() -> None:
 def test_a_scenario_holds_no_hidden_characters(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text('title: "a\\x07b"\nmodel: llama-3.1-8b\n')
-    with pytest.raises(InputError, match=r"s.yaml: holds the hidden character U\+0007 in 'a\\x07b'; remove it"):
+    with pytest.raises(
+        InputError, match=r"s.yaml: holds the hidden character U\+0007 in 'a\\x07b'; remove it"
+    ):
         read_scenario(str(file))
 
 
@@ -109,20 +130,35 @@ def test_hidden_characters_are_shown_as_codes() -> None:
     assert str(InputError(f"model: {ESCAPE}")) == "model: \\x1b[2J\\x1b]0;x\\x07"
     assert visible("聊天 é 🚀") == "聊天 é 🚀"
     assert len(str(InputError(f"model: '{'x' * 10**6}' is unknown; give another"))) < 4_000
-    assert str(InputError(f"model: '{'x' * 10**6}' is unknown; give another")).endswith("is unknown; give another")
+    assert str(InputError(f"model: '{'x' * 10**6}' is unknown; give another")).endswith(
+        "is unknown; give another"
+    )
 
 
 @pytest.mark.parametrize("verb", ["catalog h100", "catalog h100 --json", "--help", "schema"])
 def test_an_output_that_cannot_be_written_is_said_in_a_line(verb: str) -> None:
-    words, environment = [sys.executable, "-m", "tonnage", *verb.split()], {**os.environ, "PYTHONUNBUFFERED": ""}
+    words, environment = (
+        [sys.executable, "-m", "tonnage", *verb.split()],
+        {**os.environ, "PYTHONUNBUFFERED": ""},
+    )
     with open("/dev/full", "wb") as full:
-        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+        ended = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
     assert ended.returncode == 1
-    assert ended.stderr == "tonnage: standard output cannot be written (No space left on device); the answer is not whole\n"
-    closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, text=True, check=False)
+    assert (
+        ended.stderr
+        == "tonnage: standard output cannot be written (No space left on device); the answer is not"
+        " whole\n"
+    )
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, text=True, check=False
+    )
     assert closed.returncode == 1
     assert "standard output cannot be written (Bad file descriptor)" in closed.stderr
-    dumb = subprocess.run(words, capture_output=True, env={**environment, "PYTHONIOENCODING": "ascii"}, check=False)
+    dumb = subprocess.run(
+        words, capture_output=True, env={**environment, "PYTHONIOENCODING": "ascii"}, check=False
+    )
     assert (dumb.returncode, dumb.stderr) == (0, b"")
 
 
@@ -130,32 +166,66 @@ def test_an_output_that_cannot_be_written_is_said_in_a_line(verb: str) -> None:
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("memory") / "run"
     load = ["--isl", "100", "--osl", "20", "--request-rate", "5", "--requests", "2000"]
-    assert run(["simulate", "--model", "llama-3.1-8b", "--gpu", "h100", *load, "--output", str(folder)]) == 0
+    assert (
+        run(
+            ["simulate", "--model", "llama-3.1-8b", "--gpu", "h100", *load, "--output", str(folder)]
+        )
+        == 0
+    )
     return folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 @pytest.mark.parametrize(
     "verb",
-    ["report RUN", "compare RUN RUN", f"size {QUESTION} --gpu h100 --quiet", "calibrate POINTS --output OUT", "workload describe TRACE"],
+    [
+        "report RUN",
+        "compare RUN RUN",
+        f"size {QUESTION} --gpu h100 --quiet",
+        "calibrate POINTS --output OUT",
+        "workload describe TRACE",
+    ],
 )
 def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -> None:
     examples = Path(__file__).parents[2] / "examples"
-    names = {"RUN": run_folder, "OUT": tmp_path / "out.json", "POINTS": examples / "nim-llama-3-8b-h100-fp8.csv"}
-    words = [str({**names, "TRACE": examples / "code-completion.csv"}.get(word, word)) for word in verb.split()]
+    names = {
+        "RUN": run_folder,
+        "OUT": tmp_path / "out.json",
+        "POINTS": examples / "nim-llama-3-8b-h100-fp8.csv",
+    }
+    words = [
+        str({**names, "TRACE": examples / "code-completion.csv"}.get(word, word))
+        for word in verb.split()
+    ]
     for limit in (900_000, 700_000):
-        command = ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", sys.executable, "-m", "tonnage", *words]
+        command = [
+            "sh",
+            "-c",
+            f'ulimit -v {limit}; exec "$@"',
+            "sh",
+            sys.executable,
+            "-m",
+            "tonnage",
+            *words,
+        ]
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert ended.returncode in (0, 1), ended.stderr
         assert bool(ended.stdout) == (ended.returncode == 0), ended.stdout
         if ended.returncode == 1:
-            assert ended.stderr.splitlines()[-1].startswith("tonnage: memory is short; give this process more of it"), ended.stderr
+            assert ended.stderr.splitlines()[-1].startswith(
+                "tonnage: memory is short; give this process more of it"
+            ), ended.stderr
             assert "Traceback" not in ended.stderr
         assert "damaged" not in ended.stderr
 
 
 def test_an_error_of_memory_is_known_by_its_words() -> None:
-    for words in ("/x.so: failed to map segment from shared object", "can't start new thread", "std::bad_alloc", "Cannot allocate memory"):
+    for words in (
+        "/x.so: failed to map segment from shared object",
+        "can't start new thread",
+        "std::bad_alloc",
+        "Cannot allocate memory",
+    ):
         outer = ValueError("could not be loaded")
         outer.__cause__ = OSError(words)
         assert short_of_memory(outer)

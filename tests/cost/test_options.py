@@ -1,4 +1,5 @@
-"""Fleets on one's own floor, in the cloud and on both, against brute force over every hour and every split."""
+"""Fleets on one's own floor, in the cloud and on both, against brute force over every hour and
+every split."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
+from tests.cost.cost_cases import (
+    COURSE_PRICES,
+    COURSE_SERVING,
+    COURSE_TRAFFIC,
+    candidate,
+    price_lists,
+    servings,
+    traffics,
+)
 from tonnage.cost.cost import api_request, system_parts
 from tonnage.cost.options import (
     as_planned,
@@ -45,37 +54,80 @@ def usd(cost: WayCost) -> float:
     return cost.total_usd_per_year
 
 
-def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int) -> float:
-    """A year with so many owned systems that carry load and the spare ones beside them, hour by hour, on the machines that cost least."""
+def hour_by_hour(
+    traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int
+) -> float:
+    """A year with so many owned systems that carry load and the spare ones beside them, hour by
+    hour, on the machines that cost least."""
     sizes = {size for offer in prices.cloud for size in offer.machine_gpus}
-    large = {size for size in sizes if size >= serving.gpus_per_instance} or {size for size in sizes if size == max(sizes)}
+    large = {size for size in sizes if size >= serving.gpus_per_instance} or {
+        size for size in sizes if size == max(sizes)
+    }
     found = []
     for size in (*large, None):
-        price = next((o.usd_per_gpu_hour.value for o in prices.cloud if (size in o.machine_gpus if size else not o.machine_gpus)), None)
+        price = next(
+            (
+                o.usd_per_gpu_hour.value
+                for o in prices.cloud
+                if (size in o.machine_gpus if size else not o.machine_gpus)
+            ),
+            None,
+        )
         if price is not None:
             machine = size or serving.gpus_per_instance
-            at_once = next(machine * n for n in itertools.count(1) if machine * n >= serving.gpus_per_instance)
-            found.append(_by_hand(traffic, serving, prices, fewest, owned_systems, price=price, at_once=at_once))
+            at_once = next(
+                machine * n for n in itertools.count(1) if machine * n >= serving.gpus_per_instance
+            )
+            found.append(
+                _by_hand(
+                    traffic, serving, prices, fewest, owned_systems, price=price, at_once=at_once
+                )
+            )
     return min(found)
 
 
-def _by_hand(traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int, *, price: float, at_once: int) -> float:
+def _by_hand(
+    traffic: Traffic,
+    serving: Serving,
+    prices: Prices,
+    fewest: int,
+    owned_systems: int,
+    *,
+    price: float,
+    at_once: int,
+) -> float:
     """The same where so many GPUs are rented at once."""
-    licence = 0.0 if prices.licence_usd_per_gpu_hour is None else prices.licence_usd_per_gpu_hour.value
+    licence = (
+        0.0 if prices.licence_usd_per_gpu_hour is None else prices.licence_usd_per_gpu_hour.value
+    )
     an_hour = (price + licence) * at_once
     rates = traffic.profile or (traffic.peak_requests_per_second,)
     room = traffic.peak_requests_per_second / max(rates)
     wide = serving.gpus_per_instance > 8
-    held = owned_systems // math.ceil(serving.gpus_per_instance / 8) if wide else owned_systems * (8 // serving.gpus_per_instance)
+    held = (
+        owned_systems // math.ceil(serving.gpus_per_instance / 8)
+        if wide
+        else owned_systems * (8 // serving.gpus_per_instance)
+    )
     total, watt_hours = 0.0, 0.0
     for rate in rates:
-        on = next(n for n in itertools.count(fewest) if n * serving.requests_per_second_per_instance >= rate * room * (1 - 1e-9))
+        on = next(
+            n
+            for n in itertools.count(fewest)
+            if n * serving.requests_per_second_per_instance >= rate * room * (1 - 1e-9)
+        )
         total += math.ceil(max(0, on - held) / (at_once // serving.gpus_per_instance)) * an_hour
         if held and serving.system_watts:
-            share = min(1.0, held * serving.requests_per_second_per_instance / (rate * room)) if rate else 1.0
+            share = (
+                min(1.0, held * serving.requests_per_second_per_instance / (rate * room))
+                if rate
+                else 1.0
+            )
             served = (rate if traffic.profile else traffic.mean_requests_per_second or 0.0) * share
             busy = served / serving.requests_per_second_per_instance
-            watt_hours += serving.system_watts / serving.gpus_per_system * serving.gpus_per_instance * busy
+            watt_hours += (
+                serving.system_watts / serving.gpus_per_system * serving.gpus_per_instance * busy
+            )
     year = 8_760 / len(rates)
     parts = system_parts(serving, prices, owned_systems + serving.spare) if owned_systems else ()
     assert not isinstance(parts, NoCost)
@@ -104,7 +156,11 @@ def test_course_fleet() -> None:
 
 def test_a_plan_that_asks_for_more_systems_is_paid_for_them_everywhere() -> None:
     planned = as_planned(replace(COURSE_SERVING, systems=6), COURSE_TRAFFIC)
-    assert usd(on_prem(COURSE_TRAFFIC, planned, PRICES)) == usd(hybrid(COURSE_TRAFFIC, planned, PRICES)) == 6 * 119_000
+    assert (
+        usd(on_prem(COURSE_TRAFFIC, planned, PRICES))
+        == usd(hybrid(COURSE_TRAFFIC, planned, PRICES))
+        == 6 * 119_000
+    )
     assert cloud(COURSE_TRAFFIC, planned, PRICES).cloud_gpus_at_peak == 48
     spare = replace(COURSE_SERVING, systems=6, spare=1)
     for as_counted in (COURSE_SERVING, replace(COURSE_SERVING, systems=5), spare):
@@ -112,9 +168,13 @@ def test_a_plan_that_asks_for_more_systems_is_paid_for_them_everywhere() -> None
 
 
 def test_power_is_added_once_where_hosting_does_not_pay_for_it() -> None:
-    paid = on_prem(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
+    paid = on_prem(
+        COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13})
+    )
     assert math.isclose(usd(paid), 595_000 + paid.energy.usd_per_year)
-    assert math.isclose(paid.usd_per_year_exact - 119_000 * (paid.systems_exact or 0.0), paid.energy.usd_per_year)
+    assert math.isclose(
+        paid.usd_per_year_exact - 119_000 * (paid.systems_exact or 0.0), paid.energy.usd_per_year
+    )
 
 
 @given(traffics(), servings(), price_lists())
@@ -129,7 +189,9 @@ def test_a_fleet_is_that_of_the_plan(traffic: Traffic, serving: Serving, prices:
 
 
 @given(st.integers(0, 50), servings())
-def test_systems_hold_what_they_are_bought_for_and_one_fewer_would_not(instances: int, serving: Serving) -> None:
+def test_systems_hold_what_they_are_bought_for_and_one_fewer_would_not(
+    instances: int, serving: Serving
+) -> None:
     systems = systems_for(instances, serving)
     assert instances_on(systems, serving) >= instances
     assert systems == 0 or instances_on(systems - 1, serving) < instances
@@ -141,12 +203,20 @@ def test_a_rate_that_divides_evenly_needs_no_more() -> None:
 
 
 @given(traffics(), servings(), price_lists(), st.integers(0, 5))
-def test_the_cloud_is_paid_hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int) -> None:
-    assert math.isclose(usd(cloud(traffic, serving, prices, fewest)), hour_by_hour(traffic, serving, prices, fewest, 0), abs_tol=1e-6)
+def test_the_cloud_is_paid_hour_by_hour(
+    traffic: Traffic, serving: Serving, prices: Prices, fewest: int
+) -> None:
+    assert math.isclose(
+        usd(cloud(traffic, serving, prices, fewest)),
+        hour_by_hour(traffic, serving, prices, fewest, 0),
+        abs_tol=1e-6,
+    )
 
 
 @given(traffics(longest=8), servings(), price_lists(), st.integers(0, 5))
-def test_the_split_is_the_cheapest_of_all(traffic: Traffic, serving: Serving, prices: Prices, fewest: int) -> None:
+def test_the_split_is_the_cheapest_of_all(
+    traffic: Traffic, serving: Serving, prices: Prices, fewest: int
+) -> None:
     cost = hybrid(traffic, serving, prices, fewest)
     most = systems_for(max(fewest, needed(traffic.peak_requests_per_second, serving)), serving)
     every = [hour_by_hour(traffic, serving, prices, fewest, systems) for systems in range(most + 3)]
@@ -158,24 +228,34 @@ def test_the_split_is_the_cheapest_of_all(traffic: Traffic, serving: Serving, pr
 def test_a_spare_system_stands_beside_the_base_that_is_owned() -> None:
     profile = (8.0,) * 23 + (16.0,)
     traffic = Traffic(
-        peak_requests_per_second=16.0, mean_requests_per_second=sum(profile) / 24, input_tokens=1, output_tokens=1, profile=profile
+        peak_requests_per_second=16.0,
+        mean_requests_per_second=sum(profile) / 24,
+        input_tokens=1,
+        output_tokens=1,
+        profile=profile,
     )
     bare = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
-    without, spared = (hybrid(traffic, serving, PRICES) for serving in (bare, replace(bare, spare=1)))
+    without, spared = (
+        hybrid(traffic, serving, PRICES) for serving in (bare, replace(bare, spare=1))
+    )
     assert (without.systems, spared.systems) == (1, 2)
     assert usd(spared) == pytest.approx(usd(without) + 119_000)
     assert spared.cloud_gpu_hours_per_year == without.cloud_gpu_hours_per_year
 
 
 @given(traffics(), servings(), price_lists(), st.floats(1.0, 5.0))
-def test_more_load_never_costs_less(traffic: Traffic, serving: Serving, prices: Prices, factor: float) -> None:
+def test_more_load_never_costs_less(
+    traffic: Traffic, serving: Serving, prices: Prices, factor: float
+) -> None:
     more = traffic.times(factor)
     for way in (on_prem, cloud, hybrid):
         assert usd(way(more, serving, prices)) >= usd(way(traffic, serving, prices)) * (1 - 1e-9)
 
 
 @given(traffics(), servings(), price_lists())
-def test_the_ends_of_the_cloud_price_lie_around_its_middle(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_the_ends_of_the_cloud_price_lie_around_its_middle(
+    traffic: Traffic, serving: Serving, prices: Prices
+) -> None:
     cost = cloud(traffic, serving, prices)
     rents = rents_of(serving, prices)
     assert not isinstance(rents, NoCost)
@@ -185,37 +265,66 @@ def test_the_ends_of_the_cloud_price_lie_around_its_middle(traffic: Traffic, ser
         return
     assert cost.usd_per_year_low <= usd(cost) <= cost.usd_per_year_high
     hours = cost.cloud_gpu_hours_per_year / rent.gpus
-    assert math.isclose(cost.usd_per_year_high - cost.usd_per_year_low, hours * (rent.high - rent.low), abs_tol=1e-6)
+    assert math.isclose(
+        cost.usd_per_year_high - cost.usd_per_year_low, hours * (rent.high - rent.low), abs_tol=1e-6
+    )
 
 
 def test_machines_are_rented_whole() -> None:
     serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
     small = replace(COURSE_TRAFFIC, peak_requests_per_second=3.0, mean_requests_per_second=1.0)
-    prices = {size: PRICES.with_overrides({"cloud": {"h100": {"value": 2.0, "gpus": size}}}) for size in (1, 2, 8)}
-    assert {size: cloud(small, serving, each).cloud_gpus_at_peak for size, each in prices.items()} == {1: 3, 2: 4, 8: 8}
+    prices = {
+        size: PRICES.with_overrides({"cloud": {"h100": {"value": 2.0, "gpus": size}}})
+        for size in (1, 2, 8)
+    }
+    assert {
+        size: cloud(small, serving, each).cloud_gpus_at_peak for size, each in prices.items()
+    } == {1: 3, 2: 4, 8: 8}
     wide = replace(serving, gpus_per_instance=16)
     assert cloud(small, wide, prices[8]).cloud_gpus_at_peak == 3 * 16
     odd = replace(serving, gpus_per_instance=3)
-    assert cloud(small, odd, prices[2]).cloud_gpus_at_peak == 3 * 4, "two machines of two GPUs hold one instance of three"
+    assert cloud(small, odd, prices[2]).cloud_gpus_at_peak == 3 * 4, (
+        "two machines of two GPUs hold one instance of three"
+    )
     assert cloud(small, odd, prices[8]).cloud_gpus_at_peak == 2 * 8
 
 
 def test_a_b200_is_rented_by_itself_where_the_load_takes_one() -> None:
     """672,768 USD a year were asked for eight rented B200 where one carries the load."""
     serving = replace(
-        COURSE_SERVING, gpu="b200-sxm-180gb", system="1xb200-sxm-180gb", gpus_per_system=1, requests_per_second_per_instance=40.0
+        COURSE_SERVING,
+        gpu="b200-sxm-180gb",
+        system="1xb200-sxm-180gb",
+        gpus_per_system=1,
+        requests_per_second_per_instance=40.0,
     )
-    cost = cloud(replace(COURSE_TRAFFIC, peak_requests_per_second=3.0, mean_requests_per_second=None), serving, catalog_prices())
+    cost = cloud(
+        replace(COURSE_TRAFFIC, peak_requests_per_second=3.0, mean_requests_per_second=None),
+        serving,
+        catalog_prices(),
+    )
     assert (cost.cloud_gpu_hours_per_year, cost.cloud_gpus_at_peak) == (8_760, 1)
     assert usd(cost) == pytest.approx((6.79 + 1) * 8_760)
-    assert "RunPod secure on-demand, 6.79 USD per GPU and hour: the only provider of machines of 1 GPU" in cost.how[0]
+    assert (
+        "RunPod secure on-demand, 6.79 USD per GPU and hour: the only provider of machines of 1 GPU"
+        in cost.how[0]
+    )
     assert "6 more rent other sizes, 6 (Hyperstack) to 16.11 (GCP)" in cost.how[0]
 
 
-@given(traffics(longest=6), servings(), st.sampled_from(["h100-sxm-80gb", "b200-sxm-180gb", "l40s", "gb200-186gb"]))
-def test_more_gpus_of_the_catalog_never_cost_less(traffic: Traffic, serving: Serving, gpu: str) -> None:
+@given(
+    traffics(longest=6),
+    servings(),
+    st.sampled_from(["h100-sxm-80gb", "b200-sxm-180gb", "l40s", "gb200-186gb"]),
+)
+def test_more_gpus_of_the_catalog_never_cost_less(
+    traffic: Traffic, serving: Serving, gpu: str
+) -> None:
     asked = replace(serving, gpu=gpu)
-    costs = [usd(cloud(traffic.times(factor), asked, catalog_prices())) for factor in (1.0, 1.3, 2.0, 8.0)]
+    costs = [
+        usd(cloud(traffic.times(factor), asked, catalog_prices()))
+        for factor in (1.0, 1.3, 2.0, 8.0)
+    ]
     assert costs == sorted(costs)
 
 
@@ -254,7 +363,10 @@ def test_course_own_systems_win_and_its_note_says_why_it_prints_0_44() -> None:
     found = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
     assert found.cheapest == "on-prem"
     (note,) = (note for note in found.notes if isinstance(note, CourseWay))
-    assert course_way_text(note).startswith("0.64 USD per 1,000 requests is the cost of exactly 4.806 systems over the fleet's requests.")
+    assert course_way_text(note).startswith(
+        "0.64 USD per 1,000 requests is the cost of exactly 4.806 systems over the fleet's"
+        " requests."
+    )
     assert course_way_text(note).endswith("0.44.")
 
 
@@ -273,24 +385,36 @@ def test_a_mixture_of_one_thing_is_left_out_and_the_note_says_which() -> None:
     small = replace(COURSE_TRAFFIC, peak_requests_per_second=0.1, mean_requests_per_second=0.01)
     found = compare(small, COURSE_SERVING, PRICES)
     assert [way.where for way in found.ways] == ["on-prem", "cloud", "api"]
-    assert [text for note in found.notes if isinstance(note, SameAs) for text in cost_note_texts(note)] == [
+    assert [
+        text for note in found.notes if isinstance(note, SameAs) for text in cost_note_texts(note)
+    ] == [
         "The hybrid is left out: its cheapest split owns nothing, which is the cloud.",
         "The hybrid with an API is left out: its cheapest split owns nothing, which is the API.",
     ]
     large = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
     assert [note.same for note in large.notes if isinstance(note, SameAs)] == ["on-prem", "on-prem"]
     alone = compare(small, COURSE_SERVING, PRICES, where=("hybrid", "hybrid-api"))
-    assert [way.where for way in alone.ways] == ["hybrid", "hybrid-api"], "nothing else is shown that says it"
+    assert [way.where for way in alone.ways] == [
+        "hybrid",
+        "hybrid-api",
+    ], "nothing else is shown that says it"
 
 
 def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> None:
     assert compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).stale_prices == ()
-    paths = [figure.path for figure in compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21)).stale_prices]
+    paths = [
+        figure.path
+        for figure in compare(
+            COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21)
+        ).stale_prices
+    ]
     assert "systems.dgx-h100" in paths
     assert "cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers)" not in paths
     assert "systems.gb200-nvl72" not in paths
     later = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2028, 1, 1)).stale_prices
-    assert "cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers)" in {figure.path for figure in later}
+    assert "cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers)" in {
+        figure.path for figure in later
+    }
     mine = PRICES.with_overrides({"systems": {"dgx-h100": 300_000}})
     fresh = compare(COURSE_TRAFFIC, COURSE_SERVING, mine, today=date(2026, 11, 21)).stale_prices
     assert not any(figure.path.startswith("systems.dgx-h100") for figure in fresh)
@@ -298,10 +422,18 @@ def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> N
 
 def test_hosting_that_cannot_hold_the_electricity_is_said() -> None:
     busy = replace(COURSE_TRAFFIC, peak_requests_per_second=30.0)
-    (unpaid,) = (note for note in compare(busy, COURSE_SERVING, PRICES).notes if isinstance(note, OwnedElectricity))
+    (unpaid,) = (
+        note
+        for note in compare(busy, COURSE_SERVING, PRICES).notes
+        if isinstance(note, OwnedElectricity)
+    )
     assert (unpaid.added, unpaid.hosting_usd_per_year) == (False, 3_000.0)
     assert "more than the whole hosting of 3,000 USD" in cost_note_texts(unpaid)[1]
-    whole = compare(busy, COURSE_SERVING, PRICES.with_overrides({"hosting_usd_per_system_year": unpaid.usd_per_year}))
+    whole = compare(
+        busy,
+        COURSE_SERVING,
+        PRICES.with_overrides({"hosting_usd_per_system_year": unpaid.usd_per_year}),
+    )
     (held,) = (note for note in whole.notes if isinstance(note, OwnedElectricity))
     assert (held.usd_per_year, held.hosting_usd_per_year) == (unpaid.usd_per_year, None)
     priced = compare(busy, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
@@ -312,7 +444,9 @@ def test_hosting_that_cannot_hold_the_electricity_is_said() -> None:
 
 
 def test_only_the_ways_asked_for_are_shown_chosen_from_and_spoken_of() -> None:
-    found = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21), where=("cloud", "api"))
+    found = compare(
+        COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21), where=("cloud", "api")
+    )
     assert [option.where for option in found.ways] == ["cloud", "api"]
     assert found.cheapest == "cloud"
     assert [each.between for each in found.break_evens] == [("cloud", "api")]
@@ -326,14 +460,22 @@ def test_only_the_ways_asked_for_are_shown_chosen_from_and_spoken_of() -> None:
 
 def test_one_way_with_a_price_is_compared_with_nothing() -> None:
     alone = {"cloud": {"h100": None}, "systems": {"dgx-h100": 320_000}}
-    found = compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES.with_overrides(alone))
+    found = compare(
+        replace(COURSE_TRAFFIC, mean_requests_per_second=None),
+        COURSE_SERVING,
+        PRICES.with_overrides(alone),
+    )
     assert [way.where for way in found.ways if way.total_usd_per_year is not None] == ["on-prem"]
     assert all(way.reason is not None for way in found.ways if way.total_usd_per_year is None)
     assert found.cheapest is None
-    assert cost_note_texts(found.notes[0]) == ("Not comparable: only one way has a price (on-prem).",)
+    assert cost_note_texts(found.notes[0]) == (
+        "Not comparable: only one way has a price (on-prem).",
+    )
     asked = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, where=("on-prem",))
     assert asked.cheapest is None
-    assert not any(isinstance(note, NotComparable) for note in asked.notes), "nothing else was asked for"
+    assert not any(isinstance(note, NotComparable) for note in asked.notes), (
+        "nothing else was asked for"
+    )
 
 
 def test_a_negative_minimum_is_refused() -> None:
@@ -349,7 +491,8 @@ BURST = (8.0,) * 23 + (16.0,)
 
 
 def with_the_api(traffic: Traffic, serving: Serving, prices: Prices, systems: int) -> float:
-    """A year with so many systems that carry load, one hour of the profile after the other, from the prices alone."""
+    """A year with so many systems that carry load, one hour of the profile after the other, from
+    the prices alone."""
     rates = traffic.profile or (traffic.mean_requests_per_second or 0.0,)
     room = traffic.peak_requests_per_second / max(rates)
     carried = instances_on(systems, serving) * serving.requests_per_second_per_instance
@@ -359,7 +502,12 @@ def with_the_api(traffic: Traffic, serving: Serving, prices: Prices, systems: in
         kept = rate * min(1.0, carried / (rate * room)) if rate else 0.0
         total += (rate - kept) * 3_600 * each
         if serving.system_watts and power is not None and not prices.power_in_hosting:
-            busy = kept / serving.requests_per_second_per_instance * serving.gpus_per_instance / serving.gpus_per_system
+            busy = (
+                kept
+                / serving.requests_per_second_per_instance
+                * serving.gpus_per_instance
+                / serving.gpus_per_system
+            )
             total += serving.system_watts / 1_000 * busy * prices.pue.value * power.value
     parts = system_parts(serving, prices, systems + serving.spare) if systems else ()
     assert not isinstance(parts, NoCost)
@@ -367,11 +515,16 @@ def with_the_api(traffic: Traffic, serving: Serving, prices: Prices, systems: in
 
 
 @given(traffics(longest=8), servings(), price_lists())
-def test_the_number_owned_is_the_cheapest_of_all(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_the_number_owned_is_the_cheapest_of_all(
+    traffic: Traffic, serving: Serving, prices: Prices
+) -> None:
     cost = overflow(traffic, serving, prices)
     most = systems_for(needed(traffic.peak_requests_per_second, serving), serving)
     span = serving.fleet.systems_per_instance
-    every = {count: with_the_api(traffic, serving, prices, count) for count in range(0, most + 3 * span, span)}
+    every = {
+        count: with_the_api(traffic, serving, prices, count)
+        for count in range(0, most + 3 * span, span)
+    }
     assert cost.total_usd_per_year is not None
     assert math.isclose(cost.total_usd_per_year, min(every.values()), rel_tol=1e-8, abs_tol=1e-4)
     carrying = cost.systems - serving.spare if cost.systems else 0
@@ -380,7 +533,11 @@ def test_the_number_owned_is_the_cheapest_of_all(traffic: Traffic, serving: Serv
 
 def test_a_base_is_owned_and_the_busy_hour_goes_to_the_api() -> None:
     traffic = Traffic(
-        peak_requests_per_second=16.0, mean_requests_per_second=sum(BURST) / 24, input_tokens=1_000, output_tokens=0, profile=BURST
+        peak_requests_per_second=16.0,
+        mean_requests_per_second=sum(BURST) / 24,
+        input_tokens=1_000,
+        output_tokens=0,
+        profile=BURST,
     )
     serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
     cost = overflow(traffic, serving, COURSE_PRICES)
@@ -402,7 +559,9 @@ def test_no_load_between_its_mean_and_its_peak_sends_more_to_the_api() -> None:
     for loads in ((0.0, 0.0, 0.0, 32.0), (8.0,) * 4, (4.0, 4.0, 4.0, 20.0), (0.0, 4.0, 12.0, 16.0)):
         sent = sum(max(0.0, load - 16.0) for load in loads) / 4 * 3_600 * 8_760
         assert sent <= most * (1 + 1e-12)
-    assert most == pytest.approx(32.0 / 4 / 2 * 3_600 * 8_760), "exact where the load is now at its peak and now nothing"
+    assert most == pytest.approx(32.0 / 4 / 2 * 3_600 * 8_760), (
+        "exact where the load is now at its peak and now nothing"
+    )
 
 
 @pytest.mark.parametrize(
@@ -413,7 +572,9 @@ def test_no_load_between_its_mean_and_its_peak_sends_more_to_the_api() -> None:
         ({}, replace(COURSE_TRAFFIC, mean_requests_per_second=None), "only-peak"),
     ],
 )
-def test_what_is_not_known_is_a_reason_in_place_of_a_cost(changes: dict[str, object], traffic: Traffic, code: str) -> None:
+def test_what_is_not_known_is_a_reason_in_place_of_a_cost(
+    changes: dict[str, object], traffic: Traffic, code: str
+) -> None:
     model = "nobody" if code == "api-price" else "llama-3.1-8b"
     cost = overflow(traffic, COURSE_SERVING, catalog_prices().with_overrides(changes), model)
     assert cost.total_usd_per_year is None

@@ -1,4 +1,5 @@
-"""Kubernetes' schema is read once a process: to read it anew for every object takes twice as long as to check the object."""
+"""Kubernetes' schema is read once a process: to read it anew for every object takes twice as long
+as to check the object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two plans to deploy: a dense model on single GPUs, and a mixture of experts over whole systems; both with fixed numbers."""
+"""Two plans to deploy: a dense model on single GPUs, and a mixture of experts over whole systems;
+both with fixed numbers."""
 
 from __future__ import annotations
 
@@ -26,15 +27,27 @@ def latencies(mean: float) -> Latencies:
     return Latencies(mean=mean, p50=mean, p90=1.5 * mean, p95=2 * mean, p99=3 * mean)
 
 
-def started(engine: str, model: str, split: Parallelism, knobs: EngineKnobs, *, kv_8bit: bool) -> dict[str, Any]:
+def started(
+    engine: str, model: str, split: Parallelism, knobs: EngineKnobs, *, kv_8bit: bool
+) -> dict[str, Any]:
     """The command and the file of a pool."""
-    found = command(find_engine(engine).launch, checkpoint=model, parallelism=split, knobs=knobs, max_context=4_096, kv_8bit=kv_8bit)
+    found = command(
+        find_engine(engine).launch,
+        checkpoint=model,
+        parallelism=split,
+        knobs=knobs,
+        max_context=4_096,
+        kv_8bit=kv_8bit,
+    )
     return {"launch": found.argv, "launch_file": found.file}
 
 
 def dense(engine: str = "vllm-0.32", **changed: Any) -> Plan:
-    """Llama 3.1 8B in FP8 on one DGX H100, at most 31 requests/s an instance, of which the plan counts on 27."""
-    knobs = replace(default_knobs(find_engine(engine), find_gpu("h100-sxm-80gb"), ranks=1), max_num_tokens=2_048)
+    """Llama 3.1 8B in FP8 on one DGX H100, at most 31 requests/s an instance, of which the plan
+    counts on 27."""
+    knobs = replace(
+        default_knobs(find_engine(engine), find_gpu("h100-sxm-80gb"), ranks=1), max_num_tokens=2_048
+    )
     chosen = candidate(
         model="llama-3.1-8b",
         precision="fp8",
@@ -51,7 +64,10 @@ def dense(engine: str = "vllm-0.32", **changed: Any) -> Plan:
         utilisation=0.24,
         **changed,
     )
-    limits = (Limit(metric="ttft", statistic="p95", milliseconds=500.0), Limit(metric="itl", statistic="p95", milliseconds=50.0))
+    limits = (
+        Limit(metric="ttft", statistic="p95", milliseconds=500.0),
+        Limit(metric="itl", statistic="p95", milliseconds=50.0),
+    )
     curve = (
         point(20.0, 40.0, inside=True),
         point(26.0, 80.0, inside=True),
@@ -62,7 +78,8 @@ def dense(engine: str = "vllm-0.32", **changed: Any) -> Plan:
 
 
 def experts() -> Plan:
-    """DeepSeek V3 in its own FP8, tensor- and expert-parallel over eight H200, seven systems; its limits lie between buckets."""
+    """DeepSeek V3 in its own FP8, tensor- and expert-parallel over eight H200, seven systems; its
+    limits lie between buckets."""
     engine, split = "vllm-0.32", Parallelism(tp=8, ep=8)
     knobs = default_knobs(find_engine(engine), find_gpu("h200-sxm-141gb"), ranks=1)
     chosen = candidate(
@@ -84,11 +101,22 @@ def experts() -> Plan:
         e2e_ms=latencies(19_000.0),
         utilisation=0.89,
     )
-    limits = (Limit(metric="ttft", statistic="p90", milliseconds=2_000.0), Limit(metric="tpot", statistic="mean", milliseconds=60.0))
+    limits = (
+        Limit(metric="ttft", statistic="p90", milliseconds=2_000.0),
+        Limit(metric="tpot", statistic="mean", milliseconds=60.0),
+    )
     return finished(chosen, 40.0, 2_000, 500, limits=limits, mean=22.0)
 
 
-def finished(chosen: Candidate, peak: float, isl: float, osl: float, *, mean: float | None = None, **changed: Any) -> Plan:
+def finished(
+    chosen: Candidate,
+    peak: float,
+    isl: float,
+    osl: float,
+    *,
+    mean: float | None = None,
+    **changed: Any,
+) -> Plan:
     demand = Demand(
         peak_requests_per_second=peak,
         sizing_requests_per_second=peak,

@@ -25,7 +25,11 @@ def changed(engine: str, *, split: Parallelism | None = None, **more: Any) -> Pl
     assert pool.knobs is not None
     if split is not None:
         command = started(engine, pool.model, split, pool.knobs, kv_8bit=False)
-        more = {"tp": split.tp, "pp": split.pp, "instances": 2, "systems": 2 * split.pp} | more | command
+        more = (
+            {"tp": split.tp, "pp": split.pp, "instances": 2, "systems": 2 * split.pp}
+            | more
+            | command
+        )
     return replace(plan, candidates=(replace(plan.candidates[0], pools=(replace(pool, **more),)),))
 
 
@@ -43,8 +47,14 @@ def test_an_instance_of_two_systems_is_a_group_of_two_pods(engine: str, target: 
     spec = objects["LeaderWorkerSet", "llama-3-1-8b"]["spec"]
     group = spec["leaderWorkerTemplate"]
     assert (spec["replicas"], group["size"], service.spans) == (2, 2, 2)
-    (leader,), (worker,) = (group[name]["spec"]["containers"] for name in ("leaderTemplate", "workerTemplate"))
-    assert leader["resources"]["limits"]["nvidia.com/gpu"] == worker["resources"]["limits"]["nvidia.com/gpu"] == 8
+    (leader,), (worker,) = (
+        group[name]["spec"]["containers"] for name in ("leaderTemplate", "workerTemplate")
+    )
+    assert (
+        leader["resources"]["limits"]["nvidia.com/gpu"]
+        == worker["resources"]["limits"]["nvidia.com/gpu"]
+        == 8
+    )
     for one, rank in ((leader, "0"), (worker, "$(LWS_WORKER_INDEX)")):
         assert one["args"][one["args"].index("--node-rank") + 1] == rank
         assert one["args"][one["args"].index("--nnodes") + 1] == "2"
@@ -54,10 +64,17 @@ def test_an_instance_of_two_systems_is_a_group_of_two_pods(engine: str, target: 
     assert ("--headless" in worker["args"]) == (engine == "vllm-0.32")
     assert [name for name in leader if name.endswith("Probe")]
     assert not [name for name in worker if name.endswith("Probe")]
-    selected = objects["InferencePool", "llama-3-1-8b"] if target == "llm-d" else objects["Service", "llama-3-1-8b"]
+    selected = (
+        objects["InferencePool", "llama-3-1-8b"]
+        if target == "llm-d"
+        else objects["Service", "llama-3-1-8b"]
+    )
     found = selected["spec"]["selector"]
     assert found.get("matchLabels", found)["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
-    assert objects["ScaledObject", "llama-3-1-8b"]["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
+    assert (
+        objects["ScaledObject", "llama-3-1-8b"]["spec"]["scaleTargetRef"]["kind"]
+        == "LeaderWorkerSet"
+    )
     assert "leaderworkerset" in files["README.md"]
 
 
@@ -70,7 +87,9 @@ def test_an_instance_on_two_trays_of_a_rack_has_a_channel_of_its_nvlink_domain(t
     check_files(files, service)
     assert "compute-domain.yaml" in yaml.safe_load(files["kustomization.yaml"])["resources"]
     objects = objects_of(files)
-    template = objects["ComputeDomain", "llama-3-1-8b"]["spec"]["channel"]["resourceClaimTemplate"]["name"]
+    template = objects["ComputeDomain", "llama-3-1-8b"]["spec"]["channel"]["resourceClaimTemplate"][
+        "name"
+    ]
     group = objects["LeaderWorkerSet", "llama-3-1-8b"]["spec"]["leaderWorkerTemplate"]
     assert group["size"] == 2
     for name in ("leaderTemplate", "workerTemplate"):
@@ -79,9 +98,20 @@ def test_an_instance_on_two_trays_of_a_rack_has_a_channel_of_its_nvlink_domain(t
         assert claim["resourceClaimTemplateName"] == template
         assert engine["resources"]["claims"] == [{"name": claim["name"]}]
         assert engine["resources"]["limits"]["nvidia.com/gpu"] == 4
-        assert pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["topologyKey"] == "nvidia.com/gpu.clique"
-    changed_files = {**files, "compute-domain.yaml": files["compute-domain.yaml"].replace("-channel", "-channels")}
-    assert any("llama-3-1-8b-channel, which is not in this folder" in one for one in read_files(changed_files, service).faults)
+        assert (
+            pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0][
+                "topologyKey"
+            ]
+            == "nvidia.com/gpu.clique"
+        )
+    changed_files = {
+        **files,
+        "compute-domain.yaml": files["compute-domain.yaml"].replace("-channel", "-channels"),
+    }
+    assert any(
+        "llama-3-1-8b-channel, which is not in this folder" in one
+        for one in read_files(changed_files, service).faults
+    )
 
 
 def test_a_tray_of_a_rack_is_a_machine() -> None:
@@ -89,7 +119,9 @@ def test_a_tray_of_a_rack_is_a_machine() -> None:
         assert one in written("vllm-0.32", "kubernetes", split=split, **RACK)[1]
     plan = changed("vllm-0.32", systems=1, instances=72, **RACK)
     files = target_files(deployed(plan, "compose"), "compose")
-    assert [name for name in files if name.startswith("machine-")] == [f"machine-{place}.yaml" for place in range(1, 19)]
+    assert [name for name in files if name.startswith("machine-")] == [
+        f"machine-{place}.yaml" for place in range(1, 19)
+    ]
     for target in ("compose", "dynamo"):
         with pytest.raises(InputError, match="an instance of 8 GPUs spans several machines"):
             written("vllm-0.32", target, split=Parallelism(tp=8), **RACK)
@@ -102,8 +134,12 @@ def test_amd_on_a_cluster(engine: str, target: str) -> None:
     check_files(files, service)
     whole = "\n".join(files.values())
     assert not [word for word in ("nvidia.com/gpu", "NVIDIA", "DCGM") if word in whole]
-    assert {"vllm-0.32": "vllm-openai-rocm:v0.32.0", "sglang-0.5.9": "rocm700-mi30x"}[engine] in whole
-    assert all(word in whole for word in ("amd.com/gpu.vram: 192G", "amd.com/gpu: 1", "gpu_gfx_activity"))
+    assert {"vllm-0.32": "vllm-openai-rocm:v0.32.0", "sglang-0.5.9": "rocm700-mi30x"}[
+        engine
+    ] in whole
+    assert all(
+        word in whole for word in ("amd.com/gpu.vram: 192G", "amd.com/gpu: 1", "gpu_gfx_activity")
+    )
 
 
 def test_amd_on_a_machine() -> None:

@@ -1,4 +1,5 @@
-"""The Helm chart of a simulated pool: linted and rendered by Helm 4's own code, and what comes of it read as Kubernetes would."""
+"""The Helm chart of a simulated pool: linted and rendered by Helm 4's own code, and what comes of
+it read as Kubernetes would."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def asked(**values: Any) -> subprocess.CompletedProcess[str]:
     python = os.environ.get("TONNAGE_HELM")
     assert python, "TONNAGE_HELM names no Python with helm-python-sdk; run ./check --install"
     return subprocess.run(
-        [python, "-c", HELM, str(CHART)], input=json.dumps(values), capture_output=True, text=True, check=False, timeout=300
+        [python, "-c", HELM, str(CHART)],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
@@ -45,9 +51,17 @@ def plan() -> str:
 
 VALUES: list[dict[str, Any]] = [
     {},
-    {"replicas": 3, "policy": "prefix-aware", "args": ["--fault", "slow factor=3 from=60s", "--osl", "200"]},
+    {
+        "replicas": 3,
+        "policy": "prefix-aware",
+        "args": ["--fault", "slow factor=3 from=60s", "--osl", "200"],
+    },
     {"gateway": "llm-d", "emulate": "vllm"},
-    {"gateway": "none", "emulate": "sglang", "image": {"repository": "registry.example/engine", "tag": "2"}},
+    {
+        "gateway": "none",
+        "emulate": "sglang",
+        "image": {"repository": "registry.example/engine", "tag": "2"},
+    },
     {"plan": "of the test", "replicas": 8},
 ]
 
@@ -58,11 +72,15 @@ def rendered(values: dict[str, Any]) -> Objects:
     report, files, version = json.loads(done.stdout)
     assert report["errors"] == []
     assert version.startswith("v4.")
-    return objects_of({name: text for name, text in files.items() if name.endswith(".yaml") and text.strip()})
+    return objects_of(
+        {name: text for name, text in files.items() if name.endswith(".yaml") and text.strip()}
+    )
 
 
 @pytest.mark.parametrize("values", VALUES, ids=["default", "prefix-aware", "llm-d", "none", "plan"])
-def test_helm_and_kubernetes_read_it(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_helm_and_kubernetes_read_it(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     objects = rendered(values)
     for (kind, name), one in objects.items():
         against, faults = read_against(one)
@@ -71,20 +89,33 @@ def test_helm_and_kubernetes_read_it(values: dict[str, Any], tmp_path: Path, mon
     engines = objects["StatefulSet", "pool"]["spec"]
     (container,) = engines["template"]["spec"]["containers"]
     assert engines["replicas"] == values.get("replicas", 2)
-    assert container["image"] == (SIMULATED if "image" not in values else "registry.example/engine:2")
+    assert container["image"] == (
+        SIMULATED if "image" not in values else "registry.example/engine:2"
+    )
     words = container["args"]
     if "plan" in values:
-        (tmp_path / "plan.json").write_text(objects["ConfigMap", "pool-plan"]["data"]["plan.json"], encoding="utf-8")
+        (tmp_path / "plan.json").write_text(
+            objects["ConfigMap", "pool-plan"]["data"]["plan.json"], encoding="utf-8"
+        )
         words = [word.replace("/etc/engine", str(tmp_path)) for word in words]
     assert served(words, monkeypatch).model == "llama-3.1-8b"
     labels = engines["template"]["metadata"]["labels"].items()
-    pools = [objects["Service", "pool-engines"]["spec"]["selector"], engines["selector"]["matchLabels"]]
-    pools += [one["spec"]["selector"]["matchLabels"] for (kind, _), one in objects.items() if kind == "InferencePool"]
+    pools = [
+        objects["Service", "pool-engines"]["spec"]["selector"],
+        engines["selector"]["matchLabels"],
+    ]
+    pools += [
+        one["spec"]["selector"]["matchLabels"]
+        for (kind, _), one in objects.items()
+        if kind == "InferencePool"
+    ]
     assert all(pool.items() <= labels for pool in pools)
     assert (("Service", "pool") in objects) == (values.get("gateway") != "llm-d")
     if values.get("gateway", "plain") == "plain":
         settings = yaml.safe_load(objects["ConfigMap", "pool-gateway"]["data"]["gateway.yaml"])
-        assert settings["backends"] == [f"http://pool-{i}.pool-engines:8000" for i in range(engines["replicas"])]
+        assert settings["backends"] == [
+            f"http://pool-{i}.pool-engines:8000" for i in range(engines["replicas"])
+        ]
         assert settings["policy"] == values.get("policy", "least-outstanding")
 
 
@@ -100,30 +131,55 @@ def served(words: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_llm_ds_objects_are_those_of_deploy() -> None:
     made = rendered({"gateway": "llm-d"})
-    written = objects_of(target_files(deployed(dense("vllm-0.32"), "llm-d", simulated=True), "llm-d"))
+    written = objects_of(
+        target_files(deployed(dense("vllm-0.32"), "llm-d", simulated=True), "llm-d")
+    )
     for kind in ("InferencePool", "HTTPRoute", "Role", "RoleBinding"):
-        (mine,), (theirs,) = ([(name, one) for (of, name), one in objects.items() if of == kind] for objects in (made, written))
+        (mine,), (theirs,) = (
+            [(name, one) for (of, name), one in objects.items() if of == kind]
+            for objects in (made, written)
+        )
         plain = json.loads(json.dumps(theirs[1]).replace(theirs[0].removesuffix("-picker"), "pool"))
         for part in (mine[1], plain):
             del part["metadata"]
             part.get("spec", {}).pop("selector", None)
         assert mine[1] == plain
     pickers = [
-        next(one for (kind, name), one in objects.items() if (kind, name.endswith("-picker")) == ("Deployment", True))
+        next(
+            one
+            for (kind, name), one in objects.items()
+            if (kind, name.endswith("-picker")) == ("Deployment", True)
+        )
         for objects in (made, written)
     ]
     mine, theirs = (one["spec"]["template"]["spec"]["containers"][0] for one in pickers)
-    assert [mine[key] for key in ("image", "ports", "env")] == [theirs[key] for key in ("image", "ports", "env")]
-    assert [word for word in mine["args"] if word != "pool"] == [word for word in theirs["args"] if not word.startswith("llama")]
-    settings = [
-        next(one for (kind, name), one in objects.items() if (kind, "picker" in name) == ("ConfigMap", True)) for objects in (made, written)
+    assert [mine[key] for key in ("image", "ports", "env")] == [
+        theirs[key] for key in ("image", "ports", "env")
     ]
-    assert yaml.safe_load(settings[0]["data"]["picker.yaml"]) == yaml.safe_load(settings[1]["data"]["picker.yaml"])
+    assert [word for word in mine["args"] if word != "pool"] == [
+        word for word in theirs["args"] if not word.startswith("llama")
+    ]
+    settings = [
+        next(
+            one
+            for (kind, name), one in objects.items()
+            if (kind, "picker" in name) == ("ConfigMap", True)
+        )
+        for objects in (made, written)
+    ]
+    assert yaml.safe_load(settings[0]["data"]["picker.yaml"]) == yaml.safe_load(
+        settings[1]["data"]["picker.yaml"]
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [({"gateway": "istio"}, "/gateway"), ({"replicas": 0}, "/replicas"), ({"modell": "x"}, "modell"), ({"args": "--osl 5"}, "/args")],
+    [
+        ({"gateway": "istio"}, "/gateway"),
+        ({"replicas": 0}, "/replicas"),
+        ({"modell": "x"}, "modell"),
+        ({"args": "--osl 5"}, "/args"),
+    ],
 )
 def test_values_that_cannot_be_are_refused(values: dict[str, Any], said: str) -> None:
     done = asked(**values)

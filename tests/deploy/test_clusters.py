@@ -1,4 +1,5 @@
-"""KServe, llm-d, Dynamo and NIM: what Kubernetes' own schema can read of them it takes, and they say what the plan says."""
+"""KServe, llm-d, Dynamo and NIM: what Kubernetes' own schema can read of them it takes, and they
+say what the plan says."""
 
 from __future__ import annotations
 
@@ -29,14 +30,20 @@ def objects(target: str, engine: str = "vllm-0.32") -> Objects:
 
 def test_nims_operator_gets_what_the_deployment_has() -> None:
     found = objects("nim")
-    deployment, spec = found["Deployment", "llama-3-1-8b"]["spec"], found["NIMService", "llama-3-1-8b"]["spec"]
+    deployment, spec = (
+        found["Deployment", "llama-3-1-8b"]["spec"],
+        found["NIMService", "llama-3-1-8b"]["spec"],
+    )
     (container,) = deployment["template"]["spec"]["containers"]
     assert f"{spec['image']['repository']}:{spec['image']['tag']}" == container["image"]
     set_by_operator = ("NGC_API_KEY", "NIM_CACHE_PATH")
     assert spec["env"] == [one for one in container["env"] if one["name"] not in set_by_operator]
     assert spec["resources"] == container["resources"]
     assert "replicas" not in spec  # which the operator refuses beside an autoscaler
-    assert (spec["scale"]["hpa"]["minReplicas"], spec["scale"]["hpa"]["maxReplicas"]) == (3, deployment["replicas"])
+    assert (spec["scale"]["hpa"]["minReplicas"], spec["scale"]["hpa"]["maxReplicas"]) == (
+        3,
+        deployment["replicas"],
+    )
     assert "nim-service.yaml" not in target_files(service("nim"), "nim")["kustomization.yaml"]
     made = service("nim")
     local = replace(made, loading=replace(made.loading, checkpoint="/models/own"))
@@ -56,7 +63,11 @@ def test_kserve_runs_other_engines_and_splits_as_a_custom_predictor() -> None:
     assert spec["labels"] == found["PodMonitor", "llama-3-1-8b"]["spec"]["selector"]["matchLabels"]
     mounted = {one["name"] for one in engine["volumeMounts"]}
     assert mounted == {one["name"] for one in spec["volumes"]}
-    claims = [one["persistentVolumeClaim"]["claimName"] for one in spec["volumes"] if "persistentVolumeClaim" in one]
+    claims = [
+        one["persistentVolumeClaim"]["claimName"]
+        for one in spec["volumes"]
+        if "persistentVolumeClaim" in one
+    ]
     assert [("PersistentVolumeClaim", name) in found for name in claims] == [True]
     config = yaml.safe_load(found["ConfigMap", "llama-3-1-8b-engine-config"]["data"]["engine.yaml"])
     assert config["kv_cache_config"]["dtype"] == "fp8"
@@ -76,11 +87,18 @@ def test_dynamos_worker_of_tensorrt_llm_gets_its_own_spellings_and_the_file() ->
     assert main["command"] == ["python3", "-m", "dynamo.trtllm"]
     assert words[:2] == ["--model", DENSE_CHECKPOINT]
     said = dict(zip(words[::2], words[1::2], strict=False))
-    assert (said["--max-batch-size"], said["--max-seq-len"], said["--kv-block-size"]) == ("2048", "4096", "32")
+    assert (said["--max-batch-size"], said["--max-seq-len"], said["--kv-block-size"]) == (
+        "2048",
+        "4096",
+        "32",
+    )
     assert "--publish-kv-events" in words
-    assert not [word for word in words if word.startswith("--") and "_" in word]  # which are trtllm-serve's own
+    # which are trtllm-serve's own
+    assert not [word for word in words if word.startswith("--") and "_" in word]
     config = yaml.safe_load(found["ConfigMap", "llama-3-1-8b-engine-config"]["data"]["engine.yaml"])
-    assert config["kv_cache_config"]["free_gpu_memory_fraction"] == float(said["--free-gpu-memory-fraction"])
+    assert config["kv_cache_config"]["free_gpu_memory_fraction"] == float(
+        said["--free-gpu-memory-fraction"]
+    )
     assert said["--extra-engine-args"] == f"{main['volumeMounts'][0]['mountPath']}/engine.yaml"
 
 
@@ -91,10 +109,19 @@ def test_nim_1_runs_tensorrt_llm_by_its_profile_and_its_metrics_are_watched(engi
     (container,) = spec["containers"]
     env = {one["name"]: one.get("value") for one in container["env"]}
     assert container["image"] == "nvcr.io/nim/nvidia/llm-nim:1.15.5"
-    assert (env["NIM_MODEL_NAME"], env["NIM_MODEL_PROFILE"]) == ("hf://nvidia/Llama-3.1-8B-Instruct-FP8", "tensorrt_llm")
-    assert (env["NIM_TENSOR_PARALLEL_SIZE"], env["NIM_MAX_MODEL_LEN"], env["NIM_SERVED_MODEL_NAME"]) == ("1", "4096", "llama-3.1-8b")
+    assert (env["NIM_MODEL_NAME"], env["NIM_MODEL_PROFILE"]) == (
+        "hf://nvidia/Llama-3.1-8B-Instruct-FP8",
+        "tensorrt_llm",
+    )
+    assert (
+        env["NIM_TENSOR_PARALLEL_SIZE"],
+        env["NIM_MAX_MODEL_LEN"],
+        env["NIM_SERVED_MODEL_NAME"],
+    ) == ("1", "4096", "llama-3.1-8b")
     assert "NIM_PASSTHROUGH_ARGS" not in env
-    assert {one["name"] for one in spec["volumes"]} == {one["name"] for one in container["volumeMounts"]}
+    assert {one["name"] for one in spec["volumes"]} == {
+        one["name"] for one in container["volumeMounts"]
+    }
     assert "num_requests_running" in str(found["ScaledObject", "llama-3-1-8b"])
     rules = str(found["PrometheusRule", "llama-3-1-8b"])
     assert "time_to_first_token_seconds_bucket" in rules
@@ -105,26 +132,50 @@ def test_a_profile_of_nim_1_is_composed_or_known_or_refused_with_the_nearest() -
     plan = dense("tensorrt-llm-1.2")
     named = {
         "meta/llama-3.1-8b-instruct:1.8.4": "tensorrt_llm-h100-fp8-tp1-pp1-throughput",
-        "nvidia/llama-3.3-nemotron-super-49b-v1.5:1.13.1": "tensorrt_llm-h100-fp8-tp1-pp1-throughput-2330:10de-a5381c1b",
+        "nvidia/llama-3.3-nemotron-super-49b-v1.5:1.13.1": (
+            "tensorrt_llm-h100-fp8-tp1-pp1-throughput-2330:10de-a5381c1b"
+        ),
     }
     for image, profile in named.items():
         made = deployed(plan, "nim", checkpoint=image)
         assert profile_1(made).startswith(profile)
         assert profile_1(replace(made, pool=replace(made.pool, tp=1))) == profile_1(made)
     wide = deployed(plan, "nim", checkpoint="meta/llama-3.1-8b-instruct:1.8.4")
-    assert profile_1(replace(wide, pool=replace(wide.pool, tp=2))) == "tensorrt_llm-h100-fp8-tp2-pp1-latency"
-    for image, why in (("2.1.5", "an image of NIM 2 holds vLLM or SGLang"), ("1.13.1", "none is known of nvcr.io/nim/meta/llama-3.1-8b")):
-        with pytest.raises(InputError, match=f"no profile of TensorRT-LLM, because {why}.*the nearest known is tensorrt_llm-h100-fp8-tp1"):
-            target_files(deployed(plan, "nim", checkpoint=f"meta/llama-3.1-8b-instruct:{image}"), "nim")
+    assert (
+        profile_1(replace(wide, pool=replace(wide.pool, tp=2)))
+        == "tensorrt_llm-h100-fp8-tp2-pp1-latency"
+    )
+    for image, why in (
+        ("2.1.5", "an image of NIM 2 holds vLLM or SGLang"),
+        ("1.13.1", "none is known of nvcr.io/nim/meta/llama-3.1-8b"),
+    ):
+        with pytest.raises(
+            InputError,
+            match=(
+                f"no profile of TensorRT-LLM, because {why}.*the nearest known is"
+                " tensorrt_llm-h100-fp8-tp1"
+            ),
+        ):
+            target_files(
+                deployed(plan, "nim", checkpoint=f"meta/llama-3.1-8b-instruct:{image}"), "nim"
+            )
 
 
-# Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested in tests/engines.
+# Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested
+# in tests/engines.
 
 
 def test_the_chart_composes_the_plans_command_and_routes_as_the_plan_counts_on() -> None:
     plan = dense()
-    for router, logic in (("session", "session"), ("prefix-aware", "prefixaware"), ("round-robin", "roundrobin"), ("random", "roundrobin")):
-        made = deployed(replace(plan, scenario=replace(plan.scenario, router=router)), "production-stack")
+    for router, logic in (
+        ("session", "session"),
+        ("prefix-aware", "prefixaware"),
+        ("round-robin", "roundrobin"),
+        ("random", "roundrobin"),
+    ):
+        made = deployed(
+            replace(plan, scenario=replace(plan.scenario, router=router)), "production-stack"
+        )
         text = target_files(made, "production-stack")["values.yaml"]
         values = yaml.safe_load(text)
         assert values["routerSpec"]["routingLogic"] == logic

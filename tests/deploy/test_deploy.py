@@ -38,11 +38,15 @@ def asked(plan: Path, folder: Path, *further: str, target: str = "kubernetes") -
     return ["deploy", str(plan), "--target", target, "--output", str(folder), *further]
 
 
-def test_a_folder_with_the_plan_in_it_is_written(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_the_plan_in_it_is_written(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "a" / "b"
     assert run([*asked(plan, folder), "--checkpoint", DENSE_CHECKPOINT, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said["files"]) == {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert set(said["files"]) == {
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()
+    }
     assert Plan.from_json(json.loads((folder / "plan.json").read_text(encoding="utf-8"))) == dense()
     page = (folder / "README.md").read_text(encoding="utf-8")
     block = page.split("```sh\n")[1].split("```")[0].replace("\\\n", "")
@@ -50,10 +54,15 @@ def test_a_folder_with_the_plan_in_it_is_written(plan: Path, tmp_path: Path, cap
     assert "tonnage bench" in block
     assert "tonnage compare run plan.json" in block
     assert [path for path in folder.parent.iterdir() if path != folder] == []
-    assert (said["checkpoint"], said["notes"]) == (DENSE_CHECKPOINT, [f"The engine loads `{DENSE_CHECKPOINT}`, given with `--checkpoint`."])
+    assert (said["checkpoint"], said["notes"]) == (
+        DENSE_CHECKPOINT,
+        [f"The engine loads `{DENSE_CHECKPOINT}`, given with `--checkpoint`."],
+    )
 
 
-def test_a_folder_is_written_whole_or_not_at_all(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_is_written_whole_or_not_at_all(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "mine").write_text("x", encoding="utf-8")
@@ -65,9 +74,18 @@ def test_a_folder_is_written_whole_or_not_at_all(plan: Path, tmp_path: Path, cap
     assert not (tmp_path / "other").exists()
 
 
-def test_what_cannot_be_is_refused_by_name(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_is_refused_by_name(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for target, checkpoint, said in (
-        ("nomad", DENSE_CHECKPOINT, "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, "),
+        (
+            "nomad",
+            DENSE_CHECKPOINT,
+            (
+                "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve,"
+                " llm-d, dynamo, "
+            ),
+        ),
         ("kubernetes", "a b", "--checkpoint: 'a b' is no name of a checkpoint"),
     ):
         assert run([*asked(plan, tmp_path / "out", target=target), "--checkpoint", checkpoint]) == 2
@@ -78,7 +96,10 @@ def test_what_cannot_be_is_refused_by_name(plan: Path, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"gpu": "mi300x", "system": "8x mi300x"}, "writes only NVIDIA GPUs for nim, not mi300x by AMD"),
+        (
+            {"gpu": "mi300x", "system": "8x mi300x"},
+            "writes only NVIDIA GPUs for nim, not mi300x by AMD",
+        ),
         ({"launch": ()}, "no command or image is known for vllm-0.32"),
         ({"gpus_per_system": 0}, "an instance of 1 GPUs spans several machines"),
     ],
@@ -98,7 +119,9 @@ def test_a_drafter_stands_in_the_command() -> None:
     words = '--speculative-config={"method":"eagle","model":"{drafter}","num_speculative_tokens":3}'
     pool = replace(plan.candidates[0].pool, launch=(*plan.candidates[0].pool.launch, words))
     drafting = replace(plan, candidates=(replace(plan.candidates[0], pools=(pool,)),))
-    assert '"model":"my/eagle"' in " ".join(service_of(drafting, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle").argv)
+    assert '"model":"my/eagle"' in " ".join(
+        service_of(drafting, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle").argv
+    )
     with pytest.raises(InputError, match="name the drafter's checkpoint"):
         service_of(drafting, checkpoint=DENSE_CHECKPOINT)
     with pytest.raises(InputError, match="the plan's command takes none"):
@@ -132,15 +155,27 @@ def test_files_of_a_target_golden(case: str) -> None:
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
-    kept = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
+    kept = {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     assert files == kept
 
 
 # YAML with comments reads back as the values that were written.
 
 
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30))
-LINES = st.lists(st.text(alphabet="abc: #-'\"|>{}[]&*%", max_size=8), min_size=1, max_size=4).map(lambda lines: "\n".join(lines) + "\n")
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=30),
+)
+LINES = st.lists(st.text(alphabet="abc: #-'\"|>{}[]&*%", max_size=8), min_size=1, max_size=4).map(
+    lambda lines: "\n".join(lines) + "\n"
+)
 NOTES = st.text(alphabet="abc # \n", max_size=12)
 
 
@@ -148,26 +183,52 @@ def values() -> st.SearchStrategy[object]:
     def wider(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
         entries = st.one_of(inner, st.builds(noted, inner, NOTES))
         return st.one_of(
-            st.lists(entries, max_size=3), st.dictionaries(st.text(max_size=6).filter(lambda key: key != "<<"), entries, max_size=3)
+            st.lists(entries, max_size=3),
+            st.dictionaries(
+                st.text(max_size=6).filter(lambda key: key != "<<"), entries, max_size=3
+            ),
         )
 
     return st.recursive(st.one_of(SCALARS, LINES), wider, max_leaves=12)
 
 
-@given(st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda key: key != "<<"), values(), min_size=1, max_size=4), NOTES)
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=6).filter(lambda key: key != "<<"),
+        values(),
+        min_size=1,
+        max_size=4,
+    ),
+    NOTES,
+)
 def test_what_is_written_reads_back(document: dict[str, object], head: str) -> None:
     assert yaml.safe_load(yaml_text(document, head=head)) == plain(document)
 
 
-# What an engine loads: a published checkpoint, one that it quantises at its start, or a folder with what fills it.
+# What an engine loads: a published checkpoint, one that it quantises at its start, or a folder with
+# what fills it.
 
 
-FORMATS = [*PRECISIONS, "fp8+kv-fp16", "fp8+2:4", "nvfp4+experts", "int4-g32+experts", "mxfp4+rest-fp8", "nvfp4+rest-fp8"]
+FORMATS = [
+    *PRECISIONS,
+    "fp8+kv-fp16",
+    "fp8+2:4",
+    "nvfp4+experts",
+    "int4-g32+experts",
+    "mxfp4+rest-fp8",
+    "nvfp4+rest-fp8",
+]
 
 
-@pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "atom-0.1", "tensorrt-llm-0.9"])
-def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation_or_a_word_on_how_to_make_one(engine: str) -> None:
-    by_name = {one.repository: one for model in model_shelf().by_name for one in find_checkpoints(model)}
+@pytest.mark.parametrize(
+    "engine", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "atom-0.1", "tensorrt-llm-0.9"]
+)
+def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation_or_a_word_on_how_to_make_one(
+    engine: str,
+) -> None:
+    by_name = {
+        one.repository: one for model in model_shelf().by_name for one in find_checkpoints(model)
+    }
     launch = engine_shelf().by_name[engine].launch
     for model in model_shelf().by_name:
         for precision in FORMATS:
@@ -180,10 +241,13 @@ def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation
                     assert known.half if known else found.checkpoint == f"/models/{model}-bf16"
                 elif known:
                     assert known.model == model
-                    assert {known.format.partition("+")[0], wanted.weight_format} <= {"fp16", "bf16"} or known.format.startswith(
-                        wanted.weight_format
-                    )
-                    assert (known.format == wanted.weights or known.half) or f"--precision {known.format}" in found.told
+                    assert {known.format.partition("+")[0], wanted.weight_format} <= {
+                        "fp16",
+                        "bf16",
+                    } or known.format.startswith(wanted.weight_format)
+                    assert (
+                        known.format == wanted.weights or known.half
+                    ) or f"--precision {known.format}" in found.told
                 else:
                     assert found.checkpoint.startswith(f"/models/{model}-")
                     for command in found.make:
@@ -195,18 +259,39 @@ def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation
     ("asked", "checkpoint", "words"),
     [
         (("deepseek-v3", "fp8", "vllm-0.32"), "deepseek-ai/DeepSeek-V3", ()),
-        (("llama-3.1-8b", "fp8+kv-fp16", "tensorrt-llm-1.2"), "nvidia/Llama-3.1-8B-Instruct-FP8", ()),
+        (
+            ("llama-3.1-8b", "fp8+kv-fp16", "tensorrt-llm-1.2"),
+            "nvidia/Llama-3.1-8B-Instruct-FP8",
+            (),
+        ),
         (("qwen3-8b", "fp8", "vllm-0.32"), "Qwen/Qwen3-8B-FP8", ()),  # the author's own
-        (("qwen3-8b", "fp8", "tensorrt-llm-1.2"), "nvidia/Qwen3-8B-FP8", ()),  # which runs on every GPU with FP8
+        # which runs on every GPU with FP8
+        (("qwen3-8b", "fp8", "tensorrt-llm-1.2"), "nvidia/Qwen3-8B-FP8", ()),
         (("phi-4", "fp8", "tensorrt-llm-1.2"), "RedHatAI/phi-4-FP8-dynamic", ()),
-        (("phi-4", "fp8", "tensorrt-llm-1.0"), "/models/phi-4-fp8", ()),  # which does not read it yet
-        (("gemma-2-27b", "fp8", "vllm-0.32"), "google/gemma-2-27b-it", ("--quantization", "fp8_per_tensor")),
-        (("gemma-2-27b", "fp8", "sglang-0.5.9"), "google/gemma-2-27b-it", ("--quantization", "fp8")),
-        (("gemma-2-27b", "mxfp4", "vllm-0.32"), "/models/gemma-2-27b-mxfp4", ()),  # of experts alone, which it does not have
-        (("gpt-43b", "fp8", "vllm-0.32"), "/models/gpt-43b-bf16", ("--quantization", "fp8_per_tensor")),
+        # which does not read it yet
+        (("phi-4", "fp8", "tensorrt-llm-1.0"), "/models/phi-4-fp8", ()),
+        (
+            ("gemma-2-27b", "fp8", "vllm-0.32"),
+            "google/gemma-2-27b-it",
+            ("--quantization", "fp8_per_tensor"),
+        ),
+        (
+            ("gemma-2-27b", "fp8", "sglang-0.5.9"),
+            "google/gemma-2-27b-it",
+            ("--quantization", "fp8"),
+        ),
+        # of experts alone, which it does not have
+        (("gemma-2-27b", "mxfp4", "vllm-0.32"), "/models/gemma-2-27b-mxfp4", ()),
+        (
+            ("gpt-43b", "fp8", "vllm-0.32"),
+            "/models/gpt-43b-bf16",
+            ("--quantization", "fp8_per_tensor"),
+        ),
     ],
 )
-def test_what_is_loaded(asked: tuple[str, str, str], checkpoint: str, words: tuple[str, ...]) -> None:
+def test_what_is_loaded(
+    asked: tuple[str, str, str], checkpoint: str, words: tuple[str, ...]
+) -> None:
     found = loading(*asked)
     assert (found.checkpoint, found.words) == (checkpoint, words)
     assert f"`{checkpoint}`" in found.told

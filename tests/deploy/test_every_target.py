@@ -1,4 +1,5 @@
-"""Every plan becomes files for every target, without a further flag: README's own, and any other."""
+"""Every plan becomes files for every target, without a further flag: README's own, and any
+other."""
 
 from __future__ import annotations
 
@@ -35,8 +36,24 @@ from tonnage.spec.scenario_file import scenario_of
 from tonnage.spec.targets import TARGETS, target_lacks
 
 README = Path(__file__).parents[2] / "README.md"
-FORMATS = [*PRECISIONS, "fp8+kv-fp16", "fp8+2:4", "nvfp4+experts", "int4-g32+experts", "mxfp4+rest-fp8", "nvfp4+rest-fp8"]
-ENGINES = ["vllm-0.10", "vllm-0.21", "vllm-0.32", "sglang-0.5", "sglang-0.5.9", "tensorrt-llm-1.0", "tensorrt-llm-1.2"]
+FORMATS = [
+    *PRECISIONS,
+    "fp8+kv-fp16",
+    "fp8+2:4",
+    "nvfp4+experts",
+    "int4-g32+experts",
+    "mxfp4+rest-fp8",
+    "nvfp4+rest-fp8",
+]
+ENGINES = [
+    "vllm-0.10",
+    "vllm-0.21",
+    "vllm-0.32",
+    "sglang-0.5",
+    "sglang-0.5.9",
+    "tensorrt-llm-1.0",
+    "tensorrt-llm-1.2",
+]
 """Those that have a command and an image."""
 
 
@@ -59,13 +76,21 @@ def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
     capsys.readouterr()
     assert run(["deploy", str(saved), "--target", target, "--output", str(folder)]) == 0
     said = capsys.readouterr().out
-    files = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
+    files = {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     check_files(files)
     plan = Plan.from_json(json.loads(saved.read_text(encoding="utf-8")))
     written = Plan.from_json(json.loads(files["plan.json"]))
     assert written.choice is not None
     model, everything = plan.choice.pool.model, "".join(files.values())
-    names = {one.repository for one in find_checkpoints(model) if one.format == "fp8" or (target == "triton" and one.half)}
+    names = {
+        one.repository
+        for one in find_checkpoints(model)
+        if one.format == "fp8" or (target == "triton" and one.half)
+    }
     assert any(one in everything and one in said for one in names)
     if find_engine(plan.choice.engine_preset).family in TARGETS[target].engines:
         assert written == plan
@@ -89,11 +114,19 @@ def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
         assert application["args"]["llm_configs"][0]["model_loading_config"]["model_id"] == model
 
 
-@pytest.mark.parametrize("page", [README, README.parent / "docs" / "deploy.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [README, README.parent / "docs" / "deploy.md"], ids=lambda page: page.name
+)
 def test_a_page_shows_what_the_command_prints(
-    saved: Path, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    saved: Path,
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    block = re.split(r"^(?:\$ )?\./tonnage deploy ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1].split("```")[0]
+    block = re.split(
+        r"^(?:\$ )?\./tonnage deploy ", page.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )[1].split("```")[0]
     command, *shown = block.splitlines()
     (tmp_path / "plan.json").write_bytes(saved.read_bytes())
     monkeypatch.chdir(tmp_path)
@@ -129,11 +162,23 @@ def one_of(model: str, precision: str, engine: str) -> Plan:
     engine=st.sampled_from(ENGINES),
     target=st.sampled_from(sorted(TARGETS)),
 )
-def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: str, engine: str, target: str) -> None:
+def test_any_plan_becomes_files_or_is_refused_in_a_line(
+    model: str, precision: str, engine: str, target: str
+) -> None:
     plan, spec = one_of(model, precision, engine), find_engine(engine)
     pool = plan.candidates[0].pool
-    if target_lacks(target, engine=spec, gpu=find_gpu(pool.gpu), split=pool.parallelism, gpus_per_system=8, precision=precision):
-        with pytest.raises(InputError, match=r"^target: [^\n]+, and no other deployment of the plan runs on [a-z-]+$"):
+    if target_lacks(
+        target,
+        engine=spec,
+        gpu=find_gpu(pool.gpu),
+        split=pool.parallelism,
+        gpus_per_system=8,
+        precision=precision,
+    ):
+        with pytest.raises(
+            InputError,
+            match=r"^target: [^\n]+, and no other deployment of the plan runs on [a-z-]+$",
+        ):
             deployed(plan, target)
         return
     service = deployed(plan, target)
@@ -143,7 +188,10 @@ def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: s
     assert service.checkpoint in "".join(files.values()) or service.local
     assert " ".join(service.loading.told.split()) in " ".join(files["README.md"].split())
     for word in service.loading.words:
-        assert any(part in "".join(files.values()) for part in (word, word.removeprefix("--").replace("-", "_")))
+        assert any(
+            part in "".join(files.values())
+            for part in (word, word.removeprefix("--").replace("-", "_"))
+        )
 
 
 def refusal(plan: Plan, target: str, folder: Path) -> str:
@@ -156,30 +204,66 @@ def refusal(plan: Plan, target: str, folder: Path) -> str:
 
 
 def test_a_refusal_says_what_size_chooses_for_the_target_and_the_command(tmp_path: Path) -> None:
-    words = "size --model llama-3.1-8b --gpu h100 --tp 1 --isl 200 --osl 20 --peak-rps 10 --ttft 'p95<=1s' --output a.json"
-    plan = api.size(model="llama-3.1-8b", gpu="h100", tp="1", isl="200", osl="20", peak_rps=10, ttft="p95<=1s", engine="tensorrt-llm-1.2")
+    words = (
+        "size --model llama-3.1-8b --gpu h100 --tp 1 --isl 200 --osl 20 --peak-rps 10 --ttft"
+        " 'p95<=1s' --output a.json"
+    )
+    plan = api.size(
+        model="llama-3.1-8b",
+        gpu="h100",
+        tp="1",
+        isl="200",
+        osl="20",
+        peak_rps=10,
+        ttft="p95<=1s",
+        engine="tensorrt-llm-1.2",
+    )
     typed = replace(plan.provenance, command=f"./tonnage {words} --engine=tensorrt-llm-1.2")
     said = refusal(replace(plan, provenance=typed), "ray-serve", tmp_path)
     assert "; nearest: 1 × " in said
-    assert ", 1 in place of the plan's 1, sized without engine, tp: ./tonnage size --model llama-3.1-8b --gpu h100 --isl 200 " in said
+    assert (
+        ", 1 in place of the plan's 1, sized without engine, tp: ./tonnage size --model"
+        " llama-3.1-8b --gpu h100 --isl 200 " in said
+    )
     assert said.endswith("--ttft 'p95<=1s' --deploy-on ray-serve --output plan-ray-serve.json")
 
 
-ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "isl": "200", "osl": "20", "peak_rps": 10, "engine": "sglang-0.5.9"}
+ASKED: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100",
+    "isl": "200",
+    "osl": "20",
+    "peak_rps": 10,
+    "engine": "sglang-0.5.9",
+}
 
 
 @pytest.mark.parametrize(
     ("asked", "ends"),
     [
         (None, "size again with deploy_on ray-serve, which tries only what it runs"),
-        ({**ASKED, "ttft": "p95<=1ms"}, "nearest: none, no deployment meets the limits without engine, gpu: h100-sxm-80gb: TTFT p95 "),
-        ({**ASKED, "trace": "gone.csv"}, "nearest plan cannot be sized without engine, gpu: trace: "),
+        (
+            {**ASKED, "ttft": "p95<=1ms"},
+            (
+                "nearest: none, no deployment meets the limits without engine, gpu: h100-sxm-80gb:"
+                " TTFT p95 "
+            ),
+        ),
+        (
+            {**ASKED, "trace": "gone.csv"},
+            "nearest plan cannot be sized without engine, gpu: trace: ",
+        ),
     ],
 )
-def test_a_refusal_says_why_it_names_no_nearest_plan(asked: dict[str, Any] | None, ends: str, tmp_path: Path) -> None:
+def test_a_refusal_says_why_it_names_no_nearest_plan(
+    asked: dict[str, Any] | None, ends: str, tmp_path: Path
+) -> None:
     scenario = None if asked is None else scenario_of({}, asked)
     said = refusal(replace(dense("sglang-0.5.9"), asked=scenario), "ray-serve", tmp_path)
-    assert said.startswith("target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan runs on ray-serve; ")
+    assert said.startswith(
+        "target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan"
+        " runs on ray-serve; "
+    )
     assert ends in said
 
 
@@ -187,7 +271,9 @@ def test_the_deployment_of_a_target_is_the_nearest_of_the_plan() -> None:
     pool = experts().candidates[0].pool
     assert pool.knobs is not None
     command = started("sglang-0.5.9", pool.model, pool.parallelism, pool.knobs, kv_8bit=False)
-    halved = replace(experts().candidates[0], pools=(replace(pool, engine_preset="sglang-0.5.9", **command),))
+    halved = replace(
+        experts().candidates[0], pools=(replace(pool, engine_preset="sglang-0.5.9", **command),)
+    )
     other = replace(dense().candidates[0].pool, model="deepseek-v3", precision="fp16")
     plan = replace(experts(), candidates=(halved, replace(halved, pools=(other,))))
     assert deployed(plan, "kubernetes", checkpoint="my/own").checkpoint == "my/own"
@@ -203,5 +289,7 @@ def test_the_deployment_of_a_target_is_the_nearest_of_the_plan() -> None:
     assert taken.choice == vllm
     assert taken.plan.candidates == (vllm, choice, elsewhere, wider)
     assert (taken.plan.curve, taken.plan.autoscaling) == ((), None)  # which are of the choice
-    assert deployed(replace(plan, candidates=(choice, elsewhere, wider)), "ray-serve").choice == wider
+    assert (
+        deployed(replace(plan, candidates=(choice, elsewhere, wider)), "ray-serve").choice == wider
+    )
     assert deployed(replace(plan, candidates=(choice, elsewhere)), "ray-serve").choice == elsewhere

@@ -1,4 +1,5 @@
-"""What deploy writes is in the table of flags, metrics and images that was read from each version's own source."""
+"""What deploy writes is in the table of flags, metrics and images that was read from each version's
+own source."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ def interface_of(preset: str) -> Interface:
 
 def speculations(preset: str) -> list[Speculation | None]:
     launch = find_engine(preset).launch
-    return [None, *(Speculation(method=method, tokens=3, acceptance=0.7) for method, _ in launch.speculation)]
+    return [
+        None,
+        *(Speculation(method=method, tokens=3, acceptance=0.7) for method, _ in launch.speculation),
+    ]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -50,9 +54,17 @@ def test_every_command_that_a_preset_can_make_is_taken_by_its_version(preset: st
     engine, interface = find_engine(preset), interface_of(preset)
     offloading = usual_offloading(engine.family)
     for split, overlap, chunked, kv_8bit, speculation in itertools.product(
-        (Parallelism(), Parallelism(tp=2, pp=2, dp=4, ep=8)), (False, True), (False, True), (False, True), speculations(preset)
+        (Parallelism(), Parallelism(tp=2, pp=2, dp=4, ep=8)),
+        (False, True),
+        (False, True),
+        (False, True),
+        speculations(preset),
     ):
-        knobs: EngineKnobs = replace(default_knobs(engine, find_gpu("h100-sxm-80gb"), ranks=1), **KNOBS, overlap_schedule=overlap)
+        knobs: EngineKnobs = replace(
+            default_knobs(engine, find_gpu("h100-sxm-80gb"), ranks=1),
+            **KNOBS,
+            overlap_schedule=overlap,
+        )
         knobs = replace(knobs, chunked_prefill=chunked)
         made = command(
             engine.launch,
@@ -63,7 +75,9 @@ def test_every_command_that_a_preset_can_make_is_taken_by_its_version(preset: st
             kv_8bit=kv_8bit,
             speculation=speculation,
             offloading=offloading,
-            tiers=(AskedTier(name="host", size=10**12),) if starts_offloading(offloading, engine) else (),
+            tiers=(AskedTier(name="host", size=10**12),)
+            if starts_offloading(offloading, engine)
+            else (),
         )
         started = with_drafter(made, "a/drafter")
         words = (*started.argv, *listening(engine.family, host="0.0.0.0", port=8_000, name="m"))
@@ -73,13 +87,29 @@ def test_every_command_that_a_preset_can_make_is_taken_by_its_version(preset: st
 
 
 def test_what_a_version_does_not_take_is_named() -> None:
-    vllm, sglang, tensorrt = interface_of("vllm-0.10"), interface_of("sglang-0.5.9"), interface_of("tensorrt-llm-1.2")
-    assert vllm.fault(("vllm", "serve", "m", "--stream-interval", "4"), {}) == "vllm-0.10 (0.10.2) has no flag --stream-interval"
-    assert vllm.fault(("vllm", "serve", "m", "--max-model-len"), {}) == "--max-model-len lacks its value"
-    assert vllm.fault(("vllm", "serve", "m", "--enable-expert-parallel=1"), {}).endswith("has no flag --enable-expert-parallel=1")
+    vllm, sglang, tensorrt = (
+        interface_of("vllm-0.10"),
+        interface_of("sglang-0.5.9"),
+        interface_of("tensorrt-llm-1.2"),
+    )
+    assert (
+        vllm.fault(("vllm", "serve", "m", "--stream-interval", "4"), {})
+        == "vllm-0.10 (0.10.2) has no flag --stream-interval"
+    )
+    assert (
+        vllm.fault(("vllm", "serve", "m", "--max-model-len"), {})
+        == "--max-model-len lacks its value"
+    )
+    assert vllm.fault(("vllm", "serve", "m", "--enable-expert-parallel=1"), {}).endswith(
+        "has no flag --enable-expert-parallel=1"
+    )
     assert "auto, fp8_e5m2, fp8_e4m3" in sglang.fault(("--kv-cache-dtype", "fp8"), {})
-    assert tensorrt.fault((), {"kv_cache_config": {"size": 1}}).endswith("has no key kv_cache_config.size in its configuration file")
-    assert tensorrt.fault((), {"speculative_config": {"decoding_type": "DraftTarget"}}).endswith("not DraftTarget")
+    assert tensorrt.fault((), {"kv_cache_config": {"size": 1}}).endswith(
+        "has no key kv_cache_config.size in its configuration file"
+    )
+    assert tensorrt.fault((), {"speculative_config": {"decoding_type": "DraftTarget"}}).endswith(
+        "not DraftTarget"
+    )
 
 
 def served(preset: str, target: str) -> Service | None:
@@ -102,8 +132,12 @@ def test_every_metric_and_image_of_the_files_is_in_the_table(preset: str, target
     files = target_files(service, target)
     for name, text in files.items():
         for metric in METRIC.findall(text):
-            assert metric in known or re.sub("_(bucket|sum|count)$", "", metric) in interface.buckets, (name, metric)
-        for image in re.findall(r"(?:vllm/vllm-openai|lmsysorg/sglang|tensorrt-llm/release):[\w.-]+", text):
+            assert (
+                metric in known or re.sub("_(bucket|sum|count)$", "", metric) in interface.buckets
+            ), (name, metric)
+        for image in re.findall(
+            r"(?:vllm/vllm-openai|lmsysorg/sglang|tensorrt-llm/release):[\w.-]+", text
+        ):
             assert interface.image.endswith(image)
     flags = "compose.yaml" if target == "compose" else "deployment.yaml"
     if interface.recalled and flags in files:

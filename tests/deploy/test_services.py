@@ -19,14 +19,29 @@ pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 
 def written(folder: Path, file: str | Path, target: str = "triton") -> dict[str, str]:
     assert run(["deploy", str(file), "--target", target, "--output", str(folder)]) == 0
-    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-def test_the_repository_holds_the_settings_and_the_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_repository_holds_the_settings_and_the_pipeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = written(tmp_path / "out", FILE)
     assert "3 servers of 1 GPU:" in capsys.readouterr().out
-    encoder, search = files["repository/encoder/config.pbtxt"], files["repository/search/config.pbtxt"]
-    for said in ('backend: "tensorrt"', "max_batch_size: 8", "max_queue_delay_microseconds: 500", "dims: [ 1, 32, 100 ]", "count: 1"):
+    encoder, search = (
+        files["repository/encoder/config.pbtxt"],
+        files["repository/search/config.pbtxt"],
+    )
+    for said in (
+        'backend: "tensorrt"',
+        "max_batch_size: 8",
+        "max_queue_delay_microseconds: 500",
+        "dims: [ 1, 32, 100 ]",
+        "count: 1",
+    ):
         assert said in encoder
     assert "preferred_batch_size: [ 4, 8 ]" in files["repository/ranker/config.pbtxt"]
     assert search.index('model_name: "encoder"') < search.index('model_name: "ranker"')
@@ -68,11 +83,21 @@ def test_a_pipeline_that_branches_is_a_script_of_the_user(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (", backend: onnxruntime}", "}", "service.models.a.backend: is missing or unknown; write one of onnxruntime"),
-        ("{model: b, share: 0.5}", "b", "service.models.a.inputs: missing; the pipeline p needs them"),
+        (
+            ", backend: onnxruntime}",
+            "}",
+            "service.models.a.backend: is missing or unknown; write one of onnxruntime",
+        ),
+        (
+            "{model: b, share: 0.5}",
+            "b",
+            "service.models.a.inputs: missing; the pipeline p needs them",
+        ),
     ],
 )
-def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str) -> None:
+def test_what_is_missing_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+) -> None:
     file = tmp_path / "lacking.yaml"
     file.write_text(BRANCHING.replace(old, new), encoding="utf-8")
     assert run(["deploy", str(file), "--target", "triton", "--output", str(tmp_path / "out")]) == 2
@@ -85,13 +110,22 @@ def test_tritons_own_schema_reads_every_config(tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     python = environment / "bin" / "python"
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "protobuf", "tritonclient"], check=True)
+    subprocess.run(
+        [str(python), "-m", "pip", "install", "--quiet", "protobuf", "tritonclient"], check=True
+    )
     written(tmp_path / "out", FILE)
-    done = subprocess.run([str(python), "-c", PARSE, str(tmp_path / "out/repository")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(python), "-c", PARSE, str(tmp_path / "out/repository")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["encoder"]["dynamic_batching"] == {"max_queue_delay_microseconds": "500"}
-    assert found["encoder"]["input"] == [{"name": "image", "data_type": "TYPE_FP32", "dims": ["1", "32", "100"]}]
+    assert found["encoder"]["input"] == [
+        {"name": "image", "data_type": "TYPE_FP32", "dims": ["1", "32", "100"]}
+    ]
     steps = found["search"]["ensemble_scheduling"]["step"]
     assert steps[0]["output_map"] == {"embedding": "0_encoder_embedding"}
     assert steps[1]["input_map"] == {"query": "0_encoder_embedding"}

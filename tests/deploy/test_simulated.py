@@ -1,4 +1,5 @@
-"""The files of a rehearsal: those of the plan, with the simulated engine in place of the engine and its GPUs."""
+"""The files of a rehearsal: those of the plan, with the simulated engine in place of the engine and
+its GPUs."""
 
 from __future__ import annotations
 
@@ -38,8 +39,25 @@ from tonnage.spec.targets import TARGETS
 few_parts = plans_with()
 
 ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
-KEPT = ("alerts.yaml", "autoscaling.yaml", "pod-monitor.yaml", "service.yaml", "route.yaml", "picker-config.yaml", "gateway.yaml")
-REPLACED = {"image", "command", "entrypoint", "args", "resources", "volumeMounts", "volumes", "deploy"}
+KEPT = (
+    "alerts.yaml",
+    "autoscaling.yaml",
+    "pod-monitor.yaml",
+    "service.yaml",
+    "route.yaml",
+    "picker-config.yaml",
+    "gateway.yaml",
+)
+REPLACED = {
+    "image",
+    "command",
+    "entrypoint",
+    "args",
+    "resources",
+    "volumeMounts",
+    "volumes",
+    "deploy",
+}
 
 
 def written(plan: Plan, target: str, *, simulated: bool) -> dict[str, str]:
@@ -53,19 +71,24 @@ def engines_of(target: str, files: dict[str, str]) -> list[dict[str, Any]]:
     if target == "compose":
         services: dict[str, Any] = yaml.safe_load(files["compose.yaml"])["services"]
         return [one for name, one in services.items() if name.startswith("instance-")]
-    pods = [pod for one in objects_of(files).values() for pod in pods_of(Written(file="", value=one))]
+    pods = [
+        pod for one in objects_of(files).values() for pod in pods_of(Written(file="", value=one))
+    ]
     return [dict(one) for pod in pods for one in pod.containers if one["name"] != "picker"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("target", REHEARSED)
-def test_all_but_the_engine_and_its_gpus_is_the_plans(target: str, engine: str, tmp_path: Path) -> None:
+def test_all_but_the_engine_and_its_gpus_is_the_plans(
+    target: str, engine: str, tmp_path: Path
+) -> None:
     if engine == "tensorrt-llm-1.2" and target == "llm-d":
         pytest.skip("llm-d does not run TensorRT-LLM")
     plan = dense(engine)
     real, files = (written(plan, target, simulated=simulated) for simulated in (False, True))
     for name in KEPT:
-        if target != "kserve" or engine != "vllm-0.32":  # whose LLMInferenceService brings a router and an autoscaler of its own
+        # whose LLMInferenceService brings a router and an autoscaler of its own
+        if target != "kserve" or engine != "vllm-0.32":
             assert files.get(name) == real.get(name), name
     own = engines_of(target, files)
     for one, before in zip(own, engines_of(target, real), strict=True):
@@ -73,10 +96,16 @@ def test_all_but_the_engine_and_its_gpus_is_the_plans(target: str, engine: str, 
         if target != "kserve":
             assert {key for key in {*one, *before} if one.get(key) != before.get(key)} <= REPLACED
     whole = "".join(files.values())
-    assert not [word for word in ("nvidia.com/gpu", "device_ids", "dcgm-exporter", "ReadWriteMany", "NVIDIA's") if word in whole]
+    assert not [
+        word
+        for word in ("nvidia.com/gpu", "device_ids", "dcgm-exporter", "ReadWriteMany", "NVIDIA's")
+        if word in whole
+    ]
     words = own[0].get("args") or own[0]["command"]
     (tmp_path / "plan.json").write_text(plan_text(files, target, plan), encoding="utf-8")
-    served = serve_simulated(plan=tmp_path / "plan.json", instances=1, emulate=words[words.index("--emulate") + 1])
+    served = serve_simulated(
+        plan=tmp_path / "plan.json", instances=1, emulate=words[words.index("--emulate") + 1]
+    )
     assert served.dialect.name == deployed(plan, target).family
 
 
@@ -84,22 +113,49 @@ def plan_text(files: dict[str, str], target: str, plan: Plan) -> str:
     """What is mounted into an instance."""
     if target == "compose":
         return files["plan.json"]
-    (found,) = [one["data"]["plan.json"] for (kind, name), one in objects_of(files).items() if name.endswith("-engine-config")]
+    (found,) = [
+        one["data"]["plan.json"]
+        for (kind, name), one in objects_of(files).items()
+        if name.endswith("-engine-config")
+    ]
     assert len(found) < 262_144  # what kubectl's annotation holds
     assert Plan.from_json(json.loads(found)).choice == plan.choice
     return str(found)
 
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name not in REHEARSED])
-def test_a_target_whose_engine_is_no_command_is_refused(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_whose_engine_is_no_command_is_refused(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(experts().to_json()), encoding="utf-8")
-    words = ["deploy", str(tmp_path / "plan.json"), "--target", target, "--output", str(tmp_path / "out"), "--simulated"]
+    words = [
+        "deploy",
+        str(tmp_path / "plan.json"),
+        "--target",
+        target,
+        "--output",
+        str(tmp_path / "out"),
+        "--simulated",
+    ]
     assert run(words) == 2
     assert "--simulated: no simulated engine is written for" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-ASKED = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"]
+ASKED = [
+    "--model",
+    "llama-3.1-8b",
+    "--isl",
+    "2000",
+    "--osl",
+    "200",
+    "--peak-rps",
+    "300",
+    "--ttft",
+    "p95<=500ms",
+    "--tpot",
+    "p95<=50ms",
+]
 """The question of README.md."""
 
 
@@ -108,17 +164,48 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What deploy writes of README's plan for Compose."""
     folder = tmp_path_factory.mktemp("rehearsal")
     assert run(["size", *ASKED, "--output", str(folder / "plan.json")]) == 0
-    assert run(["deploy", str(folder / "plan.json"), "--target", "compose", "--output", str(folder / "files"), "--simulated"]) == 0
+    assert (
+        run(
+            [
+                "deploy",
+                str(folder / "plan.json"),
+                "--target",
+                "compose",
+                "--output",
+                str(folder / "files"),
+                "--simulated",
+            ]
+        )
+        == 0
+    )
     return folder / "files"
 
 
-def test_a_rehearsal_does_not_take_another_process_for_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_does_not_take_another_process_for_an_instance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
-    assert run(["deploy", str(plan), "--target", "compose", "--output", str(tmp_path / "out"), "--simulated"]) == 0
+    assert (
+        run(
+            [
+                "deploy",
+                str(plan),
+                "--target",
+                "compose",
+                "--output",
+                str(tmp_path / "out"),
+                "--simulated",
+            ]
+        )
+        == 0
+    )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         file = tmp_path / "out" / "compose.yaml"
-        file.write_text(file.read_text(encoding="utf-8").replace(":8001:", f":{taken.getsockname()[1]}:"), encoding="utf-8")
+        file.write_text(
+            file.read_text(encoding="utf-8").replace(":8001:", f":{taken.getsockname()[1]}:"),
+            encoding="utf-8",
+        )
         assert run(["deploy", "rehearse", str(tmp_path / "out")]) == 2
     assert "of instance-1 is taken; stop what listens there" in capsys.readouterr().err
 
@@ -126,29 +213,60 @@ def test_a_rehearsal_does_not_take_another_process_for_an_instance(tmp_path: Pat
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("- --instances", "- --engine\n    - vllm\n    - --engine-path\n    - /evil\n    - --instances"),
+        (
+            "- --instances",
+            "- --engine\n    - vllm\n    - --engine-path\n    - /evil\n    - --instances",
+        ),
         ("- vllm\n", "- sglang\n"),
-        ("- /etc/engine/plan.json\n", "- /etc/engine/plan.json\n    - --coefficients\n    - /evil\n"),
+        (
+            "- /etc/engine/plan.json\n",
+            "- /etc/engine/plan.json\n    - --coefficients\n    - /evil\n",
+        ),
     ],
 )
-def test_a_rehearsal_runs_nothing_that_the_folder_names(old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_runs_nothing_that_the_folder_names(
+    old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
-    assert run(["deploy", str(plan), "--target", "compose", "--output", str(tmp_path / "out"), "--simulated"]) == 0
+    assert (
+        run(
+            [
+                "deploy",
+                str(plan),
+                "--target",
+                "compose",
+                "--output",
+                str(tmp_path / "out"),
+                "--simulated",
+            ]
+        )
+        == 0
+    )
     file = tmp_path / "out" / "compose.yaml"
     text = file.read_text(encoding="utf-8")
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
     assert run(["deploy", "rehearse", str(tmp_path / "out")]) == 2
-    assert "is not that of the plan's simulated engine; write the folder by tonnage deploy" in capsys.readouterr().err
+    assert (
+        "is not that of the plan's simulated engine; write the folder by tonnage deploy"
+        in capsys.readouterr().err
+    )
 
 
-HAPROXY = pytest.param("haproxy", marks=pytest.mark.skipif(not shutil.which("haproxy"), reason="no HAProxy: apt-get install haproxy"))
+HAPROXY = pytest.param(
+    "haproxy",
+    marks=pytest.mark.skipif(
+        not shutil.which("haproxy"), reason="no HAProxy: apt-get install haproxy"
+    ),
+)
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize("proxy", ["embedded", HAPROXY])
-def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(rehearsal: Path, proxy: str) -> None:
+def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(
+    rehearsal: Path, proxy: str
+) -> None:
     found = api.rehearse(rehearsal, duration="30s", request_rate=30, proxy=proxy, told=print)
     assert found.completed + found.lost == found.sent > 700
     assert found.lost_after == 0
@@ -159,7 +277,8 @@ def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(rehears
 
 
 SPEED, SECONDS, STEADY = 0.05, 14, (5, 10)
-"""Two cores serve 60,000 tokens/s at a twentieth of their pace; requests that are sent between the two seconds meet a steady load."""
+"""Two cores serve 60,000 tokens/s at a twentieth of their pace; requests that are sent between the
+two seconds meet a steady load."""
 
 
 @pytest.mark.engines
@@ -181,10 +300,16 @@ def test_bench_against_the_services_agrees_with_the_plan(
         )
     assert found.validity.reasons == ()
     times = {
-        name: (getattr(found.requests, name) * SPEED).astype(np.int64) for name in ("due_ns", "sent_ns", "first_token_ns", "last_token_ns")
+        name: (getattr(found.requests, name) * SPEED).astype(np.int64)
+        for name in ("due_ns", "sent_ns", "first_token_ns", "last_token_ns")
     }
     measured, choice = replace(found.requests, **times), planned(rehearsal / "plan.json")
-    again = replay(measured, choice.deployment, gpus_per_system=choice.gpus_per_system, instances=choice.instances)
+    again = replay(
+        measured,
+        choice.deployment,
+        gpus_per_system=choice.gpus_per_system,
+        instances=choice.instances,
+    )
     assert plan.choice is not None
     peak = plan.choice.at_peak
     assert peak is not None
@@ -197,9 +322,13 @@ def test_bench_against_the_services_agrees_with_the_plan(
                 getattr(of_plan, statistic),
             )
             with capsys.disabled():
-                print(f"{metric} {statistic}: {ms:.1f} ms measured, {replayed:.1f} of the same requests simulated, {expected:.1f} planned")
+                print(
+                    f"{metric} {statistic}: {ms:.1f} ms measured, {replayed:.1f} of the same"
+                    f" requests simulated, {expected:.1f} planned"
+                )
             assert ms == pytest.approx(replayed, rel=0.1)  # the gateway breaks ties in another way
-            assert ms == pytest.approx(expected, rel=0.15)  # five seconds have other bursts than the plan's run
+            # five seconds have other bursts than the plan's run
+            assert ms == pytest.approx(expected, rel=0.15)
 
 
 def steady(requests: Requests) -> Summary:
@@ -210,9 +339,12 @@ def steady(requests: Requests) -> Summary:
 
 @contextmanager
 def started(folder: Path, logs: Path, proxy: str) -> Iterator[tuple[str, str]]:
-    """The services of compose.yaml as processes, at a slower pace, behind what gateway.yaml describes; its address, and the model."""
+    """The services of compose.yaml as processes, at a slower pace, behind what gateway.yaml
+    describes; its address, and the model."""
     engines, model = [], ""
-    for name, one in yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))["services"].items():
+    for name, one in yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))[
+        "services"
+    ].items():
         if not name.startswith("instance-"):
             continue
         host, port, _ = one["ports"][0].split(":")
@@ -221,7 +353,16 @@ def started(folder: Path, logs: Path, proxy: str) -> Iterator[tuple[str, str]]:
         model = words[words.index("--served-model-name") + 1]
         argv = (sys.executable, "-m", "tonnage", *words, "--speed", str(SPEED))
         engines.append(Program(name=name, argv=argv, address=f"{host}:{port}"))
-    own = (sys.executable, "-m", "tonnage", "gateway", "--config", str(folder / "gateway.yaml"), "--proxy", "embedded")
+    own = (
+        sys.executable,
+        "-m",
+        "tonnage",
+        "gateway",
+        "--config",
+        str(folder / "gateway.yaml"),
+        "--proxy",
+        "embedded",
+    )
     argv = api.proxy_command(proxy, api.gateway_from(folder / "gateway.yaml", {})) or own
     front = Program(name="gateway", argv=argv, address="127.0.0.1:8080", path="/v1/health/live")
     with Supervisor(engines, logs, restarts=False) as fleet:

@@ -1,4 +1,5 @@
-"""Two pools on the targets that run them: each pool's instances and flags, what its schema takes, and what the other targets say."""
+"""Two pools on the targets that run them: each pool's instances and flags, what its schema takes,
+and what the other targets say."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def written(target: str, engine: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("target", "engine"), RUN_BY)
-def test_both_pools_have_their_instances_and_each_engine_is_told_its_part_by_flags_or_by_its_file(target: str, engine: str) -> None:
+def test_both_pools_have_their_instances_and_each_engine_is_told_its_part_by_flags_or_by_its_file(
+    target: str, engine: str
+) -> None:
     files = written(target, engine)
     check_files(files, deployed(pooled(engine), target))
     objects = objects_of(files)
@@ -44,9 +47,19 @@ def test_both_pools_have_their_instances_and_each_engine_is_told_its_part_by_fla
         assert found.pop("frontend") == 1
         assert all("scalingAdapter" not in part for part in graph)
     else:
-        made = {role: objects["Deployment", f"llama-3-1-8b-{role}"]["spec"] for role in ("prefill", "decode")}
-        found = {spec["template"]["metadata"]["labels"]["llm-d.ai/role"]: spec["replicas"] for spec in made.values()}
-        assert all(spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items() for spec in made.values())
+        made = {
+            role: objects["Deployment", f"llama-3-1-8b-{role}"]["spec"]
+            for role in ("prefill", "decode")
+        }
+        found = {
+            spec["template"]["metadata"]["labels"]["llm-d.ai/role"]: spec["replicas"]
+            for spec in made.values()
+        }
+        assert all(
+            spec["selector"]["matchLabels"].items()
+            <= spec["template"]["metadata"]["labels"].items()
+            for spec in made.values()
+        )
     assert found == {"prefill": 3, "decode": 5}
     assert "3 prefill and 5 decode instances" in files["README.md"]
     assert not any(kind == "ScaledObject" for kind, _ in objects)
@@ -59,11 +72,15 @@ def test_both_pools_have_their_instances_and_each_engine_is_told_its_part_by_fla
         if target == "dynamo" or engine.startswith("sglang"):
             assert words[words.index("--disaggregation-mode") + 1] == role
         if engine.startswith("vllm"):
-            assert '"kv_connector":"NixlConnector"' in words[words.index("--kv-transfer-config") + 1]
+            assert (
+                '"kv_connector":"NixlConnector"' in words[words.index("--kv-transfer-config") + 1]
+            )
         if engine.startswith("sglang"):
             assert words[words.index("--disaggregation-transfer-backend") + 1] == "nixl"
         if engine.startswith("tensorrt"):
-            file = yaml.safe_load(objects["ConfigMap", "llama-3-1-8b-engine-config"]["data"][f"{role}.yaml"])
+            file = yaml.safe_load(
+                objects["ConfigMap", "llama-3-1-8b-engine-config"]["data"][f"{role}.yaml"]
+            )
             assert words[words.index("--extra-engine-args") + 1].endswith(f"/{role}.yaml")
             assert file["disable_overlap_scheduler"] == (role == "prefill")
             assert file["cache_transceiver_config"]["max_tokens_in_buffer"] == 4_096
@@ -71,7 +88,9 @@ def test_both_pools_have_their_instances_and_each_engine_is_told_its_part_by_fla
 
 def test_llm_d_sends_every_request_through_both_pools_and_decodes_behind_a_sidecar() -> None:
     objects = objects_of(written("llm-d", "vllm-0.32"))
-    config = yaml.safe_load(objects["ConfigMap", "llama-3-1-8b-picker-config"]["data"]["picker.yaml"])
+    config = yaml.safe_load(
+        objects["ConfigMap", "llama-3-1-8b-picker-config"]["data"]["picker.yaml"]
+    )
     named = {one["type"] for one in config["plugins"]}
     assert [one["name"] for one in config["schedulingProfiles"]] == ["prefill", "decode"]
     for profile in config["schedulingProfiles"]:
@@ -82,30 +101,50 @@ def test_llm_d_sends_every_request_through_both_pools_and_decodes_behind_a_sidec
     behind = engine["ports"][0]["containerPort"]
     assert engine["args"][engine["args"].index("--port") + 1] == str(behind)
     assert f"--vllm-port={behind}" in sidecar["args"]
-    assert sidecar["ports"][0]["containerPort"] == objects["InferencePool", "llama-3-1-8b"]["spec"]["targetPorts"][0]["number"]
+    assert (
+        sidecar["ports"][0]["containerPort"]
+        == objects["InferencePool", "llama-3-1-8b"]["spec"]["targetPorts"][0]["number"]
+    )
     prefill = objects["Deployment", "llama-3-1-8b-prefill"]["spec"]["template"]["spec"]
     assert "initContainers" not in prefill
-    assert prefill["containers"][0]["ports"][0]["containerPort"] == sidecar["ports"][0]["containerPort"]
+    assert (
+        prefill["containers"][0]["ports"][0]["containerPort"]
+        == sidecar["ports"][0]["containerPort"]
+    )
 
 
 @pytest.mark.parametrize(("target", "engine"), [("dynamo", "vllm-0.32"), ("llm-d", "vllm-0.32")])
 def test_no_rule_takes_half_a_request_for_a_whole_one(target: str, engine: str) -> None:
     files = written(target, engine)
-    rules = next(one for (kind, _), one in objects_of(files).items() if kind == "PrometheusRule")["spec"]
-    names = {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
+    rules = next(one for (kind, _), one in objects_of(files).items() if kind == "PrometheusRule")[
+        "spec"
+    ]
+    names = {
+        rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule
+    }
     assert names == {"FailingRequests", "InstancesMissing", "IdleGpus"}
-    missing = next(rule for group in rules["groups"] for rule in group["rules"] if rule.get("alert") == "InstancesMissing")
+    missing = next(
+        rule
+        for group in rules["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "InstancesMissing"
+    )
     assert missing["expr"].endswith("< 8")
     assert "dashboard.json" not in files
     assert "dashboard" not in files["kustomization.yaml"]
 
 
-def test_a_target_without_pools_takes_the_nearest_deployment_with_one_or_says_what_to_type() -> None:
+def test_a_target_without_pools_takes_the_nearest_deployment_with_one_or_says_what_to_type() -> (
+    None
+):
     plan = pooled()
     taken = deployed(replace(plan, candidates=(*plan.candidates, *dense().candidates)), "compose")
     assert taken.choice == dense().candidates[0]
     assert taken.why == "compose does not run two pools, prefill and decode"
     for target in [name for name, runs in TARGETS.items() if not runs.pools]:
-        said = f"{target} does not run two pools, prefill and decode; write target llm-d or target dynamo$"
+        said = (
+            f"{target} does not run two pools, prefill and decode; write target llm-d or target"
+            " dynamo$"
+        )
         with pytest.raises(InputError, match=said):
             deployed(pooled(), target, checkpoint=DENSE_CHECKPOINT)

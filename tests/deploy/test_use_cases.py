@@ -1,4 +1,5 @@
-"""Several use cases in one namespace: a folder for each, applied together, without two objects of one name."""
+"""Several use cases in one namespace: a folder for each, applied together, without two objects of
+one name."""
 
 from __future__ import annotations
 
@@ -24,14 +25,35 @@ def cases(**changed: Any) -> UseCases:
     """Two use cases of one model with five and three instances on one system."""
     plan = dense()
     pools = [_pool(plan.candidates[0].identity, instances) for instances in (5, 3)]
-    apart = Arrangement(pools=tuple(pools), systems=(PoolSystems(system="dgx-h100", systems=1, gpus=8),))
-    values = {"names": NAMES, "plans": (plan, plan), "separate": apart, "shared": None, "not_shared": None, "chosen": "separate", **changed}
+    apart = Arrangement(
+        pools=tuple(pools), systems=(PoolSystems(system="dgx-h100", systems=1, gpus=8),)
+    )
+    values = {
+        "names": NAMES,
+        "plans": (plan, plan),
+        "separate": apart,
+        "shared": None,
+        "not_shared": None,
+        "chosen": "separate",
+        **changed,
+    }
     return UseCases(**values)
 
 
 def _pool(named: Identity, instances: int) -> UseCasePool:
-    words = {name: getattr(named, name) for name in ("gpu", "precision", "tp", "pp", "dp", "ep", "engine", "engine_preset")}
-    return UseCasePool(**words, system="dgx-h100", gpus_per_system=8, knobs=None, instances=instances, instances_exact=instances, cases=())
+    words = {
+        name: getattr(named, name)
+        for name in ("gpu", "precision", "tp", "pp", "dp", "ep", "engine", "engine_preset")
+    }
+    return UseCasePool(
+        **words,
+        system="dgx-h100",
+        gpus_per_system=8,
+        knobs=None,
+        instances=instances,
+        instances_exact=instances,
+        cases=(),
+    )
 
 
 def saved(folder: Path, **changed: Any) -> Path:
@@ -43,35 +65,73 @@ def saved(folder: Path, **changed: Any) -> Path:
 @pytest.mark.parametrize("target", TOGETHER)
 def test_two_use_cases_share_a_namespace(target: str, tmp_path: Path) -> None:
     done = api.deploy(saved(tmp_path), target=target, output=tmp_path / "out")
-    assert {name.split("/")[0] for name in done.files} == {"chat", "long-answers", "kustomization.yaml", "README.md"}
-    assert yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"] == ["chat", "long-answers"]
-    assert "The plan's systems for all of them: 1 × dgx-h100." in (tmp_path / "out/README.md").read_text()
+    assert {name.split("/")[0] for name in done.files} == {
+        "chat",
+        "long-answers",
+        "kustomization.yaml",
+        "README.md",
+    }
+    assert yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"] == [
+        "chat",
+        "long-answers",
+    ]
+    assert (
+        "The plan's systems for all of them: 1 × dgx-h100."
+        in (tmp_path / "out/README.md").read_text()
+    )
     assert api.verify_folder(tmp_path / "out").faults == ()
     for folder, instances in (("chat", 5), ("long-answers", 3)):
         plan = json.loads((tmp_path / "out" / folder / "plan.json").read_text())
         assert plan["candidates"][0]["pools"][0]["instances"] == instances
         rules = yaml.safe_load((tmp_path / "out" / folder / "alerts.yaml").read_text())
         assert rules["metadata"]["name"] == f"{folder}-llama-3-1-8b"
-        assert all(f'deployment="{folder}-llama-3-1-8b"' in str(group) for group in rules["spec"]["groups"][1:])
+        assert all(
+            f'deployment="{folder}-llama-3-1-8b"' in str(group)
+            for group in rules["spec"]["groups"][1:]
+        )
     if target == "llm-d":
         for folder in ("chat", "long-answers"):
-            rule = yaml.safe_load((tmp_path / "out" / folder / "route.yaml").read_text())["spec"]["rules"][0]
+            rule = yaml.safe_load((tmp_path / "out" / folder / "route.yaml").read_text())["spec"][
+                "rules"
+            ][0]
             assert rule["matches"][0]["path"]["value"] == f"/{folder}/v1"
-            assert f'--url "http://$HOST/{folder}"' in (tmp_path / "out" / folder / "README.md").read_text()
+            assert (
+                f'--url "http://$HOST/{folder}"'
+                in (tmp_path / "out" / folder / "README.md").read_text()
+            )
 
 
 @pytest.mark.parametrize(
-    "names", [("聊天", "对话"), ("Чат", "чат 2"), ("🚀", "🛰"), ("chat 聊天", "chat 对话"), ("2024", "Été"), ("ß" * 50, "ß" * 51)]
+    "names",
+    [
+        ("聊天", "对话"),
+        ("Чат", "чат 2"),
+        ("🚀", "🛰"),
+        ("chat 聊天", "chat 对话"),
+        ("2024", "Été"),
+        ("ß" * 50, "ß" * 51),
+    ],
 )
-def test_titles_in_any_script_have_names_of_their_own(names: tuple[str, str], tmp_path: Path) -> None:
+def test_titles_in_any_script_have_names_of_their_own(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
     found = api.deploy(saved(tmp_path, names=names), target="kubernetes", output=tmp_path / "out")
     folders = yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"]
     assert len(set(folders)) == 2
     assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", name) for name in folders), folders
-    assert {name.split("/")[0] for name in found.files} == {*folders, "kustomization.yaml", "README.md"}
-    services = [yaml.safe_load((tmp_path / "out" / name / "service.yaml").read_text())["metadata"]["name"] for name in folders]
+    assert {name.split("/")[0] for name in found.files} == {
+        *folders,
+        "kustomization.yaml",
+        "README.md",
+    }
+    services = [
+        yaml.safe_load((tmp_path / "out" / name / "service.yaml").read_text())["metadata"]["name"]
+        for name in folders
+    ]
     assert len(set(services)) == 2
-    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", name) for name in services), services
+    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", name) for name in services), (
+        services
+    )
     assert api.verify_folder(tmp_path / "out").faults == ()
 
 
@@ -88,15 +148,37 @@ def test_verify_finds_what_clashes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "changed", "line"),
     [
-        *((target, {}, f"target: {target} has no namespaces") for target in TARGETS if target not in TOGETHER),
-        ("kubernetes", {"chosen": "shared", "shared": cases().separate}, "plan: its use cases share one pool"),
-        ("kubernetes", {"chosen": None, "separate": None}, "plan: its use cases have no deployment"),
-        ("production-stack", {"plans": (dense(), dense("sglang-0.5.9"))}, "runs on production-stack (use case Long answers); size each"),
-        ("kubernetes", {"names": ("Chat", "chat!")}, "plan: the use cases Chat, chat! get names that are alike"),
+        *(
+            (target, {}, f"target: {target} has no namespaces")
+            for target in TARGETS
+            if target not in TOGETHER
+        ),
+        (
+            "kubernetes",
+            {"chosen": "shared", "shared": cases().separate},
+            "plan: its use cases share one pool",
+        ),
+        (
+            "kubernetes",
+            {"chosen": None, "separate": None},
+            "plan: its use cases have no deployment",
+        ),
+        (
+            "production-stack",
+            {"plans": (dense(), dense("sglang-0.5.9"))},
+            "runs on production-stack (use case Long answers); size each",
+        ),
+        (
+            "kubernetes",
+            {"names": ("Chat", "chat!")},
+            "plan: the use cases Chat, chat! get names that are alike",
+        ),
         ("kubernetes", {"names": ("a", "a-llama-3.1-8b-b")}, "get names that are alike"),
     ],
 )
-def test_what_cannot_stand_side_by_side_is_refused_in_a_line(target: str, changed: dict[str, Any], line: str, tmp_path: Path) -> None:
+def test_what_cannot_stand_side_by_side_is_refused_in_a_line(
+    target: str, changed: dict[str, Any], line: str, tmp_path: Path
+) -> None:
     with pytest.raises(InputError) as refused:
         api.deploy(saved(tmp_path, **changed), target=target, output=tmp_path / "out")
     assert line in str(refused.value)

@@ -19,13 +19,18 @@ def objects_of(files: Mapping[str, str]) -> Objects:
     """Every Kubernetes object by kind and name."""
     found: Objects = {}
     for name, text in files.items():
-        for one in yaml.load_all(text, yaml.CSafeLoader) if name.endswith(".yaml") and name != "kustomization.yaml" else ():
+        for one in (
+            yaml.load_all(text, yaml.CSafeLoader)
+            if name.endswith(".yaml") and name != "kustomization.yaml"
+            else ()
+        ):
             found[one["kind"], one["metadata"]["name"]] = one
     return found
 
 
 def check_files(files: Mapping[str, str], service: Service | None = None) -> None:
-    """``deploy verify`` finds no fault, and every object is read against a schema; the plan is among the files without a service."""
+    """``deploy verify`` finds no fault, and every object is read against a schema; the plan is
+    among the files without a service."""
     made = service or service_of(Plan.from_json(json.loads(files[PLAN])), checkpoint="my/own")
     found = read_files(files, made)
     assert found.faults == ()

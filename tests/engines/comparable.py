@@ -1,4 +1,5 @@
-"""Answers of an engine without what may differ: what a model says, how many tokens a prompt has, ids and times."""
+"""Answers of an engine without what may differ: what a model says, how many tokens a prompt has,
+ids and times."""
 
 from __future__ import annotations
 
@@ -9,8 +10,29 @@ from typing import Any
 from tests.engines.conformance import Got, Sent
 
 _ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]*$|[0-9a-zA-Z]{9,}$")
-_WORDS = ("content", "text", "arguments", "token", "delta", "prompt_text", "name", "partial_json", "decoded_token", "thinking", "prompt")
-_NUMBERS: tuple[str, ...] = ("created", "created_at", "completed_at", "prompt_tokens", "total_tokens", "input_tokens", "logprob", "count")
+_WORDS = (
+    "content",
+    "text",
+    "arguments",
+    "token",
+    "delta",
+    "prompt_text",
+    "name",
+    "partial_json",
+    "decoded_token",
+    "thinking",
+    "prompt",
+)
+_NUMBERS: tuple[str, ...] = (
+    "created",
+    "created_at",
+    "completed_at",
+    "prompt_tokens",
+    "total_tokens",
+    "input_tokens",
+    "logprob",
+    "count",
+)
 _NUMBERS += ("original_input_tokens", "sequence_number")
 _LISTS = ("token_ids", "prompt_token_ids", "tokens", "token_strs", "bytes", "text_offset")
 
@@ -18,9 +40,15 @@ _LISTS = ("token_ids", "prompt_token_ids", "tokens", "token_strs", "bytes", "tex
 def normal(value: Any, name: str = "") -> Any:
     """A document without what may differ."""
     if isinstance(value, dict):
-        if name == "prompt_tokens_details" or (name == "prompt_logprobs" and "logprob" not in value):
+        if name == "prompt_tokens_details" or (
+            name == "prompt_logprobs" and "logprob" not in value
+        ):
             return None
-        return {key: normal(one, key) for key, one in value.items() if (value.get("type"), key) != ("tool_use", "input")}
+        return {
+            key: normal(one, key)
+            for key, one in value.items()
+            if (value.get("type"), key) != ("tool_use", "input")
+        }
     if isinstance(value, list):
         return _list(value, name)
     if isinstance(value, str):
@@ -70,7 +98,10 @@ def answer(sent: Sent, got: Got) -> dict[str, Any]:
 def _unnumbered(value: Any) -> Any:
     """Without the number of output tokens."""
     if isinstance(value, dict):
-        return {k: "number" if k in ("completion_tokens", "output_tokens") and one else _unnumbered(one) for k, one in value.items()}
+        return {
+            k: "number" if k in ("completion_tokens", "output_tokens") and one else _unnumbered(one)
+            for k, one in value.items()
+        }
     return [_unnumbered(one) for one in value] if isinstance(value, list) else value
 
 
@@ -78,7 +109,9 @@ def _spoken(document: Any) -> Any:
     """An event whose text may be empty where a character is not whole yet."""
     if isinstance(document, dict):
         for choice in document.get("choices") or []:
-            if "role" not in choice.get("delta", {"role": ""}) and isinstance(choice["delta"].get("content"), str):
+            if "role" not in choice.get("delta", {"role": ""}) and isinstance(
+                choice["delta"].get("content"), str
+            ):
                 choice["delta"]["content"] = "words"
             if "text" in choice:
                 choice["text"] = "words"
@@ -86,7 +119,8 @@ def _spoken(document: Any) -> Any:
 
 
 def metrics_of(page: str) -> dict[str, Any]:
-    """Names of metrics with their types, labels, and the bounds of their buckets; not when they were created, which no engine counts."""
+    """Names of metrics with their types, labels, and the bounds of their buckets; not when they
+    were created, which no engine counts."""
     found: dict[str, Any] = {}
     for line in page.splitlines():
         if line.startswith("# TYPE"):
@@ -100,5 +134,7 @@ def metrics_of(page: str) -> dict[str, Any]:
             if one is not None:
                 keys = re.findall(r'(\w+)="([^"]*)"', labels)
                 one["labels"] = sorted({*one["labels"], *(key for key, _ in keys if key != "le")})
-                one["bounds"] = sorted({*one["bounds"], *(float(value) for key, value in keys if key == "le")})
+                one["bounds"] = sorted(
+                    {*one["bounds"], *(float(value) for key, value in keys if key == "le")}
+                )
     return found

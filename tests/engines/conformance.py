@@ -1,4 +1,5 @@
-"""What vLLM 0.32 answers, request by request: the requests, and answers without what may differ (words, numbers of tokens, ids, times)."""
+"""What vLLM 0.32 answers, request by request: the requests, and answers without what may differ
+(words, numbers of tokens, ids, times)."""
 
 from __future__ import annotations
 
@@ -7,33 +8,55 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
+CHAT, TEXT, RESPONSES, MESSAGES = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+)
 COUNT, TOKENIZE, DETOKENIZE = "/v1/messages/count_tokens", "/tokenize", "/detokenize"
 SAYS = [{"role": "user", "content": "tell a tale"}]
 PLAIN = {"model": "tiny", "max_tokens": 5, "temperature": 0, "ignore_eos": True}
 IDS = [7, 8, 9, 10, 11, 12]
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 EACH = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"], "additionalProperties": False}
-TOOL = {"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": CITY}}
+CITY = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Oslo", "Rome"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL = {
+    "type": "function",
+    "function": {"name": "weather", "description": "of a city", "parameters": CITY},
+}
 NAMED = {"type": "function", "function": {"name": "weather"}}
 DIGIT = {"enum": [7]}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 ANTHROPIC_TOOL = {"name": "weather", "description": "of a city", "input_schema": CITY}
-RESPONSES_TOOL = {"type": "function", "name": "weather", "description": "of a city", "parameters": CITY}
+RESPONSES_TOOL = {
+    "type": "function",
+    "name": "weather",
+    "description": "of a city",
+    "parameters": CITY,
+}
 CALL = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 STREAM = {"stream": True}
 CONTINUED = [*SAYS, {"role": "assistant", "content": "once upon"}]
 PARTS = [{"type": "text", "text": "rain"}]
 THOUGHT = [{"type": "refusal", "refusal": "no"}, {"type": "thinking", "thinking": "hm"}]
 RESPONSES_CALL = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
-TOOL_USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "weather", "input": {}}]}
+TOOL_USE = {
+    "role": "assistant",
+    "content": [{"type": "tool_use", "id": "t", "name": "weather", "input": {}}],
+}
 TOOL_RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "rain"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A request: without a body a GET, unless ``method`` says otherwise; bytes are sent as they stand.
+    """A request: without a body a GET, unless ``method`` says otherwise; bytes are sent as they
+    stand.
 
     An answer that is ``free`` may have any number of tokens.
     """
@@ -60,7 +83,12 @@ class Got:
         for block in self.text.split("\n\n"):
             lines = dict(line.partition(": ")[::2] for line in block.splitlines())
             if "data" in lines:
-                found.append((lines.get("event", ""), lines["data"] if lines["data"] == "[DONE]" else json.loads(lines["data"])))
+                found.append(
+                    (
+                        lines.get("event", ""),
+                        lines["data"] if lines["data"] == "[DONE]" else json.loads(lines["data"]),
+                    )
+                )
         return found
 
     @property
@@ -75,9 +103,15 @@ def send(port: int, sent: Sent) -> Got:
     try:
         data = sent.body if isinstance(sent.body, bytes | None) else json.dumps(sent.body).encode()
         headers = {"content-type": "application/json", **sent.headers}
-        connection.request(sent.method or ("GET" if sent.body is None else "POST"), sent.path, data, headers)
+        connection.request(
+            sent.method or ("GET" if sent.body is None else "POST"), sent.path, data, headers
+        )
         reply = connection.getresponse()
-        return Got(status=reply.status, headers={k.lower(): v for k, v in reply.getheaders()}, text=reply.read().decode())
+        return Got(
+            status=reply.status,
+            headers={k.lower(): v for k, v in reply.getheaders()},
+            text=reply.read().decode(),
+        )
     finally:
         connection.close()
 
@@ -91,11 +125,22 @@ def text(**more: Any) -> Sent:
 
 
 def without(sent: Sent, *names: str) -> Sent:
-    return Sent(path=sent.path, body={name: value for name, value in sent.body.items() if name not in names})
+    return Sent(
+        path=sent.path, body={name: value for name, value in sent.body.items() if name not in names}
+    )
 
 
 def responses(**more: Any) -> Sent:
-    return Sent(path=RESPONSES, body={"model": "tiny", "input": "tell a tale", "max_output_tokens": 5, "temperature": 0, **more})
+    return Sent(
+        path=RESPONSES,
+        body={
+            "model": "tiny",
+            "input": "tell a tale",
+            "max_output_tokens": 5,
+            "temperature": 0,
+            **more,
+        },
+    )
 
 
 def messages(path: str = MESSAGES, **more: Any) -> Sent:
@@ -105,7 +150,11 @@ def messages(path: str = MESSAGES, **more: Any) -> Sent:
 
 def ending(sent: Sent, **more: Any) -> Sent:
     """A request whose answer ends where its grammar does."""
-    return Sent(path=sent.path, body={**without(sent, "ignore_eos").body, "max_tokens": 60, **more}, free=True)
+    return Sent(
+        path=sent.path,
+        body={**without(sent, "ignore_eos").body, "max_tokens": 60, **more},
+        free=True,
+    )
 
 
 def schema_format(schema: Any) -> dict[str, Any]:
@@ -123,8 +172,17 @@ ANSWERED: dict[str, Sent] = {
     "chat, max_completion_tokens": without(chat(max_completion_tokens=3), "max_tokens"),
     "chat, both limits": chat(max_completion_tokens=3),
     "chat, two choices": chat(n=2, temperature=1),
-    "chat, parts of a content": chat(messages=[{"role": "user", "content": [{"type": "text", "text": "a tale"}]}]),
-    "chat, several roles": chat(messages=[{"role": "system", "content": "be brief"}, *SAYS, {"role": "assistant", "content": "no"}, *SAYS]),
+    "chat, parts of a content": chat(
+        messages=[{"role": "user", "content": [{"type": "text", "text": "a tale"}]}]
+    ),
+    "chat, several roles": chat(
+        messages=[
+            {"role": "system", "content": "be brief"},
+            *SAYS,
+            {"role": "assistant", "content": "no"},
+            *SAYS,
+        ]
+    ),
     "chat, no model": without(chat(), "model"),
     "chat, streamed": chat(**STREAM),
     "chat, streamed with usage": chat(**USAGE),
@@ -134,7 +192,9 @@ ANSWERED: dict[str, Sent] = {
     "chat, logprobs": chat(logprobs=True, max_tokens=2),
     "chat, top logprobs": chat(logprobs=True, top_logprobs=2, max_tokens=2),
     "chat, top logprobs streamed": chat(logprobs=True, top_logprobs=2, max_tokens=2, stream=True),
-    "chat, logprobs by token ids": chat(logprobs=True, top_logprobs=1, max_tokens=1, return_tokens_as_token_ids=True),
+    "chat, logprobs by token ids": chat(
+        logprobs=True, top_logprobs=1, max_tokens=1, return_tokens_as_token_ids=True
+    ),
     "chat, token ids": chat(return_token_ids=True),
     "chat, token ids streamed": chat(return_token_ids=True, stream=True, max_tokens=2),
     "chat, prompt logprobs": chat(prompt_logprobs=1, max_tokens=1),
@@ -150,7 +210,13 @@ ANSWERED: dict[str, Sent] = {
             {
                 "role": "assistant",
                 "content": None,
-                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+                "tool_calls": [
+                    {
+                        "id": "c",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": "{}"},
+                    }
+                ],
             },
             {"role": "tool", "tool_call_id": "c", "content": "rain"},
         ]
@@ -206,66 +272,125 @@ ANSWERED: dict[str, Sent] = {
     "responses, streamed": responses(stream=True),
     "messages": messages(),
     "messages, system": messages(system="be brief"),
-    "messages, parts of a content": messages(messages=[{"role": "user", "content": [{"type": "text", "text": "a tale"}]}]),
+    "messages, parts of a content": messages(
+        messages=[{"role": "user", "content": [{"type": "text", "text": "a tale"}]}]
+    ),
     "messages, streamed": messages(stream=True),
-    "messages, a stop text": replace(messages(stop_sequences=["e", "a", "i", "o"], temperature=0), free=True),
+    "messages, a stop text": replace(
+        messages(stop_sequences=["e", "a", "i", "o"], temperature=0), free=True
+    ),
     "messages, tool": Sent(
         path=MESSAGES,
-        body={**messages(tools=[ANTHROPIC_TOOL], tool_choice={"type": "tool", "name": "weather"}).body, "max_tokens": 60, "temperature": 0},
+        body={
+            **messages(
+                tools=[ANTHROPIC_TOOL], tool_choice={"type": "tool", "name": "weather"}
+            ).body,
+            "max_tokens": 60,
+            "temperature": 0,
+        },
         free=True,
     ),
     "responses, tool": Sent(
         path=RESPONSES,
-        body={**responses(tools=[RESPONSES_TOOL], tool_choice={"type": "function", "name": "weather"}).body, "max_output_tokens": 60},
+        body={
+            **responses(
+                tools=[RESPONSES_TOOL], tool_choice={"type": "function", "name": "weather"}
+            ).body,
+            "max_output_tokens": 60,
+        },
         free=True,
     ),
-    "responses, logprobs": responses(include=["message.output_text.logprobs"], top_logprobs=1, max_output_tokens=1),
+    "responses, logprobs": responses(
+        include=["message.output_text.logprobs"], top_logprobs=1, max_output_tokens=1
+    ),
     "messages, counted": messages(COUNT),
     "invocations": Sent(path="/invocations", body=text().body),
     "chat, the answer's role": chat(add_generation_prompt=False, stream=True),
-    "chat, the last message continued": chat(messages=CONTINUED, continue_final_message=True, add_generation_prompt=False, echo=True),
-    "chat, echo of the last message streamed": chat(messages=CONTINUED, echo=True, stream=True),
-    "chat, developer and unknown roles": chat(messages=[{"role": "developer", "content": "x"}, {"role": "wizard", "content": "y"}, *SAYS]),
-    "chat, a tool's result in parts": chat(
-        messages=[*SAYS, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "c", "content": PARTS}]
+    "chat, the last message continued": chat(
+        messages=CONTINUED, continue_final_message=True, add_generation_prompt=False, echo=True
     ),
-    "chat, thinking and a refusal": chat(messages=[{"role": "assistant", "content": THOUGHT}, *SAYS]),
+    "chat, echo of the last message streamed": chat(messages=CONTINUED, echo=True, stream=True),
+    "chat, developer and unknown roles": chat(
+        messages=[{"role": "developer", "content": "x"}, {"role": "wizard", "content": "y"}, *SAYS]
+    ),
+    "chat, a tool's result in parts": chat(
+        messages=[
+            *SAYS,
+            {"role": "assistant", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c", "content": PARTS},
+        ]
+    ),
+    "chat, thinking and a refusal": chat(
+        messages=[{"role": "assistant", "content": THOUGHT}, *SAYS]
+    ),
     "chat, no content": chat(messages=[{"role": "user"}]),
     "chat, a required call without room": chat(tools=[TOOL], tool_choice="required", max_tokens=5),
     "chat, a named call without room": chat(tools=[TOOL], tool_choice=NAMED, max_tokens=3),
     "chat, a tool of a broken schema": chat(
-        tools=[{"type": "function", "function": {"name": "w", "parameters": {"type": "thing"}}}], max_tokens=3
+        tools=[{"type": "function", "function": {"name": "w", "parameters": {"type": "thing"}}}],
+        max_tokens=3,
     ),
-    "chat, tools and JSON": ending(chat(tools=[TOOL], tool_choice="none", response_format=schema_format(DIGIT))),
-    "chat, priority and kv_transfer_params": chat(priority=-3, kv_transfer_params={"a": 1}, vllm_xargs={"a": 1}),
-    "chat, fields of OpenAI": chat(store=True, metadata={"a": "b"}, service_tier="default", user="u", reasoning_effort="low"),
+    "chat, tools and JSON": ending(
+        chat(tools=[TOOL], tool_choice="none", response_format=schema_format(DIGIT))
+    ),
+    "chat, priority and kv_transfer_params": chat(
+        priority=-3, kv_transfer_params={"a": 1}, vllm_xargs={"a": 1}
+    ),
+    "chat, fields of OpenAI": chat(
+        store=True, metadata={"a": "b"}, service_tier="default", user="u", reasoning_effort="low"
+    ),
     "chat, two choices with token ids": chat(n=2, temperature=1, return_token_ids=True),
-    "chat, prompt logprobs of two choices": chat(n=2, temperature=1, prompt_logprobs=1, max_tokens=1),
+    "chat, prompt logprobs of two choices": chat(
+        n=2, temperature=1, prompt_logprobs=1, max_tokens=1
+    ),
     "text, beam search": text(use_beam_search=True, n=2),
     "text, two prompts streamed": text(prompt=[IDS, [7, 8]], max_tokens=1, **USAGE),
-    "text, two prompts with two choices and logprobs": text(prompt=[IDS, [7, 8]], n=2, temperature=1, logprobs=1, max_tokens=1),
+    "text, two prompts with two choices and logprobs": text(
+        prompt=[IDS, [7, 8]], n=2, temperature=1, logprobs=1, max_tokens=1
+    ),
     "text, echo alone streamed": text(echo=True, max_tokens=0, stream=True),
     "text, echo with logprobs and nothing else": text(echo=True, logprobs=1, max_tokens=0),
     "text, echo with logprobs streamed": text(echo=True, logprobs=1, max_tokens=1, stream=True),
     "text, prompt logprobs of 0 streamed": text(prompt_logprobs=0, max_tokens=1, stream=True),
-    "text, allowed tokens": text(allowed_token_ids=[7, 8, 9], bad_words=["a"], stop_token_ids=[7777], skip_special_tokens=False),
+    "text, allowed tokens": text(
+        allowed_token_ids=[7, 8, 9],
+        bad_words=["a"],
+        stop_token_ids=[7777],
+        skip_special_tokens=False,
+    ),
     "text, numbers of other types": text(max_tokens=True, temperature=True, n=1.0, stream=0),
     "text, the last tokens of a long prompt": text(prompt=[7] * 5_000, truncate_prompt_tokens=-1),
-    "text, the first tokens of a long prompt": text(prompt=[7] * 5_000, truncate_prompt_tokens=3, truncation_side="right"),
+    "text, the first tokens of a long prompt": text(
+        prompt=[7] * 5_000, truncate_prompt_tokens=3, truncation_side="right"
+    ),
     "text, empty stream options": text(stream=True, stream_options={}, max_tokens=1),
-    "text, usage in every event alone": text(stream=True, stream_options={"continuous_usage_stats": True}, max_tokens=2),
+    "text, usage in every event alone": text(
+        stream=True, stream_options={"continuous_usage_stats": True}, max_tokens=2
+    ),
     "text, JSON as text": ending(text(structured_outputs={"json": '{"enum":[7]}'})),
     "detokenize a token that there is not": Sent(path=DETOKENIZE, body={"tokens": [10_000_000]}),
-    "tokenize a chat without the answer's begin": Sent(path=TOKENIZE, body={"messages": SAYS, "add_generation_prompt": False}),
-    "responses, parts of an input": responses(input=[{"role": "user", "content": [{"type": "input_text", "text": "a"}]}]),
-    "responses, a call and its result": responses(
-        input=[*SAYS, RESPONSES_CALL, {"type": "function_call_output", "call_id": "c", "output": "x"}]
+    "tokenize a chat without the answer's begin": Sent(
+        path=TOKENIZE, body={"messages": SAYS, "add_generation_prompt": False}
     ),
-    "responses, logprobs streamed": responses(include=["message.output_text.logprobs"], top_logprobs=1, max_output_tokens=2, stream=True),
+    "responses, parts of an input": responses(
+        input=[{"role": "user", "content": [{"type": "input_text", "text": "a"}]}]
+    ),
+    "responses, a call and its result": responses(
+        input=[
+            *SAYS,
+            RESPONSES_CALL,
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+        ]
+    ),
+    "responses, logprobs streamed": responses(
+        include=["message.output_text.logprobs"], top_logprobs=1, max_output_tokens=2, stream=True
+    ),
     "responses, effort": responses(reasoning={"effort": "low"}),
     "responses, a tool of OpenAI's": responses(tools=[{"type": "web_search_preview"}]),
     "responses, its own number": responses(request_id="resp_mine"),
-    "messages, a tool's result": messages(messages=[*SAYS, TOOL_USE, {"role": "user", "content": [TOOL_RESULT, *PARTS]}]),
+    "messages, a tool's result": messages(
+        messages=[*SAYS, TOOL_USE, {"role": "user", "content": [TOOL_RESULT, *PARTS]}]
+    ),
     "messages, a system in parts": messages(system=PARTS),
     "messages, tools counted": messages(COUNT, tools=[ANTHROPIC_TOOL]),
     "metrics posted": Sent(path="/metrics/", body={}),
@@ -288,13 +413,17 @@ REFUSED: dict[str, Sent] = {
     "no JSON": Sent(path=TEXT, body=b"{"),
     "no object": Sent(path=TEXT, body=b"[1]"),
     "empty body": Sent(path=CHAT, body=b""),
-    "another type of content": Sent(path=TEXT, body=b"a=b", headers={"content-type": "application/x-www-form-urlencoded"}),
+    "another type of content": Sent(
+        path=TEXT, body=b"a=b", headers={"content-type": "application/x-www-form-urlencoded"}
+    ),
     "another model": text(model="another"),
     "another model, chat": chat(model="another"),
     "another model, tokenize": Sent(path=TOKENIZE, body={"model": "another", "prompt": "a"}),
     "beyond the context": text(max_tokens=10_000),
     "beyond the context, chat": chat(max_tokens=10_000),
-    "beyond the context, max_completion_tokens": without(chat(max_completion_tokens=10_000), "max_tokens"),
+    "beyond the context, max_completion_tokens": without(
+        chat(max_completion_tokens=10_000), "max_tokens"
+    ),
     "a prompt beyond the context": text(prompt=[7] * 5_000),
     "a prompt as long as the context": text(prompt=[7] * 2_048),
     "no messages": chat(messages=[]),
@@ -351,8 +480,12 @@ REFUSED: dict[str, Sent] = {
     "a tool without a name": chat(tools=[{"type": "function", "function": {}}]),
     "a tool choice without tools": chat(tool_choice="auto"),
     "an unknown tool choice": chat(tools=[TOOL], tool_choice="perhaps"),
-    "a tool choice that is no tool": chat(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "other"}}),
-    "a tool choice without a name": chat(tools=[TOOL], tool_choice={"type": "function", "function": {}}),
+    "a tool choice that is no tool": chat(
+        tools=[TOOL], tool_choice={"type": "function", "function": {"name": "other"}}
+    ),
+    "a tool choice without a name": chat(
+        tools=[TOOL], tool_choice={"type": "function", "function": {}}
+    ),
     "an unknown format": chat(response_format={"type": "yaml"}),
     "a format without a type": chat(response_format={}),
     "json_schema without a schema": chat(response_format={"type": "json_schema"}),
@@ -363,21 +496,31 @@ REFUSED: dict[str, Sent] = {
     "prefill and the answer's begin": chat(continue_final_message=True, add_generation_prompt=True),
     "tokenize nothing": Sent(path=TOKENIZE, body={"model": "tiny"}),
     "detokenize nothing": Sent(path=DETOKENIZE, body={"model": "tiny"}),
-    "detokenize beyond the vocabulary": Sent(path=DETOKENIZE, body={"model": "tiny", "tokens": [-1]}),
+    "detokenize beyond the vocabulary": Sent(
+        path=DETOKENIZE, body={"model": "tiny", "tokens": [-1]}
+    ),
     "responses without input": Sent(path=RESPONSES, body={"model": "tiny"}),
     "responses, another model": responses(model="another"),
     "responses, unknown id": Sent(path=f"{RESPONSES}/resp_nothing"),
     "messages without a limit": Sent(path=MESSAGES, body={"model": "tiny", "messages": SAYS}),
     "messages, another model": messages(model="another"),
     "messages, no messages": Sent(path=MESSAGES, body={"model": "tiny", "max_tokens": 3}),
-    "embeddings of a model that generates": Sent(path="/v1/embeddings", body={"model": "tiny", "input": "a"}),
+    "embeddings of a model that generates": Sent(
+        path="/v1/embeddings", body={"model": "tiny", "input": "a"}
+    ),
     "HEAD of a GET": Sent(path="/v1/models", method="HEAD"),
-    "another origin": Sent(path=CHAT, method="OPTIONS", headers={"origin": "http://x.y", "access-control-request-method": "POST"}),
+    "another origin": Sent(
+        path=CHAT,
+        method="OPTIONS",
+        headers={"origin": "http://x.y", "access-control-request-method": "POST"},
+    ),
     "null": Sent(path=TEXT, body=b"null"),
     "bytes that are no text": Sent(path=TEXT, body=b'{"prompt":"\xff"}'),
     "scale-out": Sent(path="/v1/chat/completions/render", body={}),
     "invocations, no JSON": Sent(path="/invocations", body=b"{"),
-    "the last message continued and an answer begun": chat(messages=CONTINUED, continue_final_message=True),
+    "the last message continued and an answer begun": chat(
+        messages=CONTINUED, continue_final_message=True
+    ),
     "a chat template": chat(chat_template="{{ messages }}"),
     "processor arguments": chat(mm_processor_kwargs={"a": 1}),
     "media arguments": chat(media_io_kwargs={"a": {}}),
@@ -385,15 +528,31 @@ REFUSED: dict[str, Sent] = {
     "a number as a content": chat(messages=[{"role": "user", "content": 5}]),
     "an object as a content": chat(messages=[{"role": "user", "content": {"a": 1}}]),
     "texts as parts": chat(messages=[{"role": "user", "content": ["a", "b"]}]),
-    "an unknown part": chat(messages=[{"role": "user", "content": [{"type": "smell", "text": "x"}]}]),
-    "a video": chat(messages=[{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "http://x"}}]}]),
+    "an unknown part": chat(
+        messages=[{"role": "user", "content": [{"type": "smell", "text": "x"}]}]
+    ),
+    "a video": chat(
+        messages=[
+            {"role": "user", "content": [{"type": "video_url", "video_url": {"url": "http://x"}}]}
+        ]
+    ),
     "a text as a message": chat(messages=["hello"]),
     "arguments that are no text": chat(
-        messages=[*SAYS, {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "w", "arguments": {}}}]}]
+        messages=[
+            *SAYS,
+            {
+                "role": "assistant",
+                "tool_calls": [{**CALL, "function": {"name": "w", "arguments": {}}}],
+            },
+        ]
     ),
     "a salt that is no text": chat(cache_salt=5),
-    "a format without its schema": chat(response_format={"type": "json_schema", "json_schema": {"name": "x"}}),
-    "a format and another structure": chat(structured_outputs={"choice": ["a"]}, response_format={"type": "json_object"}),
+    "a format without its schema": chat(
+        response_format={"type": "json_schema", "json_schema": {"name": "x"}}
+    ),
+    "a format and another structure": chat(
+        structured_outputs={"choice": ["a"]}, response_format={"type": "json_object"}
+    ),
     "a structural tag without a structure": chat(response_format={"type": "structural_tag"}),
     "a broken regular expression": text(structured_outputs={"regex": "["}),
     "a broken grammar": text(structured_outputs={"grammar": "root ::= ("}),
@@ -405,21 +564,36 @@ REFUSED: dict[str, Sent] = {
     "a long text, chat": chat(messages=[{"role": "user", "content": "a b c d " * 2_000}]),
     "a long text streamed": text(prompt="a b c d " * 2_000, stream=True),
     "tokenize, continued and begun": Sent(
-        path=TOKENIZE, body={"messages": SAYS, "continue_final_message": True, "add_generation_prompt": True}
+        path=TOKENIZE,
+        body={"messages": SAYS, "continue_final_message": True, "add_generation_prompt": True},
     ),
     "responses, background without a store": responses(background=True, store=False),
     "responses, background": responses(background=True),
     "responses, a required tool without tools": responses(tool_choice="required"),
-    "responses, a tool choice that is no tool": responses(tools=[RESPONSES_TOOL], tool_choice={"type": "function", "name": "other"}),
+    "responses, a tool choice that is no tool": responses(
+        tools=[RESPONSES_TOOL], tool_choice={"type": "function", "name": "other"}
+    ),
     "responses, a tool without a name": responses(tools=[{"type": "function"}]),
     "responses, beyond the context": responses(max_output_tokens=100_000),
     "responses, a prompt template": responses(prompt={"id": "x"}),
     "responses, an image": responses(
-        input=[{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]}]
+        input=[
+            {
+                "role": "user",
+                "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}],
+            }
+        ]
     ),
-    "messages, a tool choice that is no tool": messages(tools=[ANTHROPIC_TOOL], tool_choice={"type": "tool", "name": "x"}),
+    "messages, a tool choice that is no tool": messages(
+        tools=[ANTHROPIC_TOOL], tool_choice={"type": "tool", "name": "x"}
+    ),
     "messages, an image": messages(
-        messages=[{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "http://x"}}]}]
+        messages=[
+            {
+                "role": "user",
+                "content": [{"type": "image", "source": {"type": "url", "url": "http://x"}}],
+            }
+        ]
     ),
     "messages, no tokens": messages(max_tokens=0),
     "messages, beyond the context": messages(max_tokens=100_000),

@@ -1,4 +1,5 @@
-"""One vLLM server for all tests of this folder that measure nothing: it takes half a minute to start."""
+"""One vLLM server for all tests of this folder that measure nothing: it takes half a minute to
+start."""
 
 from __future__ import annotations
 
@@ -24,5 +25,7 @@ def model(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def server(folder: Path, model: Path) -> Iterator[str]:
     """The address of a server of that model, which is called "tiny"."""
-    with vllm(python(), model, folder, "--enable-auto-tool-choice", "--tool-call-parser", "hermes") as url:
+    with vllm(
+        python(), model, folder, "--enable-auto-tool-choice", "--tool-call-parser", "hermes"
+    ) as url:
         yield url

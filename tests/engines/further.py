@@ -1,4 +1,5 @@
-"""Further requests, most of one field with values of its kind and of another: what a suite of somebody else would try."""
+"""Further requests, most of one field with values of its kind and of another: what a suite of
+somebody else would try."""
 
 from __future__ import annotations
 
@@ -66,7 +67,23 @@ OF_TEXT: Mapping[str, Sequence[Any]] = {
     "vllm_xargs": ({"a": [1, 2], "b": "c"}, {"a": {"b": 1}}),
     "model": ("a/b", None, 5, "", ["tiny"]),
     "prompt": (
-        *([-1], [[]], [[], [1]], [1.5], True, {}, 5, None, [None], [["a"]], [1, "a"], [[1], "a"], [1.0, 2.0], [True, False], [7]),
+        *(
+            [-1],
+            [[]],
+            [[], [1]],
+            [1.5],
+            True,
+            {},
+            5,
+            None,
+            [None],
+            [["a"]],
+            [1, "a"],
+            [[1], "a"],
+            [1.0, 2.0],
+            [True, False],
+            [7],
+        ),
         *([7] * 2_047, [[7], [7] * 3_000]),
     ),
 }
@@ -85,7 +102,12 @@ OF_CHAT: Mapping[str, Sequence[Any]] = {
     "tools": (None, {"a": 1}),
     "functions": ([{"name": "w"}],),
     "response_format": (
-        *(schema_format({"type": "nothing"}), schema_format(True), schema_format("x"), schema_format({"type": "string", "pattern": "["})),
+        *(
+            schema_format({"type": "nothing"}),
+            schema_format(True),
+            schema_format("x"),
+            schema_format({"type": "string", "pattern": "["}),
+        ),
         *(
             schema_format({"$ref": "#/nothing"}),
             schema_format({"enum": []}),
@@ -96,16 +118,44 @@ OF_CHAT: Mapping[str, Sequence[Any]] = {
     "logprobs": (5, 1),
     "top_logprobs": (0, 1),
     "messages": (
-        *([{"role": "user", "content": [part]}] for part in ({"type": "text"}, {"type": "text", "text": 5}, {"text": "x"}, {}, None)),
-        *([{"role": "user", "content": [{"type": kind, kind: {"url": "http://x"}}]}] for kind in ("input_audio", "audio_url", "file")),
-        *([{"role": "user", "content": [{"type": kind, "text": "x"}]}] for kind in ("input_text", "output_text")),
+        *(
+            [{"role": "user", "content": [part]}]
+            for part in ({"type": "text"}, {"type": "text", "text": 5}, {"text": "x"}, {}, None)
+        ),
+        *(
+            [{"role": "user", "content": [{"type": kind, kind: {"url": "http://x"}}]}]
+            for kind in ("input_audio", "audio_url", "file")
+        ),
+        *(
+            [{"role": "user", "content": [{"type": kind, "text": "x"}]}]
+            for kind in ("input_text", "output_text")
+        ),
         *([{"role": "user", "content": content}] for content in ("", [])),
         *([{"role": role, "content": "x"}] for role in ("", 5, None, "system", "assistant")),
-        *([*SAYS, {"role": "tool", "content": "x"}], [*SAYS, {"role": "assistant"}, *SAYS], {"role": "user", "content": "x"}),
+        *(
+            [*SAYS, {"role": "tool", "content": "x"}],
+            [*SAYS, {"role": "assistant"}, *SAYS],
+            {"role": "user", "content": "x"},
+        ),
         *([None], [[]], [{}], [{"role": "user", "content": "x", "name": "bob", "extra": 1}]),
-        *([*SAYS, {"role": "assistant", "content": "x", "tool_calls": calls}] for calls in ([], None)),
-        [*SAYS, {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "w", "arguments": "{"}}]}],
-        [*SAYS, {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "w", "arguments": ""}}]}],
+        *(
+            [*SAYS, {"role": "assistant", "content": "x", "tool_calls": calls}]
+            for calls in ([], None)
+        ),
+        [
+            *SAYS,
+            {
+                "role": "assistant",
+                "tool_calls": [{**CALL, "function": {"name": "w", "arguments": "{"}}],
+            },
+        ],
+        [
+            *SAYS,
+            {
+                "role": "assistant",
+                "tool_calls": [{**CALL, "function": {"name": "w", "arguments": ""}}],
+            },
+        ],
         [*SAYS, {"role": "assistant", "content": "x", "reasoning": "y"}, *SAYS],
     ),
     "add_generation_prompt": (False, "x"),
@@ -119,7 +169,14 @@ OF_CHAT: Mapping[str, Sequence[Any]] = {
 OF_RESPONSES: Mapping[str, Sequence[Any]] = {
     "max_output_tokens": (0, -1, "x"),
     "input": (
-        *([], "", None, 5, [{"role": "user", "content": []}], [{"type": "message", "role": "user", "content": "x"}]),
+        *(
+            [],
+            "",
+            None,
+            5,
+            [{"role": "user", "content": []}],
+            [{"type": "message", "role": "user", "content": "x"}],
+        ),
         [{"type": "item_reference", "id": "x"}],
     ),
     "instructions": (None, 5),
@@ -135,7 +192,11 @@ OF_RESPONSES: Mapping[str, Sequence[Any]] = {
     "metadata": ({"a": "b"},),
     "service_tier": ("flex", "x"),
     "parallel_tool_calls": (False,),
-    "text": ({"format": {"type": "text"}}, {"format": {"type": "x"}}, {"format": {"type": "json_schema", "name": "x"}}),
+    "text": (
+        {"format": {"type": "text"}},
+        {"format": {"type": "x"}},
+        {"format": {"type": "json_schema", "name": "x"}},
+    ),
     "reasoning": ({"effort": "wild"}, {"summary": "auto"}),
     "stream": ("x",),
     "store": (False, "x"),
@@ -154,8 +215,17 @@ OF_MESSAGES: Mapping[str, Sequence[Any]] = {
     "system": (None, 5),
     "max_tokens": ("5", "x", -1),
     "messages": (
-        *(None, [{"role": "user", "content": []}], [{"role": "user", "content": ""}], [{"role": "wizard", "content": "x"}]),
-        *([{"role": "user"}], [{"role": "user", "content": [{"type": "thing"}]}], [{"role": "assistant", "content": "x"}]),
+        *(
+            None,
+            [{"role": "user", "content": []}],
+            [{"role": "user", "content": ""}],
+            [{"role": "wizard", "content": "x"}],
+        ),
+        *(
+            [{"role": "user"}],
+            [{"role": "user", "content": [{"type": "thing"}]}],
+            [{"role": "assistant", "content": "x"}],
+        ),
     ),
     "tools": ([], [{"name": "x"}], [ANTHROPIC_TOOL]),
     "tool_choice": ({"type": "none"}, {"type": "any"}, {"type": "wild"}, "auto"),
@@ -166,10 +236,14 @@ OF_MESSAGES: Mapping[str, Sequence[Any]] = {
     "x_unknown": (1,),
 }
 OF_BODIES = {
-    "the same key twice": b'{"model":"x","model":"tiny","prompt":[7],"max_tokens":1,"temperature":0}',
+    "the same key twice": (
+        b'{"model":"x","model":"tiny","prompt":[7],"max_tokens":1,"temperature":0}'
+    ),
     "NaN": b'{"model":"tiny","prompt":[7],"max_tokens":1,"temperature":NaN}',
     "words after it": b'{"model":"tiny","prompt":[7]} x',
-    "a byte order mark": b'\xef\xbb\xbf{"model":"tiny","prompt":[7],"max_tokens":1,"temperature":0}',
+    "a byte order mark": (
+        b'\xef\xbb\xbf{"model":"tiny","prompt":[7],"max_tokens":1,"temperature":0}'
+    ),
     "a text": b'"x"',
     "a comma too many": b'{"model":"tiny",}',
     "blanks": b"   ",
@@ -190,57 +264,122 @@ METHODS = {
         "/v1/completions",
         "/v1/messages",
     ),
-    "POST": ("/health", "/version", "/v1/models", "/v1/rerank", "/score", "/pooling", "/classify", "/v1/completions/", "/pause"),
+    "POST": (
+        "/health",
+        "/version",
+        "/v1/models",
+        "/v1/rerank",
+        "/score",
+        "/pooling",
+        "/classify",
+        "/v1/completions/",
+        "/pause",
+    ),
     "HEAD": ("/health", "/ping", "/metrics"),
     "OPTIONS": (CHAT, "/v1/models"),
     "PUT": (CHAT,),
     "DELETE": ("/v1/models", f"{RESPONSES}/resp_x"),
 }
-TYPES = ("application/json; charset=utf-8", "APPLICATION/JSON", "text/plain", "", "application/ld+json", "multipart/form-data; boundary=x")
+TYPES = (
+    "application/json; charset=utf-8",
+    "APPLICATION/JSON",
+    "text/plain",
+    "",
+    "application/ld+json",
+    "multipart/form-data; boundary=x",
+)
 
 
 def each(kind: str, of: Mapping[str, Sequence[Any]], make: Any) -> dict[str, Sent]:
     """A request for each value of each field."""
     named = ((name, value, json.dumps(value)) for name, values in of.items() for value in values)
-    return {f"{kind}, {name} = {shown if len(shown) < 99 else len(shown)}": make(**{name: value}) for name, value, shown in named}
+    return {
+        f"{kind}, {name} = {shown if len(shown) < 99 else len(shown)}": make(**{name: value})
+        for name, value, shown in named
+    }
 
 
 FURTHER: dict[str, Sent] = {
     **each("text", OF_TEXT, text),
     **each("chat", OF_CHAT, chat),
-    **{name: replace(sent, free=True) for name, sent in each("responses", OF_RESPONSES, responses).items()},
-    **{name: replace(sent, free=True) for name, sent in each("messages", OF_MESSAGES, messages).items()},
-    **{f"a body of {name}": Sent(path=TEXT, body=body) for name, body in OF_BODIES.items()},
-    **{f"{method} {path}": Sent(path=path, method=method) for method, paths in METHODS.items() for path in paths},
     **{
-        f"content of type {kind!r}": Sent(path=TEXT, body=json.dumps(text().body).encode(), headers={"content-type": kind})
+        name: replace(sent, free=True)
+        for name, sent in each("responses", OF_RESPONSES, responses).items()
+    },
+    **{
+        name: replace(sent, free=True)
+        for name, sent in each("messages", OF_MESSAGES, messages).items()
+    },
+    **{f"a body of {name}": Sent(path=TEXT, body=body) for name, body in OF_BODIES.items()},
+    **{
+        f"{method} {path}": Sent(path=path, method=method)
+        for method, paths in METHODS.items()
+        for path in paths
+    },
+    **{
+        f"content of type {kind!r}": Sent(
+            path=TEXT, body=json.dumps(text().body).encode(), headers={"content-type": kind}
+        )
         for kind in TYPES
     },
-    "invocations, no JSON type": Sent(path="/invocations", body=b"{}", headers={"content-type": "text/plain"}),
+    "invocations, no JSON type": Sent(
+        path="/invocations", body=b"{}", headers={"content-type": "text/plain"}
+    ),
     "an empty number of a request": replace(text(), headers={"x-request-id": ""}),
     "a number of a request with blanks": replace(text(), headers={"x-request-id": "a b/c"}),
     "another origin, asked": replace(text(), headers={"origin": "http://x.y"}),
     "text, echo of two prompts": text(echo=True, prompt=["a", "b"], max_tokens=1, logprobs=0),
-    "text, echo of a prompt as long as the context": text(prompt=[7] * 2_048, max_tokens=0, echo=True),
+    "text, echo of a prompt as long as the context": text(
+        prompt=[7] * 2_048, max_tokens=0, echo=True
+    ),
     "text, two choices streamed with logprobs": text(n=2, logprobs=1, stream=True, **WARM),
     "text, two choices of a seed": text(n=2, seed=3, **WARM),
     "chat, three choices streamed": chat(n=3, **{**WARM, **EACH}),
     "chat, tools and none, streamed": chat(tools=[TOOL], tool_choice="none", stream=True),
     "chat, no parallel calls": chat(tools=[TOOL], parallel_tool_calls=False, max_tokens=3),
     "chat, the same tool twice": chat(tools=[TOOL, TOOL], max_tokens=3),
-    "chat, a tool of another type": chat(tools=[{"type": "web", "function": {"name": "w"}}], max_tokens=3),
+    "chat, a tool of another type": chat(
+        tools=[{"type": "web", "function": {"name": "w"}}], max_tokens=3
+    ),
     "chat, an only choice": ending(chat(structured_outputs={"choice": ["only"]})),
     "chat, a strict schema": ending(
-        chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": DIGIT, "strict": True}})
+        chat(
+            response_format={
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": DIGIT, "strict": True},
+            }
+        )
     ),
-    "chat, JSON cut short": chat(response_format={"type": "json_object"}, max_tokens=1, stream=True),
+    "chat, JSON cut short": chat(
+        response_format={"type": "json_object"}, max_tokens=1, stream=True
+    ),
     "chat, beyond the context, streamed": chat(max_tokens=10_000, stream=True),
-    "tokenize without the model's own tokens": Sent(path=TOKENIZE, body={"prompt": "a", "add_special_tokens": False}),
-    **{f"tokenize {body}": Sent(path=TOKENIZE, body=body) for body in ({"prompt": ""}, {"prompt": ["a"]}, {"prompt": 5}, {"messages": []})},
-    **{f"detokenize {tokens}": Sent(path=DETOKENIZE, body={"tokens": tokens}) for tokens in ([], "abc", ["a"], [[1]])},
-    **{f"{path} of {body}": Sent(path=path, body=body) for path in (CHAT, RESPONSES, MESSAGES, TOKENIZE) for body in ([], {})},
+    "tokenize without the model's own tokens": Sent(
+        path=TOKENIZE, body={"prompt": "a", "add_special_tokens": False}
+    ),
+    **{
+        f"tokenize {body}": Sent(path=TOKENIZE, body=body)
+        for body in ({"prompt": ""}, {"prompt": ["a"]}, {"prompt": 5}, {"messages": []})
+    },
+    **{
+        f"detokenize {tokens}": Sent(path=DETOKENIZE, body={"tokens": tokens})
+        for tokens in ([], "abc", ["a"], [[1]])
+    },
+    **{
+        f"{path} of {body}": Sent(path=path, body=body)
+        for path in (CHAT, RESPONSES, MESSAGES, TOKENIZE)
+        for body in ([], {})
+    },
     "messages, a result in parts": messages(
-        messages=[*SAYS, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": PARTS, "is_error": True}]}]
+        messages=[
+            *SAYS,
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t", "content": PARTS, "is_error": True}
+                ],
+            },
+        ]
     ),
     "messages, no messages counted": Sent(path=COUNT, body={"model": "tiny", "messages": []}),
     "responses, a long text": responses(input="a b c d " * 2_000),

@@ -1,7 +1,8 @@
-"""Reads commands of vLLM with vLLM's own parser: JSON lists of arguments on standard input, one JSON object of what was read for each.
+"""Reads commands of vLLM with vLLM's own parser: JSON lists of arguments on standard input, one
+JSON object of what was read for each.
 
-With the word "keywords", the names of all arguments of its engine in place of that; with "methods", those of speculative decoding; with
-"flags", every flag with its number of values and its choices.
+With the word "keywords", the names of all arguments of its engine in place of that; with "methods",
+those of speculative decoding; with "flags", every flag with its number of values and its choices.
 
 Run by the Python of the engines' environment.
 """
@@ -23,8 +24,18 @@ if sys.argv[1:] == ["keywords"]:
 elif sys.argv[1:] == ["methods"]:
     found = [[name for part in get_args(SpeculativeMethod) for name in (get_args(part) or (part,))]]
 elif sys.argv[1:] == ["flags"]:
-    actions = [one for one in make_arg_parser(FlexibleArgumentParser())._actions if "--help" not in one.option_strings]
-    found = [{word: (one.nargs, [str(choice) for choice in one.choices or ()]) for one in actions for word in one.option_strings}]
+    actions = [
+        one
+        for one in make_arg_parser(FlexibleArgumentParser())._actions
+        if "--help" not in one.option_strings
+    ]
+    found = [
+        {
+            word: (one.nargs, [str(choice) for choice in one.choices or ()])
+            for one in actions
+            for word in one.option_strings
+        }
+    ]
 else:
     parser = make_arg_parser(FlexibleArgumentParser())
     found = [vars(parser.parse_args(argv)) for argv in json.load(sys.stdin)]

@@ -1,8 +1,9 @@
-"""Starts SGLang's load client alone: the package that holds it needs CUDA's libraries as soon as it is imported.
+"""Starts SGLang's load client alone: the package that holds it needs CUDA's libraries as soon as it
+is imported.
 
-``sglang`` and its packages become folders without their ``__init__``. Of what the client imports, one module needs an engine, for the name
-of a host that stands for a missing one; the client itself runs as it was released.
-"""
+``sglang`` and its packages become folders without their ``__init__``. Of what the client imports,
+one module needs an engine, for the name of a host that stands for a missing one; the client itself
+runs as it was released."""
 
 import importlib.util
 import sys

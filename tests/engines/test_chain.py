@@ -1,4 +1,5 @@
-"""docs/chain.md as it stands: every command in a process of its own, a server that hides a slow-down, and a client that measures it."""
+"""docs/chain.md as it stands: every command in a process of its own, a server that hides a
+slow-down, and a client that measures it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ pytestmark = pytest.mark.engines
 WITHIN = 0.03
 
 
-def test_the_chain_finds_the_hidden_slow_down_and_prints_what_the_page_shows(tmp_path: Path) -> None:
+def test_the_chain_finds_the_hidden_slow_down_and_prints_what_the_page_shows(
+    tmp_path: Path,
+) -> None:
     chain = run_chain(tmp_path)
     print("\n".join(table(chain)))
     assert chain.hidden == 1.15
@@ -30,4 +33,6 @@ def test_the_chain_finds_the_hidden_slow_down_and_prints_what_the_page_shows(tmp
             alike = [found for kind, found in real if kind == words]
             assert alike, f"no such line: {line}\n{printed}"
             closest = min(alike, key=lambda found: distance(numbers, found))
-            assert any(example.tolerance.holds(numbers, found) for found in alike), f"{line}\nreal: {closest}"
+            assert any(example.tolerance.holds(numbers, found) for found in alike), (
+                f"{line}\nreal: {closest}"
+            )

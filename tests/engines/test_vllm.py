@@ -1,4 +1,5 @@
-"""vLLM itself: its answers are read right, and what was measured on it predicts loads that were not."""
+"""vLLM itself: its answers are read right, and what was measured on it predicts loads that were
+not."""
 
 from __future__ import annotations
 
@@ -24,16 +25,26 @@ ROUNDS = 5
 
 
 def measured(server: str, model: Path, **asked: Any) -> Measured:
-    asked = {"concurrency": 3, "isl": 40, "osl": 12, "request_count": 9, "tokenizer": model / "tokenizer.json", **asked}
+    asked = {
+        "concurrency": 3,
+        "isl": 40,
+        "osl": 12,
+        "request_count": 9,
+        "tokenizer": model / "tokenizer.json",
+        **asked,
+    }
     (found,) = bench(url=server, model="tiny", selftest=False, **asked)
     return found
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions", "responses"])
 @pytest.mark.parametrize("streaming", [True, False])
-def test_every_request_is_answered_and_its_tokens_are_those_of_usage(server: str, model: Path, kind: str, *, streaming: bool) -> None:
+def test_every_request_is_answered_and_its_tokens_are_those_of_usage(
+    server: str, model: Path, kind: str, *, streaming: bool
+) -> None:
     """Outputs have exactly the length asked for, by the server's own count, and nothing fails."""
-    further = {"pin_output": kind != "responses"}  # min_tokens and ignore_eos are no fields of the Responses API
+    # min_tokens and ignore_eos are no fields of the Responses API
+    further = {"pin_output": kind != "responses"}
     found = measured(server, model, endpoint_type=kind, streaming=streaming, **further)
     assert found.summary_json["errors"] == 0, found.run_json["failures"]
     assert list(found.run_json["tokens"]["counted_by"]) == ["server"]
@@ -50,11 +61,21 @@ def test_every_request_is_answered_and_its_tokens_are_those_of_usage(server: str
 
 
 def test_a_reply_in_full_says_what_the_client_counted(server: str, model: Path) -> None:
-    """The same prompt by hand: usage, finish_reason and text as the server gives them, and the client's tokenizer agrees."""
+    """The same prompt by hand: usage, finish_reason and text as the server gives them, and the
+    client's tokenizer agrees."""
     counter = TokenizerFile(model / "tokenizer.json")
-    body = {"model": "tiny", "prompt": " ".join(["abc"] * 20), "max_tokens": 7, "min_tokens": 7, "ignore_eos": True}
+    body = {
+        "model": "tiny",
+        "prompt": " ".join(["abc"] * 20),
+        "max_tokens": 7,
+        "min_tokens": 7,
+        "ignore_eos": True,
+    }
     ask = urllib.request.Request(
-        f"{server}/v1/completions", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
+        f"{server}/v1/completions",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+        method="POST",
     )
     with urllib.request.urlopen(ask) as response:
         said = json.load(response)
@@ -63,23 +84,46 @@ def test_a_reply_in_full_says_what_the_client_counted(server: str, model: Path) 
     assert said["choices"][0]["finish_reason"] == "length"
 
 
-def test_an_unknown_model_and_a_prompt_that_is_too_long_are_counted_as_what_they_are(server: str, model: Path) -> None:
-    (found,) = bench(url=server, model="nobody", isl=40, osl=4, concurrency=1, request_count=2, endpoint_type="completions", selftest=False)
+def test_an_unknown_model_and_a_prompt_that_is_too_long_are_counted_as_what_they_are(
+    server: str, model: Path
+) -> None:
+    (found,) = bench(
+        url=server,
+        model="nobody",
+        isl=40,
+        osl=4,
+        concurrency=1,
+        request_count=2,
+        endpoint_type="completions",
+        selftest=False,
+    )
     assert found.summary_json["errors_by_kind"] == {"HTTP 404": 2}
-    found = measured(server, model, isl=3_000, concurrency=1, request_count=2, endpoint_type="completions")
+    found = measured(
+        server, model, isl=3_000, concurrency=1, request_count=2, endpoint_type="completions"
+    )
     assert found.summary_json["errors_by_kind"] == {"HTTP 400": 2}
 
 
 def test_the_server_s_own_metrics_are_read_while_it_works(server: str, model: Path) -> None:
-    found = measured(server, model, endpoint_type="completions", concurrency=4, request_count=40, osl=60)
+    found = measured(
+        server, model, endpoint_type="completions", concurrency=4, request_count=40, osl=60
+    )
     seen = found.run_json["server_metrics"]
     assert any("running" in name for name in seen), seen
 
 
 def test_nothing_but_a_pooling_model_serves_embeddings(server: str, model: Path) -> None:
-    """This model generates: vLLM refuses embeddings of it, which the client counts and does not take for an answer."""
+    """This model generates: vLLM refuses embeddings of it, which the client counts and does not
+    take for an answer."""
     (found,) = bench(
-        url=server, model="tiny", isl=40, concurrency=1, request_count=2, endpoint_type="embeddings", streaming=False, selftest=False
+        url=server,
+        model="tiny",
+        isl=40,
+        concurrency=1,
+        request_count=2,
+        endpoint_type="embeddings",
+        streaming=False,
+        selftest=False,
     )
     assert found.summary_json["errors"] == 2
 
@@ -92,13 +136,18 @@ def outcomes(folder: Path) -> list[list[Outcome]]:
 
 
 @pytest.mark.parametrize("metric", ["e2e_ms", "tpot_ms"])
-def test_a_load_that_was_not_used_is_predicted_within_15_percent(outcomes: list[list[Outcome]], metric: str) -> None:
+def test_a_load_that_was_not_used_is_predicted_within_15_percent(
+    outcomes: list[list[Outcome]], metric: str
+) -> None:
     assert median([each[CLOSED] for each in outcomes], metric) <= WITHIN
 
 
 @pytest.mark.parametrize("metric", ["e2e_ms", "tpot_ms"])
-def test_its_interval_is_narrower_than_without_the_loads(outcomes: list[list[Outcome]], metric: str) -> None:
-    """In the median of the rounds; a disturbed one, whose fit is not kept, leaves the intervals as they were."""
+def test_its_interval_is_narrower_than_without_the_loads(
+    outcomes: list[list[Outcome]], metric: str
+) -> None:
+    """In the median of the rounds; a disturbed one, whose fit is not kept, leaves the intervals as
+    they were."""
     for place in (CLOSED, OPEN):
         widths = [each[place].widths[metric] for each in outcomes]
         assert all(mine <= without for mine, without in widths)

@@ -1,9 +1,10 @@
-"""Makes a Llama of random weights with a tokenizer of its own; run by the Python of the engines' environment.
+"""Makes a Llama of random weights with a tokenizer of its own; run by the Python of the engines'
+environment.
 
     python tiny_llama.py FOLDER [LAYERS HIDDEN]
 
-Without a size it has 8 layers of 512, 32 million weights. The tokenizer is a byte-level BPE trained on invented words, so that nothing is
-downloaded.
+Without a size it has 8 layers of 512, 32 million weights. The tokenizer is a byte-level BPE trained
+on invented words, so that nothing is downloaded.
 """
 
 import random
@@ -26,9 +27,14 @@ def tokenizer() -> Tokenizer:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=VOCABULARY,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
-    made.train_from_iterator([" ".join(rng.choice(words) for _ in range(50)) for _ in range(3_000)], trainer)
+    made.train_from_iterator(
+        [" ".join(rng.choice(words) for _ in range(50)) for _ in range(3_000)], trainer
+    )
     return made
 
 

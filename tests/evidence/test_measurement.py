@@ -1,4 +1,5 @@
-"""What a measurement of the choice would buy: in the plan, as commands that the tool takes, and as it turns out."""
+"""What a measurement of the choice would buy: in the plan, as commands that the tool takes, and as
+it turns out."""
 
 from __future__ import annotations
 
@@ -79,13 +80,21 @@ def test_a_plan_says_what_ten_points_would_buy(plan: Plan) -> None:
 def test_it_is_worth_the_systems_that_it_saves(plan: Plan) -> None:
     found = plan.measurement
     assert isinstance(plan.cost, YearlyCost)
-    each = min(way.total_usd_per_year for way in plan.cost.ways if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None)
+    each = min(
+        way.total_usd_per_year
+        for way in plan.cost.ways
+        if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None
+    )
     each /= plan.choice.systems
     assert found.usd == pytest.approx(each * found.seconds / (3600 * 8760), rel=0.01)
-    assert found.saved_usd_per_year == pytest.approx(each * found.saved_systems - (found.usd or 0), rel=0.01)
+    assert found.saved_usd_per_year == pytest.approx(
+        each * found.saved_systems - (found.usd or 0), rel=0.01
+    )
 
 
-def test_bench_takes_the_proposed_commands_as_they_stand(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_takes_the_proposed_commands_as_they_stand(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Parsed and checked by the command itself, up to where it would send its first request."""
     found, prepared = plan.measurement, list[Any]()
 
@@ -99,14 +108,21 @@ def test_bench_takes_the_proposed_commands_as_they_stand(plan: Plan, monkeypatch
         assert run(argv[1:]) == 0
     for made, sweep in zip(prepared, found.sweeps, strict=True):
         assert tuple(one.arrivals.concurrency for one in made.questions) == sweep.concurrency
-        assert {(one.isl.mean, one.osl.mean, one.seconds) for one in made.questions} == {(sweep.isl, sweep.osl, sweep.seconds)}
+        assert {(one.isl.mean, one.osl.mean, one.seconds) for one in made.questions} == {
+            (sweep.isl, sweep.osl, sweep.seconds)
+        }
 
 
 @pytest.mark.parametrize("factor", [1.25, pytest.param(0.9, marks=pytest.mark.accuracy)])
 def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
-    plan: Plan, factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plan: Plan,
+    factor: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Run folders as ``bench`` leaves them, of a machine that takes so many times as long, and the calibrate command as it stands."""
+    """Run folders as ``bench`` leaves them, of a machine that takes so many times as long, and the
+    calibrate command as it stands."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()), encoding="utf-8")
     deployment = planned("plan.json").deployment
@@ -116,9 +132,17 @@ def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
         for where, arrivals, said in loads(asked):
             clients = int(said["concurrency"])
             lengths = {name: parse_lengths(asked[f"--{name}"], name) for name in ("isl", "osl")}
-            (record,) = simulate_many([(deployment, Workload(arrivals=arrivals, requests=6 * clients, **lengths))], seed=0)
+            (record,) = simulate_many(
+                [(deployment, Workload(arrivals=arrivals, requests=6 * clients, **lengths))], seed=0
+            )
             unknown = dict.fromkeys(("gpu", "precision", "tp", "engine"))
-            scenario = {"model": asked["--model"], **unknown, "isl": asked["--isl"], "osl": asked["--osl"], "requests": 6 * clients}
+            scenario = {
+                "model": asked["--model"],
+                **unknown,
+                "isl": asked["--isl"],
+                "osl": asked["--osl"],
+                "requests": 6 * clients,
+            }
             shown = slower(record)
             write_run(tmp_path / where, {**scenario, "arrivals": said}, shown, summarize(shown), {})
     assert (tmp_path / FOLDER).is_dir()
@@ -129,27 +153,41 @@ def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
     assert again.measurement is None  # it is measured
 
 
-# The points that a measurement takes: what they leave of a variance, beside the closed form of linear Gaussian inference.
+# The points that a measurement takes: what they leave of a variance, beside the closed form of
+# linear Gaussian inference.
 
 
 @given(slope=st.floats(0.01, 20.0), count=st.integers(1, 12))
-def test_equal_points_of_one_factor_leave_what_the_closed_form_says(slope: float, count: int) -> None:
-    """The variance of a normal mean with prior variance 1 after n measurements of precision s² is 1 / (1 + n s²)."""
+def test_equal_points_of_one_factor_leave_what_the_closed_form_says(
+    slope: float, count: int
+) -> None:
+    """The variance of a normal mean with prior variance 1 after n measurements of precision s² is 1
+    / (1 + n s²)."""
     _, left, _ = greedy(np.full((count, 1, 1), slope), np.array([2.0]))
     assert left == pytest.approx([1 / (1 + n * slope**2) for n in range(min(count, POINTS) + 1)])
 
 
-@given(seed=st.integers(0, 10_000), points=st.integers(6, 20), terms=st.integers(1, 6), metrics=st.integers(1, 4))
-def test_what_is_left_is_the_posterior_variance_and_never_grows(seed: int, points: int, terms: int, metrics: int) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    points=st.integers(6, 20),
+    terms=st.integers(1, 6),
+    metrics=st.integers(1, 4),
+)
+def test_what_is_left_is_the_posterior_variance_and_never_grows(
+    seed: int, points: int, terms: int, metrics: int
+) -> None:
     rng = np.random.default_rng(seed)
     told, wanted = rng.normal(size=(points, terms, metrics)), rng.normal(size=terms)
     chosen, left, _ = greedy(told, wanted)
     assert len(chosen) == len(set(chosen)) == min(points, POINTS)
     assert all(0 <= after <= before + 1e-12 for before, after in pairwise(left))
-    for count in (1, len(chosen)):  # the covariance of a posterior, by conditioning on the measured values
+    # the covariance of a posterior, by conditioning on the measured values
+    for count in (1, len(chosen)):
         h = np.concatenate([told[i].T for i in chosen[:count]])
         posterior = np.eye(terms) - h.T @ np.linalg.solve(h @ h.T + np.eye(len(h)), h)
-        assert left[count] == pytest.approx(wanted @ posterior @ wanted / (wanted @ wanted), abs=1e-9)
+        assert left[count] == pytest.approx(
+            wanted @ posterior @ wanted / (wanted @ wanted), abs=1e-9
+        )
     first = [wanted @ np.linalg.solve(np.eye(terms) + one @ one.T, wanted) for one in told]
     assert first[chosen[0]] == pytest.approx(min(first))
 
@@ -171,9 +209,23 @@ def _normal(width: float) -> StepErrors:
     """Errors that are normal with that standard deviation, and half of it after a calibration."""
     plain = tuple(width * z for z in SCALE)
     table = {"itl_ms": {"loaded": plain, "calibrated": tuple(z / 2 for z in plain)}}
-    regime = step_errors(question(), contenders(question(tp="1"))[0].ready.trial.deployment)["requests_s"].regime
-    known = replace(regime, known_gpu=True, known_engine=True, known_model=True, known_format=True, known_family=True, current=False)
-    return StepErrors(metric="itl_ms", regime=known, residuals=Residuals(quantiles=table, stretch={}, unseen_gpu={}))
+    regime = step_errors(question(), contenders(question(tp="1"))[0].ready.trial.deployment)[
+        "requests_s"
+    ].regime
+    known = replace(
+        regime,
+        known_gpu=True,
+        known_engine=True,
+        known_model=True,
+        known_format=True,
+        known_family=True,
+        current=False,
+    )
+    return StepErrors(
+        metric="itl_ms",
+        regime=known,
+        residuals=Residuals(quantiles=table, stretch={}, unseen_gpu={}),
+    )
 
 
 def test_what_is_found_and_what_is_left_add_up_to_the_errors_now() -> None:
@@ -185,44 +237,72 @@ def test_what_is_found_and_what_is_left_add_up_to_the_errors_now() -> None:
     assert width_left(errors, 0.0) < width_left(errors, 0.3) < width_left(errors, 0.6) < 1.0
     spread = []
     for p in (0.1, 0.5, 0.9):
-        after = Afterwards(metric=errors.metric, regime=errors.regime, residuals=errors.residuals, kept=share, found=p)
-        assert math.log(after.factor(0.9) / after.factor(0.5)) == pytest.approx(share * 0.2 * NormalDist().inv_cdf(0.9))
+        after = Afterwards(
+            metric=errors.metric,
+            regime=errors.regime,
+            residuals=errors.residuals,
+            kept=share,
+            found=p,
+        )
+        assert math.log(after.factor(0.9) / after.factor(0.5)) == pytest.approx(
+            share * 0.2 * NormalDist().inv_cdf(0.9)
+        )
         spread.append(math.log(after.factor(0.5)))
     found = (spread[2] - spread[0]) / (2 * NormalDist().inv_cdf(0.9))
     assert math.hypot(found, share * 0.2) == pytest.approx(0.2)
-    nothing = Afterwards(metric=errors.metric, regime=errors.regime, residuals=errors.residuals, kept=1.0, found=0.95)
+    nothing = Afterwards(
+        metric=errors.metric, regime=errors.regime, residuals=errors.residuals, kept=1.0, found=0.95
+    )
     assert [nothing.factor(p) for p in LEVELS] == pytest.approx([errors.factor(p) for p in LEVELS])
 
 
-# A run folder is simulated as it was: the same lengths in the same order, and in an open loop the same moments.
+# A run folder is simulated as it was: the same lengths in the same order, and in an open loop the
+# same moments.
 
 
-WHAT: dict[str, Any] = {"model": "llama-3-8b", "engine": "nim-2024", "isl": "uniform:100-900", "osl": "uniform:10-90", "seed": 7}
+WHAT: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "engine": "nim-2024",
+    "isl": "uniform:100-900",
+    "osl": "uniform:10-90",
+    "seed": 7,
+}
 
 
 def rows_of(folder: Path, **load: Any) -> LoadedRows:
     """The row of one run of the shipped machine, simulated again with the shipped terms."""
     (run,) = api.simulate_sweep(**WHAT, **load)
     api.write_runs(folder, [run], {"seed": 7})
-    loaded = LoadedRows(read_measured(folder, {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}))
+    loaded = LoadedRows(
+        read_measured(folder, {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1})
+    )
     loaded.simulate(shipped())
     return loaded
 
 
-@pytest.mark.parametrize("load", [{"concurrency": 5, "requests": 60}, {"request_rate": 6.0, "requests": 60}])
-def test_a_run_of_the_shipped_machine_comes_back_exactly(load: dict[str, Any], tmp_path: Path) -> None:
-    """Drawn anew, the lengths and arrivals would differ; as recorded, every latency is what it was."""
+@pytest.mark.parametrize(
+    "load", [{"concurrency": 5, "requests": 60}, {"request_rate": 6.0, "requests": 60}]
+)
+def test_a_run_of_the_shipped_machine_comes_back_exactly(
+    load: dict[str, Any], tmp_path: Path
+) -> None:
+    """Drawn anew, the lengths and arrivals would differ; as recorded, every latency is what it
+    was."""
     loaded = rows_of(tmp_path / "run", **load)
     for name in ("ttft_ms", "ttft_p95_ms", "e2e_ms", "itl_ms"):
         assert loaded.simulated(name)[0] == pytest.approx(loaded.measured[name][0], rel=1e-6), name
-    assert loaded.predict(shipped())["itl_ms"][0] == pytest.approx(loaded.measured["itl_ms"][0], rel=1e-6)
+    assert loaded.predict(shipped())["itl_ms"][0] == pytest.approx(
+        loaded.measured["itl_ms"][0], rel=1e-6
+    )
 
 
 def test_a_folder_that_is_measured_again_is_read_again(tmp_path: Path) -> None:
     first = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
     shutil.rmtree(tmp_path / "run")
     second = rows_of(tmp_path / "run", request_rate=6.0, requests=20)
-    assert [len(each.workload(0, model=None, turnaround_s=0.0).trace(0)) for each in (first, second)] == [20, 20]
+    assert [
+        len(each.workload(0, model=None, turnaround_s=0.0).trace(0)) for each in (first, second)
+    ] == [20, 20]
 
 
 def test_a_row_with_knobs_ran_with_these(tmp_path: Path) -> None:
@@ -232,4 +312,10 @@ def test_a_row_with_knobs_ran_with_these(tmp_path: Path) -> None:
     for knobs, near in ({"knobs": run.deployment.knobs}, True), ({}, False):
         loaded = LoadedRows([{**row, **knobs}])
         loaded.simulate(shipped())
-        assert bool(loaded.simulated("ttft_ms")[0] == pytest.approx(loaded.measured["ttft_ms"][0], rel=1e-6)) is near
+        assert (
+            bool(
+                loaded.simulated("ttft_ms")[0]
+                == pytest.approx(loaded.measured["ttft_ms"][0], rel=1e-6)
+            )
+            is near
+        )

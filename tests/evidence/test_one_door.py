@@ -1,4 +1,5 @@
-"""``score`` and ``simulate`` run the same engine: the figures of drawn rows are equal to the last bit."""
+"""``score`` and ``simulate`` run the same engine: the figures of drawn rows are equal to the last
+bit."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from tests.in_turn import in_turn
 from tonnage.errors import DoesNotFit
 from tonnage.evidence.predict import predict, read_point, reported_metrics
 
-SPLITS = ({"tp": 8}, {"tp": 2, "dp": 4, "ep": 8}, {"tp": 1, "dp": 8, "ep": 8}, {"tp": 4, "dp": 2, "ep": 1}, {"tp": 4, "ep": 4})
+SPLITS = (
+    {"tp": 8},
+    {"tp": 2, "dp": 4, "ep": 8},
+    {"tp": 1, "dp": 8, "ep": 8},
+    {"tp": 4, "dp": 2, "ep": 1},
+    {"tp": 4, "ep": 4},
+)
 MODELS = {
     "deepseek-r1": ("fp8", SPLITS),
     "gpt-oss-120b": ("mxfp4", (*SPLITS, {"tp": 1}, {"tp": 2})),
@@ -28,7 +35,12 @@ def drawn_row(number: int) -> dict[str, Any]:
     draw = random.Random(number)
     model = draw.choice(list(MODELS))
     precision, splits = MODELS[model]
-    row: dict[str, Any] = {"model": model, "gpu": draw.choice(GPUS), "precision": precision, "engine": ENGINES[number % len(ENGINES)]}
+    row: dict[str, Any] = {
+        "model": model,
+        "gpu": draw.choice(GPUS),
+        "precision": precision,
+        "engine": ENGINES[number % len(ENGINES)],
+    }
     row |= {"isl": draw.randint(1, 3000), "osl": draw.randint(2, 60)} | draw.choice(splits)
     if number % 3:
         clients = draw.randint(1, 80)
@@ -51,6 +63,14 @@ def test_score_gives_the_figures_of_simulate_to_the_last_bit(number: int, twin: 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ranks_have_the_front_ends_of_their_engine_however_one_asks(engine: str) -> None:
-    row = {"model": "deepseek-r1", "gpu": "b200-sxm-180gb", "precision": "fp8", "tp": 1, "dp": 8, "ep": 8, "engine": engine}
+    row = {
+        "model": "deepseek-r1",
+        "gpu": "b200-sxm-180gb",
+        "precision": "fp8",
+        "tp": 1,
+        "dp": 8,
+        "ep": 8,
+        "engine": engine,
+    }
     row |= {"isl": 100, "osl": 2, "concurrency": 8, "requests": 16}
     assert read_point(row).deployment.knobs == tonnage.simulate(**row).deployment.knobs

@@ -1,4 +1,5 @@
-"""A run beside its plan: on the planned deployment itself the replay is the run, and a slower run lies outside."""
+"""A run beside its plan: on the planned deployment itself the replay is the run, and a slower run
+lies outside."""
 
 from __future__ import annotations
 
@@ -29,7 +30,13 @@ from tonnage.results.requests import FAILED, Requests
 from tonnage.results.store import read_run, write_run
 from tonnage.sizing.loads.confidence import slower
 
-CHOSEN: dict[str, Any] = {"model": "llama-3-8b", "precision": "fp8", "engine": "tensorrt-llm-0.15", "isl": "2000+-500", "osl": 200}
+CHOSEN: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "precision": "fp8",
+    "engine": "tensorrt-llm-0.15",
+    "isl": "2000+-500",
+    "osl": 200,
+}
 KNOBS: dict[str, Any] = {"max_batch_size": 2048, "max_num_tokens": 8192, "chunked_prefill": True}
 
 
@@ -56,24 +63,35 @@ def changed(folder: Path, target: Path, **columns: Any) -> Path:
 
 
 @pytest.mark.parametrize("instances", [1, 3])
-def test_a_run_of_the_planned_deployment_is_its_own_replay(tmp_path: Path, plan: Path, instances: int) -> None:
+def test_a_run_of_the_planned_deployment_is_its_own_replay(
+    tmp_path: Path, plan: Path, instances: int
+) -> None:
     fleet = {"instances": instances} if instances > 1 else {}
     found = compare_plan(folder_of(tmp_path, request_rate=9, **fleet), plan, instances=instances)
     assert found.requests == 300
-    assert [metric.ratio for metric in found.metrics] == pytest.approx([1.0] * len(found.metrics), rel=1e-4)
-    known = [metric for metric in found.metrics if metric.metric in ("ttft_ms", "tpot_ms", "e2e_ms")]
+    assert [metric.ratio for metric in found.metrics] == pytest.approx(
+        [1.0] * len(found.metrics), rel=1e-4
+    )
+    known = [
+        metric for metric in found.metrics if metric.metric in ("ttft_ms", "tpot_ms", "e2e_ms")
+    ]
     assert len(known) == 12
     assert all(0 < metric.low < metric.high and metric.inside is not None for metric in known)
     assert all(metric.inside is None for metric in found.metrics if metric not in known)
     assert found.notes == ()
 
 
-def test_all_instances_of_the_plan_share_the_requests_unless_fewer_are_said(tmp_path: Path, plan: Path) -> None:
+def test_all_instances_of_the_plan_share_the_requests_unless_fewer_are_said(
+    tmp_path: Path, plan: Path
+) -> None:
     folder = folder_of(tmp_path, request_rate=20)
     whole, one = compare_plan(folder, plan), compare_plan(folder, plan, instances=1)
     assert (whole.instances, whole.router) == (40, "least-outstanding")
     assert (one.instances, one.router) == (1, "")
-    p95 = [next(m.predicted for m in each.metrics if (m.metric, m.statistic) == ("ttft_ms", "p95")) for each in (whole, one)]
+    p95 = [
+        next(m.predicted for m in each.metrics if (m.metric, m.statistic) == ("ttft_ms", "p95"))
+        for each in (whole, one)
+    ]
     assert p95[0] < 0.8 * p95[1]
 
 
@@ -82,7 +100,10 @@ def test_a_run_three_times_as_slow_is_outside_and_the_command_says_so(
 ) -> None:
     fast = folder_of(tmp_path, request_rate=4)
     r = read_run(fast).requests
-    times = {"first_token_ns": r.due_ns + 3 * (r.first_token_ns - r.due_ns), "last_token_ns": r.due_ns + 3 * (r.last_token_ns - r.due_ns)}
+    times = {
+        "first_token_ns": r.due_ns + 3 * (r.first_token_ns - r.due_ns),
+        "last_token_ns": r.due_ns + 3 * (r.last_token_ns - r.due_ns),
+    }
     slow = changed(fast, tmp_path / "slow", **times)
     assert run(["compare", str(slow), str(plan), "--instances", "1", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -90,11 +111,17 @@ def test_a_run_three_times_as_slow_is_outside_and_the_command_says_so(
     assert document["share"] == 0.8
     for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
         assert means[name]["ratio"] == pytest.approx(1 / 3, rel=1e-3)
-        assert means[name]["inside"] is (means[name]["low"] <= means[name]["measured"] <= means[name]["high"]) is False
+        assert (
+            means[name]["inside"]
+            is (means[name]["low"] <= means[name]["measured"] <= means[name]["high"])
+            is False
+        )
     assert means["requests_per_second"]["inside"] is None
     assert run(["compare", str(slow), str(plan), "--instances", "1"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "300 requests of slow, replayed on 1 instance of llama-3-8b fp8 on h100-sxm-80gb" in shown
+    assert (
+        "300 requests of slow, replayed on 1 instance of llama-3-8b fp8 on h100-sxm-80gb" in shown
+    )
     assert "E2E is outside the interval of its prediction (above: mean, p50, p95, p99)." in shown
 
 
@@ -103,13 +130,21 @@ def test_notes_tell_a_closed_loop_failures_and_cached_prompts(tmp_path: Path, pl
     r = read_run(folder).requests
     status = r.status.copy()
     status[:30] = FAILED
-    notes = " | ".join(compare_plan(changed(folder, tmp_path / "other", status=status, cached_tokens=r.isl // 2), plan, instances=1).notes)
+    notes = " | ".join(
+        compare_plan(
+            changed(folder, tmp_path / "other", status=status, cached_tokens=r.isl // 2),
+            plan,
+            instances=1,
+        ).notes
+    )
     assert "10.0% of the requests of the run did not complete" in notes
     assert "were found in a prefix cache" in notes
     assert "closed loop of 4 clients" in notes
 
 
-def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path: Path, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    tmp_path: Path, plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = folder_of(tmp_path, request_rate=9)
     (tmp_path / "empty.json").write_text(json.dumps(without_answer().to_json()), encoding="utf-8")
     (tmp_path / "words.json").write_text("no plan", encoding="utf-8")
@@ -126,7 +161,16 @@ def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path: Path, plan: Pa
         assert run(["compare", *map(str, words)]) == 2
         error = capsys.readouterr().err
         assert said in error
-        assert len([line for line in error.splitlines() if line.startswith("tonnage: ") and "compiling" not in line]) == 1
+        assert (
+            len(
+                [
+                    line
+                    for line in error.splitlines()
+                    if line.startswith("tonnage: ") and "compiling" not in line
+                ]
+            )
+            == 1
+        )
 
 
 def test_a_plan_of_measured_points_or_other_step_times_predicts_nothing(tmp_path: Path) -> None:
@@ -153,16 +197,33 @@ def test_a_plan_of_measured_points_or_other_step_times_predicts_nothing(tmp_path
         (2.0, math.nan, math.nan, None),
     ],
 )
-def test_what_is_not_known_is_neither_inside_nor_outside(measured: float, low: float, high: float, inside: bool | None) -> None:
-    found = MetricBeside(metric="ttft_ms", statistic="p95", measured=measured, predicted=2.0, low=low, high=high)
+def test_what_is_not_known_is_neither_inside_nor_outside(
+    measured: float, low: float, high: float, inside: bool | None
+) -> None:
+    found = MetricBeside(
+        metric="ttft_ms", statistic="p95", measured=measured, predicted=2.0, low=low, high=high
+    )
     assert found.inside is inside
 
 
-CLOSED = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "engine": "vllm", "tp": 1, "isl": 400, "osl": 40}
+CLOSED = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp8",
+    "engine": "vllm",
+    "tp": 1,
+    "isl": 400,
+    "osl": 40,
+}
 
 
 def rows(**other: Any) -> list[dict[str, Any]]:
-    return [CLOSED | {"concurrency": n, "requests": 40, "ttft_ms": 40.0, "itl_ms": 6.0, "line": n} | other for n in (1, 4, 16)]
+    return [
+        CLOSED
+        | {"concurrency": n, "requests": 40, "ttft_ms": 40.0, "itl_ms": 6.0, "line": n}
+        | other
+        for n in (1, 4, 16)
+    ]
 
 
 def test_a_table_of_our_own_steps_agrees_with_us(tmp_path: Path) -> None:
@@ -174,12 +235,18 @@ def test_a_table_of_our_own_steps_agrees_with_us(tmp_path: Path) -> None:
     assert 0 < apart["itl_ms"] < 1
     assert apart["ttft_ms"] < 2
     assert found.reports["fitted"].to_json() == score(rows()).to_json()
-    assert any("steps reduced with an error of" in remark for remark in found.reports[str(tmp_path / "ours.csv")].remarks)
+    assert any(
+        "steps reduced with an error of" in remark
+        for remark in found.reports[str(tmp_path / "ours.csv")].remarks
+    )
 
 
 def test_slower_steps_are_as_far_apart_as_they_are_slower(tmp_path: Path) -> None:
     step = step_model(deployment())
-    found = compare(rows(), [None, checked_source(written(slower(step, 2.0).coefficients, tmp_path / "slow.csv"))])
+    found = compare(
+        rows(),
+        [None, checked_source(written(slower(step, 2.0).coefficients, tmp_path / "slow.csv"))],
+    )
     (apart,) = found.disagreement.values()
     assert apart["itl_ms"] == pytest.approx(100, rel=0.05)
 
@@ -197,7 +264,8 @@ def test_rows_that_one_of_them_cannot_price_count_for_none(tmp_path: Path) -> No
     assert "has no step times of" in skipped.reason
 
 
-# What was due at the same moment comes as it was sent when it is replayed; its latencies count from the moment when it was due.
+# What was due at the same moment comes as it was sent when it is replayed; its latencies count from
+# the moment when it was due.
 
 
 CLIENTS = 9
@@ -207,7 +275,9 @@ CHOICE = {"model": "llama-3-8b", "precision": "fp8", "gpu": "h100", "tp": 1, "en
 def replayed(sent_ns: list[int], due_ns: list[int]) -> Requests:
     """The replay of nine requests."""
     made = simulate(**CHOICE, isl=500, osl=5, request_rate=1000, requests=CLIENTS).requests
-    run = replace(made, due_ns=np.array(due_ns), sent_ns=np.array(sent_ns), isl=np.arange(500, 500 + CLIENTS))
+    run = replace(
+        made, due_ns=np.array(due_ns), sent_ns=np.array(sent_ns), isl=np.arange(500, 500 + CLIENTS)
+    )
     return replay(run, deployment_of(**CHOICE), gpus_per_system=8)
 
 
@@ -229,10 +299,19 @@ def test_what_was_due_at_moments_of_its_own_comes_then_however_late_it_was_sent(
     assert on_time.first_token_ns.tolist() == late.first_token_ns.tolist()
 
 
-# Whatever a benchmark leaves its figures in can be scored, and so can a table that somebody else made.
+# Whatever a benchmark leaves its figures in can be scored, and so can a table that somebody else
+# made.
 
 
-ROW = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
+ROW = {
+    "model": "llama-3-8b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp16",
+    "tp": 1,
+    "isl": 200,
+    "osl": 20,
+    "concurrency": 4,
+}
 
 
 def test_a_table_of_somebody_else_predicts_in_its_own_way() -> None:

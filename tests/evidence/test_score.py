@@ -14,7 +14,15 @@ from tests.deployments import knobs_of
 from tests.strategies import step_models
 from tonnage import api
 from tonnage.errors import InputError
-from tonnage.evidence.predict import OPEN_MOST, joules_per_token, predict, read_point, reported_metrics, static_latencies_s, workload_of
+from tonnage.evidence.predict import (
+    OPEN_MOST,
+    joules_per_token,
+    predict,
+    read_point,
+    reported_metrics,
+    static_latencies_s,
+    workload_of,
+)
 from tonnage.evidence.reasons import HOLDS, QUEUES, cache_group, reason
 from tonnage.evidence.score import ScoreReport, score
 from tonnage.perf.memory import memory_plan
@@ -28,18 +36,48 @@ from tonnage.spec.deployment import parse_attainment
 from tonnage.spec.workload import Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked"
+)
 
-STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 128, "osl": 128, "batch": 8}
+STATIC = {
+    "model": "llama-2-7b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp8",
+    "tp": 1,
+    "isl": 128,
+    "osl": 128,
+    "batch": 8,
+}
 ON_L40S = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1, "engine": "vllm"}
-CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
+CLOSED = {
+    "model": "llama-3-8b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp16",
+    "tp": 1,
+    "isl": 200,
+    "osl": 20,
+    "concurrency": 4,
+}
 
 
 def test_a_rank_has_its_share_of_the_load_and_the_fullest_of_what_does_not_divide() -> None:
-    ranks = CLOSED | {"model": "deepseek-v3", "gpu": "h200-sxm-141gb", "precision": "fp8", "dp": 8, "ep": 8, "engine": "vllm-0.32"}
+    ranks = CLOSED | {
+        "model": "deepseek-v3",
+        "gpu": "h200-sxm-141gb",
+        "precision": "fp8",
+        "dp": 8,
+        "ep": 8,
+        "engine": "vllm-0.32",
+    }
     del ranks["concurrency"]
     closed = read_point(ranks | {"concurrency": 20, "requests": 41}).of_rank
-    assert (closed.concurrency, closed.requests, closed.request_rate, closed.batch) == (3, 6, None, None)
+    assert (closed.concurrency, closed.requests, closed.request_rate, closed.batch) == (
+        3,
+        6,
+        None,
+        None,
+    )
     assert read_point(ranks | {"request_rate": 4.0}).of_rank.request_rate == 0.5
     assert read_point(CLOSED).of_rank == read_point(CLOSED)
 
@@ -50,10 +88,14 @@ def rows(**measured: float) -> list[dict[str, Any]]:
 
 def test_errors_are_relative_and_signed() -> None:
     truth = predict(read_point(rows()[0]))
-    high, low = (rows(ttft_ms=truth["ttft_ms"] / f, e2e_ms=truth["e2e_ms"])[0] for f in (1.10, 0.80))
+    high, low = (
+        rows(ttft_ms=truth["ttft_ms"] / f, e2e_ms=truth["e2e_ms"])[0] for f in (1.10, 0.80)
+    )
     report = score([high, low])
     error = report.overall["ttft_ms"]
-    assert (error.mape, error.bias, error.median_ape, error.n) == pytest.approx((15.0, -5.0, 15.0, 2))
+    assert (error.mape, error.bias, error.median_ape, error.n) == pytest.approx(
+        (15.0, -5.0, 15.0, 2)
+    )
     assert report.overall["e2e_ms"].mape == pytest.approx(0.0, abs=1e-9)
     assert "requests_s" not in report.overall
     assert report.groups["model"]["llama-3-8b"]["ttft_ms"] == error
@@ -63,7 +105,9 @@ def test_errors_are_relative_and_signed() -> None:
     assert json.loads(json.dumps(report.to_json(), allow_nan=False))["overall"]["ttft_ms"]["n"] == 2
 
 
-def test_attainment_of_run_folders_is_compared_with_that_of_their_simulation(tmp_path: Path) -> None:
+def test_attainment_of_run_folders_is_compared_with_that_of_their_simulation(
+    tmp_path: Path,
+) -> None:
     """The shares of a run are those of counting its requests; a slower limit is missed by both."""
     made = tonnage.simulate(**ON_L40S, isl=1000, osl=60, request_rate=6, requests=400, seed=8)
     api.write_runs(tmp_path, [made], {"seed": 8})
@@ -87,9 +131,13 @@ def test_attainment_of_run_folders_is_compared_with_that_of_their_simulation(tmp
 def test_joules_of_a_token_are_scored_with_their_interval() -> None:
     row = rows(output_tok_s=200.0, itl_ms=10.0)[0]
     joules = joules_per_token(read_point(row), {"output_tok_s": 200.0})
-    report = score([row | {"joules_per_token": 1.1 * joules[0]}, row | {"joules_per_token": 3 * joules[0]}])
+    report = score(
+        [row | {"joules_per_token": 1.1 * joules[0]}, row | {"joules_per_token": 3 * joules[0]}]
+    )
     assert report.overall["joules_per_token"].n == 2
-    assert sorted(each.errors["joules_per_token"] for each in report.worst) == pytest.approx([100 / 3 - 100, 100 / 1.1 - 100])
+    assert sorted(each.errors["joules_per_token"] for each in report.worst) == pytest.approx(
+        [100 / 3 - 100, 100 / 1.1 - 100]
+    )
     assert report.worst[0].intervals["joules_per_token"] == joules[1:]
     assert report.coverage["joules_per_token"] == 50
 
@@ -107,7 +155,12 @@ def test_rows_that_were_not_steady_are_apart() -> None:
 
 def test_unknown_names_are_counted_and_named() -> None:
     known = rows(ttft_ms=10.0)[0]
-    unseen = [known | {"model": "llama-9"}, known | {"gpu": "h900"}, known | {"model": "llama-9", "line": 9}, known]
+    unseen = [
+        known | {"model": "llama-9"},
+        known | {"gpu": "h900"},
+        known | {"model": "llama-9", "line": 9},
+        known,
+    ]
     report = score(unseen)
     assert report.unknown == {"model": {"llama-9": 2}, "GPU": {"h900": 1}}
     assert (report.rows, report.predicted, len(report.skipped)) == (4, 1, 3)
@@ -150,7 +203,15 @@ def test_static_batches_within_the_targets(static: ScoreReport) -> None:
 @needs_data
 def test_nim_within_the_targets(nim: ScoreReport) -> None:
     assert (nim.rows, nim.predicted) == (240, 240)
-    limits = {"ttft_ms": 9, "ttft_p95_ms": 11, "itl_ms": 4, "itl_p95_ms": 7, "e2e_ms": 4, "requests_s": 4, "e2e_p95_ms": 4}
+    limits = {
+        "ttft_ms": 9,
+        "ttft_p95_ms": 11,
+        "itl_ms": 4,
+        "itl_p95_ms": 7,
+        "e2e_ms": 4,
+        "requests_s": 4,
+        "e2e_p95_ms": 4,
+    }
     for name, limit in limits.items():
         assert nim.steady[name].n == 212
         assert nim.steady[name].mape < limit, name
@@ -169,10 +230,23 @@ def test_throughput_within_the_target() -> None:
 
 
 def test_rows_of_equal_requests_under_load_are_remarked_on() -> None:
-    row = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 200, "osl": 20, "ttft_ms": 50.0}
-    report = score([{**row, "request_rate": 2.0}, {**row, "concurrency": 16}, {**row, "concurrency": 15}])
+    row = {
+        "model": "llama-3-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp8",
+        "tp": 1,
+        "isl": 200,
+        "osl": 20,
+        "ttft_ms": 50.0,
+    }
+    report = score(
+        [{**row, "request_rate": 2.0}, {**row, "concurrency": 16}, {**row, "concurrency": 15}]
+    )
     (told,) = report.to_json()["remarks"]
-    assert told.startswith("2 rows of open loops or of 16 clients or more are predicted for requests of exactly the stated lengths")
+    assert told.startswith(
+        "2 rows of open loops or of 16 clients or more are predicted for requests of exactly the"
+        " stated lengths"
+    )
     assert "isl 200+-20% osl 20+-20%" in told
     assert score([{**row, "concurrency": 15}, {**row, "batch": 4}]).remarks == ()
 
@@ -205,7 +279,10 @@ def test_an_open_loop_has_enough_requests() -> None:
     step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
     base = {k: v for k, v in CLOSED.items() if k != "concurrency"}
     for rate, expected in ((1.0, 1000), (50.0, 3000), (1e6, OPEN_MOST)):
-        assert workload_of(read_point(base | {"request_rate": rate}), step, turnaround_s=0.0).requests == expected
+        assert (
+            workload_of(read_point(base | {"request_rate": rate}), step, turnaround_s=0.0).requests
+            == expected
+        )
     found = predict(read_point(base | {"request_rate": 2.0}))
     assert found["requests_s"] == pytest.approx(2.0, rel=0.15)
 
@@ -213,13 +290,20 @@ def test_an_open_loop_has_enough_requests() -> None:
 def test_lengths_are_drawn_as_the_row_says() -> None:
     step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
     many = CLOSED | {"isl": 900, "osl": 900, "concurrency": 64}
-    by_ratio = workload_of(read_point(many | {"isl": 1000, "osl": 1000, "range_ratio": 0.8}), step, turnaround_s=0.0)
-    by_cells = workload_of(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}), step, turnaround_s=0.0)
+    by_ratio = workload_of(
+        read_point(many | {"isl": 1000, "osl": 1000, "range_ratio": 0.8}), step, turnaround_s=0.0
+    )
+    by_cells = workload_of(
+        read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}),
+        step,
+        turnaround_s=0.0,
+    )
     assert (by_ratio.isl, by_ratio.osl) == (by_cells.isl, by_cells.osl)
     assert (by_ratio.isl.kind, by_ratio.isl.mean) == ("uniform", 900)
     assert read_point(many | {"range_ratio": 1.0}).drawn is None
     drawn = predict(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}))
-    assert predict(read_point(many))["ttft_ms"] > 1.5 * drawn["ttft_ms"]  # clients of equal requests come back together
+    # clients of equal requests come back together
+    assert predict(read_point(many))["ttft_ms"] > 1.5 * drawn["ttft_ms"]
 
 
 def test_a_static_row_is_predicted_in_every_column() -> None:
@@ -233,10 +317,14 @@ def test_a_static_row_is_predicted_in_every_column() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(step_models(), st.integers(1, 40), st.integers(1, 500), st.integers(1, 60))
-def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, batch: int, isl: int, osl: int) -> None:
+def test_the_closed_form_of_a_static_batch_is_the_simulator(
+    step: StepModel, batch: int, isl: int, osl: int
+) -> None:
     knobs = knobs_of(batch, batch * isl, block=64, scheduler="static")
     equal = np.full(batch, isl), np.full(batch, osl)
-    trace = Trace(due_ps=np.zeros(batch, np.int64), isl=equal[0], osl=equal[1], concurrency=0, turnaround_ps=0)
+    trace = Trace(
+        due_ps=np.zeros(batch, np.int64), isl=equal[0], osl=equal[1], concurrency=0, turnaround_ps=0
+    )
     record = run(trace, step.in_process, knobs, 10**6)
     ttft, e2e = static_latencies_s(step, batch, isl, osl)
     assert set(record.status) == {COMPLETED}
@@ -244,8 +332,24 @@ def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, bat
     assert np.abs(record.last_token_ns / 1e9 - e2e).max() <= 1.001e-9
 
 
-REASONS_CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 2000, "osl": 200, "concurrency": 8}
-REASONS_STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 128, "osl": 128, "batch": 1}
+REASONS_CLOSED = {
+    "model": "llama-3-8b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp16",
+    "tp": 1,
+    "isl": 2000,
+    "osl": 200,
+    "concurrency": 8,
+}
+REASONS_STATIC = {
+    "model": "llama-2-7b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp16",
+    "tp": 1,
+    "isl": 128,
+    "osl": 128,
+    "batch": 1,
+}
 
 
 def test_a_closed_loop_is_grouped_by_what_its_cache_holds() -> None:
@@ -259,7 +363,11 @@ def test_a_closed_loop_is_grouped_by_what_its_cache_holds() -> None:
     ("row", "metric", "says"),
     [
         (REASONS_STATIC, "itl_ms", "of a decode step is reading the weights"),
-        (REASONS_STATIC | {"batch": 64, "isl": 2048}, "itl_ms", "of a decode step is reading the KV cache"),
+        (
+            REASONS_STATIC | {"batch": 64, "isl": 2048},
+            "itl_ms",
+            "of a decode step is reading the KV cache",
+        ),
         (REASONS_STATIC | {"batch": 64}, "ttft_ms", "of a step with a prompt is arithmetic"),
         (REASONS_STATIC, "peak_gpu_memory_gb", "GB of it are weights"),
         (REASONS_CLOSED | {"gpu": "gb300-279gb"}, "itl_ms", "no measurements"),
@@ -268,16 +376,26 @@ def test_a_closed_loop_is_grouped_by_what_its_cache_holds() -> None:
 def test_the_largest_term_is_said(row: dict[str, object], metric: str, says: str) -> None:
     words = reason(read_point(row), metric, steady=True)
     assert says in words
-    assert all(30 <= int(share) <= 100 for share in re.findall(r"(\d+) % of", words)), "the largest part of a step"
+    assert all(30 <= int(share) <= 100 for share in re.findall(r"(\d+) % of", words)), (
+        "the largest part of a step"
+    )
 
 
 def test_requests_at_a_rate_are_explained_by_a_step_of_one_of_them() -> None:
     """Of prompts so long that the cache of two takes visibly more of a step than that of one."""
     one, two, rate = (
         read_point(REASONS_CLOSED | {"isl": 7_000} | load)
-        for load in ({"concurrency": 1}, {"concurrency": 2}, {"concurrency": None, "request_rate": 0.1})
+        for load in (
+            {"concurrency": 1},
+            {"concurrency": 2},
+            {"concurrency": None, "request_rate": 0.1},
+        )
     )
-    assert reason(rate, "itl_ms", steady=True) == reason(one, "itl_ms", steady=True) != reason(two, "itl_ms", steady=True)
+    assert (
+        reason(rate, "itl_ms", steady=True)
+        == reason(one, "itl_ms", steady=True)
+        != reason(two, "itl_ms", steady=True)
+    )
 
 
 def record(**changed: Any) -> Requests:
@@ -315,9 +433,17 @@ def test_requests_that_were_not_completed_count_for_nothing() -> None:
     assert reported_metrics(replace(whole, status=np.full_like(status, REJECTED))) == {}
 
 
-def test_a_layout_may_be_named_where_a_row_names_a_file_whose_fields_leave_it_open(tmp_path: Path) -> None:
+def test_a_layout_may_be_named_where_a_row_names_a_file_whose_fields_leave_it_open(
+    tmp_path: Path,
+) -> None:
     """As in ``memory``, ``size`` and ``simulate``; ``calibrate`` reads the same rows."""
-    sizes = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336}
+    sizes = {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+    }
     config = {
         "architectures": ["UnheardOfForCausalLM"],
         "hidden_act": "gelu",
@@ -328,9 +454,16 @@ def test_a_layout_may_be_named_where_a_row_names_a_file_whose_fields_leave_it_op
     file, table = tmp_path / "config.json", tmp_path / "points.csv"
     file.write_text(json.dumps(config), encoding="utf-8")
     heads = "model,gpu,precision,tp,isl,osl,concurrency,requests,engine,itl_ms\n"
-    table.write_text(heads + f"{file},h100-sxm-80gb,fp16,1,200,20,4,20,vllm,7.0\n", encoding="utf-8")
+    table.write_text(
+        heads + f"{file},h100-sxm-80gb,fp16,1,200,20,4,20,vllm,7.0\n", encoding="utf-8"
+    )
     (skipped,) = api.score(table).skipped
     assert "hidden_act" in skipped.reason
     named = api.score(table, layout="LlamaForCausalLM")
-    table.write_text(table.read_text(encoding="utf-8").replace(str(file), "llama-3-8b"), encoding="utf-8")
-    assert (named.predicted, named.overall["itl_ms"].bias) == (1, pytest.approx(api.score(table).overall["itl_ms"].bias, abs=0.5))
+    table.write_text(
+        table.read_text(encoding="utf-8").replace(str(file), "llama-3-8b"), encoding="utf-8"
+    )
+    assert (named.predicted, named.overall["itl_ms"].bias) == (
+        1,
+        pytest.approx(api.score(table).overall["itl_ms"].bias, abs=0.5),
+    )

@@ -1,4 +1,5 @@
-"""Genuine files with a field dropped, repeated, moved or of another type: read as before, or refused in a line, never otherwise."""
+"""Genuine files with a field dropped, repeated, moved or of another type: read as before, or
+refused in a line, never otherwise."""
 
 from __future__ import annotations
 
@@ -24,12 +25,22 @@ from tonnage.formats.measured_files import MEASURED, read_measured
 from tonnage.formats.tool_format import ImportedRun, Reading, read_requests
 
 FIXTURES = Path(__file__).parents[1] / "bench" / "fixtures"
-GIVEN: dict[str, str | int] = {"model": "m", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "vllm", "concurrency": 8}
+GIVEN: dict[str, str | int] = {
+    "model": "m",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp16",
+    "tp": 1,
+    "engine": "vllm",
+    "concurrency": 8,
+}
 STAGE = {
     "load_summary": {"count": 100, "requested_rate": 2.0},
     "successes": {
         "count": 100,
-        "latency": {name: {"mean": value, "p99": value} for name, value in (("request_latency", 1.1), ("time_to_first_token", 0.1))},
+        "latency": {
+            name: {"mean": value, "p99": value}
+            for name, value in (("request_latency", 1.1), ("time_to_first_token", 0.1))
+        },
         "throughput": {"requests_per_sec": 2.0, "output_tokens_per_sec": 202},
         "prompt_len": {"mean": 1000},
         "output_len": {"mean": 101},
@@ -52,13 +63,24 @@ def paths_of(document: Any, before: tuple[Any, ...] = (), depth: int = 5) -> lis
     """Where the fields of a document are; of a list the first two items."""
     if depth == 0:
         return []
-    items = list(document.items()) if isinstance(document, dict) else list(enumerate(document[:2])) if isinstance(document, list) else []
-    return [path for key, value in items for path in ((*before, key), *paths_of(value, (*before, key), depth - 1))]
+    items = (
+        list(document.items())
+        if isinstance(document, dict)
+        else list(enumerate(document[:2]))
+        if isinstance(document, list)
+        else []
+    )
+    return [
+        path
+        for key, value in items
+        for path in ((*before, key), *paths_of(value, (*before, key), depth - 1))
+    ]
 
 
 @st.composite
 def changed(draw: st.DrawFn, document: Any) -> Any:
-    """The document with one field dropped, of another type, or its neighbours in another order or twice."""
+    """The document with one field dropped, of another type, or its neighbours in another order or
+    twice."""
     found = copy.deepcopy(document)
     path = draw(st.sampled_from(paths_of(document)))
     holder = found
@@ -84,7 +106,11 @@ def changed(draw: st.DrawFn, document: Any) -> Any:
 
 def told(error: TonnageError, path: Path) -> None:
     assert all(line.strip() for line in str(error).splitlines())
-    assert path.name in str(error) or path.parent.name in str(error) or "valid measurement" in str(error)
+    assert (
+        path.name in str(error)
+        or path.parent.name in str(error)
+        or "valid measurement" in str(error)
+    )
 
 
 REPORTS: dict[str, tuple[str, Any]] = {
@@ -97,14 +123,19 @@ REPORTS: dict[str, tuple[str, Any]] = {
         json.loads((FIXTURES / "inference-perf" / "stage_0_lifecycle_metrics.json").read_text()),
     ),
     "guidellm": ("guidellm.json", json.loads((FIXTURES / "guidellm.json").read_text())),
-    "aiperf": ("profile_export_aiperf.json", json.loads((FIXTURES / "aiperf" / "profile_export_aiperf.json").read_text())),
+    "aiperf": (
+        "profile_export_aiperf.json",
+        json.loads((FIXTURES / "aiperf" / "profile_export_aiperf.json").read_text()),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REPORTS)
 @examples(1.0)
 @given(data=st.data())
-def test_no_measured_value_of_a_report_changes_silently(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_measured_value_of_a_report_changes_silently(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     file, document = REPORTS[name]
     path = tmp_path_factory.mktemp("changed", numbered=True) / file
 
@@ -119,10 +150,16 @@ def test_no_measured_value_of_a_report_changes_silently(name: str, data: st.Data
         told(error, path)
         return
     for row in rows:
-        if name == "inference-perf 0.7" and row["osl"] == 32:  # without the server's count its tokens are those of its own tokenizer
+        # without the server's count its tokens are those of its own tokenizer
+        if name == "inference-perf 0.7" and row["osl"] == 32:
             continue
-        # a repeated benchmark is a second row; where a report has no TPOT, its mean gap is ``itl_ms``
-        columns = [column for column in MEASURED if column != "itl_ms" or row["tpot_ms"] is not None or before["tpot_ms"] is None]
+        # a repeated benchmark is a second row; where a report has no TPOT, its mean gap is
+        # ``itl_ms``
+        columns = [
+            column
+            for column in MEASURED
+            if column != "itl_ms" or row["tpot_ms"] is not None or before["tpot_ms"] is None
+        ]
         assert [column for column in columns if row[column] not in (before[column], None)] == []
 
 
@@ -132,7 +169,9 @@ def described(run: ImportedRun) -> tuple[float, ...]:
     streamed = [request for request in done if request.streamed and request.osl > 1]
     whole = [request.events_ns[-1] - request.sent_ns for request in done]
     ttft = [request.events_ns[0] - request.sent_ns for request in streamed]
-    decode = [(request.events_ns[-1] - request.events_ns[0]) / (request.osl - 1) for request in streamed]
+    decode = [
+        (request.events_ns[-1] - request.events_ns[0]) / (request.osl - 1) for request in streamed
+    ]
     return tuple(sum(values) / len(values) if values else 0.0 for values in (whole, ttft, decode))
 
 
@@ -175,7 +214,9 @@ DETAILED = {
 @pytest.mark.parametrize("name", DETAILED)
 @examples(0.5)
 @given(data=st.data())
-def test_single_requests_are_read_or_refused(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_single_requests_are_read_or_refused(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     source, folder = DETAILED[name], tmp_path_factory.mktemp("changed", numbered=True)
     path = folder / source.name
     if source.suffix == ".jsonl":
@@ -193,12 +234,22 @@ def test_single_requests_are_read_or_refused(name: str, data: st.DataObject, tmp
     assert all(summary.counted for _, summary, _ in made)
 
 
-TRACES = [{"timestamp": 500 * place, "input_length": 1024, "output_length": 100, "hash_ids": [0, place + 1]} for place in range(20)]
+TRACES = [
+    {
+        "timestamp": 500 * place,
+        "input_length": 1024,
+        "output_length": 100,
+        "hash_ids": [0, place + 1],
+    }
+    for place in range(20)
+]
 
 
 @examples(1.0)
 @given(data=st.data())
-def test_a_changed_trace_is_read_or_every_bad_line_named(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_changed_trace_is_read_or_every_bad_line_named(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     rows = copy.deepcopy(TRACES)
     place = data.draw(st.integers(1, 18))
     rows[place] = data.draw(changed(rows[place]))

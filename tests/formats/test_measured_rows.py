@@ -38,24 +38,44 @@ def test_a_row_has_every_key_with_its_type(tmp_path: Path) -> None:
     assert row["line"] == 2
     assert (row["model"], row["tp"], row["isl"], row["concurrency"]) == ("llama-3-8b", 1, 2000, 10)
     assert (row["pp"], row["ep"], row["ttft_ms"], row["requests_s"]) == (1, 1, 220.845, 5.195428)
-    for name in ("batch", "request_rate", "engine", "requests", "window_s", "itl_ms", "e2e_p95_ms", "peak_gpu_memory_gb"):
+    for name in (
+        "batch",
+        "request_rate",
+        "engine",
+        "requests",
+        "window_s",
+        "itl_ms",
+        "e2e_p95_ms",
+        "peak_gpu_memory_gb",
+    ):
         assert row[name] is None
-    (row,) = read_measured(table(tmp_path, HEADER, LINE.replace("220.845", "0.25").replace(",10,", ",1000000000,")))
+    (row,) = read_measured(
+        table(tmp_path, HEADER, LINE.replace("220.845", "0.25").replace(",10,", ",1000000000,"))
+    )
     assert (row["ttft_ms"], row["concurrency"]) == (0.25, 10**9)
     with pytest.raises(InputError, match="out of range"):
         read_measured(table(tmp_path, HEADER, LINE.replace(",10,", ",1000000001,")))
-    soft = table(tmp_path, HEADER.replace("isl", "Input Sequence Length (tokens)"), LINE.replace("2000", "1999.66"))
+    soft = table(
+        tmp_path,
+        HEADER.replace("isl", "Input Sequence Length (tokens)"),
+        LINE.replace("2000", "1999.66"),
+    )
     assert read_measured(soft)[0]["isl"] == 2000
     both = table(tmp_path, "Input Sequence Length (tokens)," + HEADER, "1234.5," + LINE)
     assert read_measured(both)[0]["isl"] == 2000
     varied = LINE.replace(",2000,200,", ",1600-2000,200+-20%,")
-    first, second = read_measured(table(tmp_path, f"{HEADER},range_ratio", f"{varied},", f"{LINE},0.8"))
+    first, second = read_measured(
+        table(tmp_path, f"{HEADER},range_ratio", f"{varied},", f"{LINE},0.8")
+    )
     assert (first["isl"], first["osl"], first["range_ratio"]) == (1800, 200, None)
     assert (first["isl_drawn"], first["osl_drawn"]) == ("1600-2000", "200+-20%")
     assert (second["isl"], second["isl_drawn"], second["range_ratio"]) == (2000, None, 0.8)
 
 
-@pytest.mark.parametrize(("name", "rows"), [("nim_inflight", 240), ("trtllm_static_batch", 2790), ("trtllm_throughput", 388)])
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("nim_inflight", 240), ("trtllm_static_batch", 2790), ("trtllm_throughput", 388)],
+)
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data lies beside a working copy only")
 def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
     assert len(read_measured(SHARED / f"{name}.csv")) == rows
@@ -76,14 +96,23 @@ def test_headers_of_tools_are_known_and_others_left_alone() -> None:
     ]:
         column = find_column(header)
         assert (column.name, column.scale) == (name, scale)
-    for header in ["Request Latency (ms) max", "ttft_p25_ms", "Time To Second Token (ms)", "measured_osl", "", "notes"]:
+    for header in [
+        "Request Latency (ms) max",
+        "ttft_p25_ms",
+        "Time To Second Token (ms)",
+        "measured_osl",
+        "",
+        "notes",
+    ]:
         assert find_column(header) is None
 
 
 def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     separated = LINE.replace("220.845", '"1,220.5"')
-    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join([HEADER, "", LINE, separated, ",,,,,,,,", ""]).encode())
+    path.write_bytes(
+        b"\xef\xbb\xbf" + "\r\n".join([HEADER, "", LINE, separated, ",,,,,,,,", ""]).encode()
+    )
     rows = read_measured(path)
     assert [row["ttft_ms"] for row in rows] == [220.845, 1220.5]
     assert [row["line"] for row in rows] == [3, 4]
@@ -97,9 +126,15 @@ def test_bad_tables_and_other_files_are_refused_in_one_line(tmp_path: Path) -> N
         ((HEADER.replace("concurrency", "x"), LINE), "batch, concurrency or request_rate"),
         ((HEADER + ",batch", LINE + ",4"), "line 2: has batch and concurrency"),
         ((HEADER, LINE.replace(",10,", ",,")), "line 2: has no load"),
-        ((HEADER, LINE.replace("220.845", "fast")), "line 2, column 'ttft_ms': 'fast' is not a number"),
+        (
+            (HEADER, LINE.replace("220.845", "fast")),
+            "line 2, column 'ttft_ms': 'fast' is not a number",
+        ),
         ((HEADER, LINE.replace("220.845", "-3")), "column 'ttft_ms': -3 is not a measurement"),
-        ((HEADER, LINE.replace(",2000,", ",2000-1000,")), "column 'isl': '2000-1000' ends below where it begins"),
+        (
+            (HEADER, LINE.replace(",2000,", ",2000-1000,")),
+            "column 'isl': '2000-1000' ends below where it begins",
+        ),
         ((HEADER, LINE.replace("llama-3-8b", "")), "column 'model': is empty"),
         ((HEADER, LINE, LINE + ",7"), "line 3: 10 cells, but the header has 9"),
         ((HEADER + ",Time To First Token (ms)", LINE + ",7"), "both mean ttft_ms"),
@@ -112,7 +147,11 @@ def test_bad_tables_and_other_files_are_refused_in_one_line(tmp_path: Path) -> N
         assert message in str(caught.value)
         assert "points.csv" in str(caught.value)
         assert "\n" not in str(caught.value)
-    for data, message in [(b"", "is empty"), (b"\x00\x01\x02", "binary"), ("model;gpu".encode("utf-16"), "not UTF-8")]:
+    for data, message in [
+        (b"", "is empty"),
+        (b"\x00\x01\x02", "binary"),
+        ("model;gpu".encode("utf-16"), "not UTF-8"),
+    ]:
         path = tmp_path / "junk.csv"
         path.write_bytes(data)
         with pytest.raises(InputError, match=message):
@@ -120,21 +159,54 @@ def test_bad_tables_and_other_files_are_refused_in_one_line(tmp_path: Path) -> N
 
 
 CELLS = st.one_of(
-    st.sampled_from([*HEADER.split(","), "batch", "request_rate", "ttft_p95_ms", "Time To First Token (ms)", "ttft", *LINE.split(",")]),
-    st.sampled_from(["", " ", "nan", "inf", "-1", "0", "1e309", "1,000.5", "１２", "\u0664", '"', "\n", "\r", "a" * 200, "µs", "1e400"]),
+    st.sampled_from(
+        [
+            *HEADER.split(","),
+            "batch",
+            "request_rate",
+            "ttft_p95_ms",
+            "Time To First Token (ms)",
+            "ttft",
+            *LINE.split(","),
+        ]
+    ),
+    st.sampled_from(
+        [
+            "",
+            " ",
+            "nan",
+            "inf",
+            "-1",
+            "0",
+            "1e309",
+            "1,000.5",
+            "１２",
+            "\u0664",
+            '"',
+            "\n",
+            "\r",
+            "a" * 200,
+            "µs",
+            "1e400",
+        ]
+    ),
     st.text(max_size=12),
 )
 
 
 @given(st.lists(st.lists(CELLS, max_size=10), max_size=5))
-def test_any_cells_give_rows_or_one_line(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> None:
+def test_any_cells_give_rows_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]
+) -> None:
     text = io.StringIO()
     csv.writer(text).writerows([HEADER.split(","), LINE.split(","), *rows])
     check_bytes(tmp_path_factory, text.getvalue().encode("utf-8", "surrogatepass"))
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_give_rows_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_give_rows_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     check_bytes(tmp_path_factory, data)
 
 
@@ -151,7 +223,8 @@ def check_bytes(factory: pytest.TempPathFactory, data: bytes) -> None:
         assert all(row["tp"] >= 1 and row["ttft_ms"] != 0 for row in rows)
 
 
-# A new tool is one module: its points are sized from, its requests imported and replayed, and a run is written as its files.
+# A new tool is one module: its points are sized from, its requests imported and replayed, and a run
+# is written as its files.
 
 
 MODULE = '''
@@ -191,7 +264,9 @@ def stargazer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """A module with a FORMAT lies in the package's folder, and no other file knows of it."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "stargazer.py").write_text(MODULE)
-    monkeypatch.setattr(tonnage.formats, "__path__", [*tonnage.formats.__path__, str(tmp_path / "package")])
+    monkeypatch.setattr(
+        tonnage.formats, "__path__", [*tonnage.formats.__path__, str(tmp_path / "package")]
+    )
     tool_formats.cache_clear()
     yield
     tool_formats.cache_clear()
@@ -202,8 +277,19 @@ def test_a_module_of_its_own_is_all_that_a_new_tool_needs(tmp_path: Path) -> Non
     measured = tmp_path / "points.json"
     measured.write_text(json.dumps({"stars": 8}))
     given = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
-    assert [(row["concurrency"], row["ttft_ms"]) for row in read_measured(measured, given)] == [(8, 100.0)]
-    plan = api.size_measured(benchmarks=measured, gpu="h100", precision="fp16", tp=1, isl=1000, osl=200, peak_rps=20.0, ttft="mean<=1s")
+    assert [(row["concurrency"], row["ttft_ms"]) for row in read_measured(measured, given)] == [
+        (8, 100.0)
+    ]
+    plan = api.size_measured(
+        benchmarks=measured,
+        gpu="h100",
+        precision="fp16",
+        tp=1,
+        isl=1000,
+        osl=200,
+        peak_rps=20.0,
+        ttft="mean<=1s",
+    )
     assert plan.choice is not None
 
     single = tmp_path / "single.json"
@@ -211,7 +297,10 @@ def test_a_module_of_its_own_is_all_that_a_new_tool_needs(tmp_path: Path) -> Non
     assert recording_from(str(single), "trace").due_ns == (0, 500_000_000, 1_500_000_000)
     assert run(["import", str(single), "--output", str(tmp_path / "run")]) == 0
     summary = read_run(tmp_path / "run").summary
-    assert (summary["ttft_ms"]["mean"], summary["tpot_ms"]["mean"]) == (pytest.approx(100), pytest.approx(200))
+    assert (summary["ttft_ms"]["mean"], summary["tpot_ms"]["mean"]) == (
+        pytest.approx(100),
+        pytest.approx(200),
+    )
 
     (written,) = export(tmp_path / "run", check_export("stargazer"))
     assert json.loads(written.read_text()) == {"stars": 2, "ttft_ms": [100.0] * 3}

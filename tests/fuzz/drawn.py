@@ -17,7 +17,8 @@ GROWTH_MB = 300  # that a process may grow by while it is fuzzed, after its firs
 
 
 def draws(what: str) -> Iterator[tuple[str, Random]]:
-    """A label and a generator for each draw until the seconds are over; the count is printed, and memory must stay flat."""
+    """A label and a generator for each draw until the seconds are over; the count is printed, and
+    memory must stay flat."""
     end, count, before = time.monotonic() + SECONDS, 0, 0.0
     while time.monotonic() < end:
         count += 1
@@ -25,7 +26,11 @@ def draws(what: str) -> Iterator[tuple[str, Random]]:
         if count == 100:
             before = resident_mb()
     grown = resident_mb() - before if before else 0.0
-    print(f"\n{what}: {count:,} draws in {SECONDS:.0f} s from seed {SEED}; {grown:+.0f} MB of memory after the first hundred", flush=True)
+    print(
+        f"\n{what}: {count:,} draws in {SECONDS:.0f} s from seed {SEED}; {grown:+.0f} MB of memory"
+        " after the first hundred",
+        flush=True,
+    )
     assert grown < GROWTH_MB, f"{what}: {grown:.0f} MB more memory"
 
 
@@ -52,8 +57,27 @@ def nasty(random: Random, canary: Path) -> str:
             f"| {run}",
             f"a\n```\n```sh\n{run}\n```",
         ),
-        *("../../../victim", "/tmp/../victim", "..", ".", "~", "-rf", "--middleware=canary", "--trust-remote-code", "a/b", "con", "a\\b"),
-        *('"""\nimport canary\n"""', "'''\nimport canary\n'''", '" + __import__("canary") + "', "{canary}", "%(canary)s", "{{ canary }}"),
+        *(
+            "../../../victim",
+            "/tmp/../victim",
+            "..",
+            ".",
+            "~",
+            "-rf",
+            "--middleware=canary",
+            "--trust-remote-code",
+            "a/b",
+            "con",
+            "a\\b",
+        ),
+        *(
+            '"""\nimport canary\n"""',
+            "'''\nimport canary\n'''",
+            '" + __import__("canary") + "',
+            "{canary}",
+            "%(canary)s",
+            "{{ canary }}",
+        ),
         *(
             "!!python/object/apply:os.system ['true']",
             "&a [*a]",
@@ -84,7 +108,19 @@ def nasty(random: Random, canary: Path) -> str:
             " ",
             "\t",
         ),
-        *("a" * 3_000, "9" * 5_000, "${IFS}", "$HOME", "%s%n", "nan", "-1", "[" * 200, "'", '"', "\\"),
+        *(
+            "a" * 3_000,
+            "9" * 5_000,
+            "${IFS}",
+            "$HOME",
+            "%s%n",
+            "nan",
+            "-1",
+            "[" * 200,
+            "'",
+            '"',
+            "\\",
+        ),
     )
     return random.choice(texts)
 
@@ -105,7 +141,9 @@ def changed(document: Any, random: Random, canary: Path) -> tuple[Any, str]:
         if isinstance(value, dict):
             if head == KEY:
                 return {(text if key == rest[1] else key): part for key, part in value.items()}
-            return {key: put(part, rest[1:]) if key == head else part for key, part in value.items()}
+            return {
+                key: put(part, rest[1:]) if key == head else part for key, part in value.items()
+            }
         return [put(part, rest[1:]) if place == head else part for place, part in enumerate(value)]
 
     return put(document, path), f"{path} became {text[:60]!r}"

@@ -1,7 +1,8 @@
-"""The page's interface and the simulated engine under schemathesis and under damaged bodies: no 5xx, no hang, memory flat.
+"""The page's interface and the simulated engine under schemathesis and under damaged bodies: no
+5xx, no hang, memory flat.
 
-Read where schemathesis' plugin is loaded (``pytest -p schemathesis -m fuzz``, as in ./check --fuzz).
-"""
+Read where schemathesis' plugin is loaded (``pytest -p schemathesis -m fuzz``, as in ./check
+--fuzz)."""
 
 from __future__ import annotations
 
@@ -30,25 +31,88 @@ from tonnage.page.http_api import openapi
 pytestmark = pytest.mark.fuzz
 ROOT = Path(__file__).parents[2]
 PAGE = schemathesis.openapi.from_dict(openapi())
-SMALL = {"model": "llama-3.1-8b", "lengths": {"isl": 100, "osl": 10}, "demand": {"peak_rps": 5}, "limits": {"ttft": "p95<=1s"}}
+SMALL = {
+    "model": "llama-3.1-8b",
+    "lengths": {"isl": 100, "osl": 10},
+    "demand": {"peak_rps": 5},
+    "limits": {"ttft": "p95<=1s"},
+}
 SEARCH = {"gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": 1}
 LOAD = {"model": "llama-3.1-8b", "isl": 50, "osl": 5, "request_rate": 4, "requests": 20}
-TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}}
-MESSAGES = [{"role": "system", "content": "b"}, {"role": "user", "content": [{"type": "text", "text": "a"}]}]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "f",
+        "parameters": {"type": "object", "properties": {"a": {"type": "string"}}},
+    },
+}
+MESSAGES = [
+    {"role": "system", "content": "b"},
+    {"role": "user", "content": [{"type": "text", "text": "a"}]},
+]
 BODIES: dict[str, tuple[tuple[str, Any], ...]] = {
     "page": (
         ("/api/v1/size", {**SMALL, "search": SEARCH}),
         ("/api/v1/simulate", LOAD),
         ("/api/v1/simulate", {**LOAD, "scenario": {"search": SEARCH}}),
-        ("/api/v1/compare", {"first": {"schema": "tonnage-plan/4"}, "second": {"schema": "tonnage-plan/4"}}),
+        (
+            "/api/v1/compare",
+            {"first": {"schema": "tonnage-plan/4"}, "second": {"schema": "tonnage-plan/4"}},
+        ),
     ),
     "engine": (
-        ("/v1/chat/completions", {"model": "llama-3.1-8b", "messages": MESSAGES, "max_tokens": 3, "stop": ["x"], "user": "u", "n": 2}),
-        ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 3, "tools": [TOOL], "tool_choice": "required", "stream": True}),
-        ("/v1/completions", {"prompt": "a b", "max_tokens": 3, "structured_outputs": {"json": TOOL["function"]}, "logprobs": 2}),
-        ("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 3, "response_format": {"type": "json_object"}, "kv_transfer_params": {}}),
-        ("/v1/responses", {"input": "a", "max_output_tokens": 16, "instructions": "b", "metadata": {"a": "b"}}),
-        ("/v1/messages", {"model": "llama-3.1-8b", "max_tokens": 3, "messages": [{"role": "user", "content": "a"}], "system": "b"}),
+        (
+            "/v1/chat/completions",
+            {
+                "model": "llama-3.1-8b",
+                "messages": MESSAGES,
+                "max_tokens": 3,
+                "stop": ["x"],
+                "user": "u",
+                "n": 2,
+            },
+        ),
+        (
+            "/v1/chat/completions",
+            {
+                "messages": MESSAGES,
+                "max_tokens": 3,
+                "tools": [TOOL],
+                "tool_choice": "required",
+                "stream": True,
+            },
+        ),
+        (
+            "/v1/completions",
+            {
+                "prompt": "a b",
+                "max_tokens": 3,
+                "structured_outputs": {"json": TOOL["function"]},
+                "logprobs": 2,
+            },
+        ),
+        (
+            "/v1/completions",
+            {
+                "prompt": ["a", "b"],
+                "max_tokens": 3,
+                "response_format": {"type": "json_object"},
+                "kv_transfer_params": {},
+            },
+        ),
+        (
+            "/v1/responses",
+            {"input": "a", "max_output_tokens": 16, "instructions": "b", "metadata": {"a": "b"}},
+        ),
+        (
+            "/v1/messages",
+            {
+                "model": "llama-3.1-8b",
+                "max_tokens": 3,
+                "messages": [{"role": "user", "content": "a"}],
+                "system": "b",
+            },
+        ),
         ("/tokenize", {"prompt": "a", "add_special_tokens": True}),
         ("/detokenize", {"tokens": [1, 2, 3]}),
         ("/invocations", {"prompt": "a", "max_tokens": 2}),
@@ -60,9 +124,15 @@ BODIES: dict[str, tuple[tuple[str, Any], ...]] = {
 
 @contextmanager
 def process(*words: str) -> Iterator[tuple[str, int]]:
-    """The address that a command prints, and its process id; its process lasts as long as the block and leaves no traceback."""
-    command, environment = [sys.executable, "-P", "-m", "tonnage", *words], {**os.environ, "HF_HUB_OFFLINE": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as one:
+    """The address that a command prints, and its process id; its process lasts as long as the block
+    and leaves no traceback."""
+    command, environment = (
+        [sys.executable, "-P", "-m", "tonnage", *words],
+        {**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as one:
         assert one.stdout
         try:
             line = next(line for line in one.stdout if "http://" in line)
@@ -75,11 +145,28 @@ def process(*words: str) -> Iterator[tuple[str, int]]:
 
 
 @pytest.fixture(scope="module", params=["page", "engine"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, int]]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str, int]]:
     """The name, the address and the process id of each of the two."""
     folder = str(tmp_path_factory.mktemp("fuzz") / "page")
-    served = ["serve", "--engine", "simulated", "--model", "llama-3.1-8b", "--gpu", "h100", "--speed", "50", "--port", "0"]
-    with process(*(["ui", folder, "--port", "0"] if request.param == "page" else served)) as (url, pid):
+    served = [
+        "serve",
+        "--engine",
+        "simulated",
+        "--model",
+        "llama-3.1-8b",
+        "--gpu",
+        "h100",
+        "--speed",
+        "50",
+        "--port",
+        "0",
+    ]
+    with process(*(["ui", folder, "--port", "0"] if request.param == "page" else served)) as (
+        url,
+        pid,
+    ):
         yield request.param, base_of(url).removesuffix("/v1"), pid
 
 
@@ -105,7 +192,10 @@ def damaged(body: bytes, random: Random) -> bytes:
         return body[: random.randrange(len(body))]
     if way == 2:
         deep = random.choice((90, 130, 900, 20_000))
-        return body.replace(random.choice([b'"a"', b"3", b'"llama-3.1-8b"', b"5"]), b'{"a":' * deep + b"1" + b"}" * deep)
+        return body.replace(
+            random.choice([b'"a"', b"3", b'"llama-3.1-8b"', b"5"]),
+            b'{"a":' * deep + b"1" + b"}" * deep,
+        )
     return body
 
 
@@ -134,7 +224,13 @@ def test_schemathesis(server: tuple[str, str, int]) -> None:
         operation = random.choice(operations)
 
         @seed(random.randrange(2**32))
-        @settings(max_examples=20, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=20,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=operation.as_strategy())
         def called(case: Any) -> None:
             nonlocal asked

@@ -1,4 +1,5 @@
-"""``tonnage mcp`` under damaged messages: every request is answered once, no file outside of the root is quoted, memory stays flat."""
+"""``tonnage mcp`` under damaged messages: every request is answered once, no file outside of the
+root is quoted, memory stays flat."""
 
 from __future__ import annotations
 
@@ -17,14 +18,43 @@ from tests.fuzz.drawn import GROWTH_MB, changed, draws, resident_mb
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("default")]
 ROOT = Path(__file__).parents[2]
-BEGIN = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
+BEGIN = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "fuzz", "version": "1"},
+}
 SMALL = {"model": "llama-3.1-8b", "lengths": {"isl": 100, "osl": 10}, "demand": {"peak_rps": 5}}
 CALLS: list[dict[str, Any]] = [
-    {"name": "size", "arguments": {**SMALL, "search": {"gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": 1}}},
+    {
+        "name": "size",
+        "arguments": {
+            **SMALL,
+            "search": {"gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": 1},
+        },
+    },
     {"name": "size", "arguments": {"model": "llama-3.1-8b", "demand": {"trace": "rows.csv"}}},
-    {"name": "size", "arguments": {"model": "config.json", "lengths": {"isl": "notes.csv", "osl": 10}, "demand": {"peak_rps": 1}}},
-    {"name": "simulate", "arguments": {"model": "llama-3.1-8b", "isl": 50, "osl": 5, "request_rate": 4, "requests": 20}},
-    {"name": "memory", "arguments": {"model": "llama-3.1-8b", "gpu": "h100", "tp": 2, "precision": "fp8"}},
+    {
+        "name": "size",
+        "arguments": {
+            "model": "config.json",
+            "lengths": {"isl": "notes.csv", "osl": 10},
+            "demand": {"peak_rps": 1},
+        },
+    },
+    {
+        "name": "simulate",
+        "arguments": {
+            "model": "llama-3.1-8b",
+            "isl": 50,
+            "osl": 5,
+            "request_rate": 4,
+            "requests": 20,
+        },
+    },
+    {
+        "name": "memory",
+        "arguments": {"model": "llama-3.1-8b", "gpu": "h100", "tp": 2, "precision": "fp8"},
+    },
     {"name": "compare", "arguments": {"first": SMALL, "second": SMALL}},
     {"name": "catalog", "arguments": {"text": "l40s"}},
 ]
@@ -37,7 +67,13 @@ class Server:
     def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
         command = [sys.executable, "-m", "tonnage", "mcp", "--root", str(folder)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
         self.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": BEGIN})
         self.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
@@ -49,7 +85,11 @@ class Server:
     def answer(self, message: Any, label: str = "") -> dict[str, Any]:
         """The answer to a message, or to a line of bytes."""
         assert self.process.stdout
-        self.send(message if isinstance(message, bytes) else json.dumps(message).encode("utf-8", "surrogatepass"))
+        self.send(
+            message
+            if isinstance(message, bytes)
+            else json.dumps(message).encode("utf-8", "surrogatepass")
+        )
         ready, _, _ = select.select([self.process.stdout], [], [], 60)
         assert ready, f"{label}: no answer in 60 s"
         line = self.process.stdout.readline()
@@ -73,7 +113,12 @@ def is_notification(line: bytes) -> bool:
         message = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return False
-    return isinstance(message, dict) and "id" not in message and "method" in message and message.get("jsonrpc") == "2.0"
+    return (
+        isinstance(message, dict)
+        and "id" not in message
+        and "method" in message
+        and message.get("jsonrpc") == "2.0"
+    )
 
 
 def test_messages(tmp_path: Path) -> None:
@@ -83,7 +128,9 @@ def test_messages(tmp_path: Path) -> None:
     root.mkdir()
     (root / "rows.csv").write_text(f"timestamp,isl,osl\n0,{SECRET},5\n")
     (root / "notes.csv").write_text(SECRET)
-    (root / "config.json").write_text(json.dumps({"architectures": [SECRET], "hidden_size": SECRET}))
+    (root / "config.json").write_text(
+        json.dumps({"architectures": [SECRET], "hidden_size": SECRET})
+    )
     server, before = Server(root), 0.0
     for count, (label, random) in enumerate(draws("messages"), start=1):
         call, what = changed(random.choice(CALLS), random, tmp_path / "canary")
@@ -91,7 +138,10 @@ def test_messages(tmp_path: Path) -> None:
             call = random.choice(CALLS)
             call = {
                 **call,
-                "arguments": {**call["arguments"], "model": random.choice(["../secret", "/etc/passwd", "rows.csv", "notes.csv"])},
+                "arguments": {
+                    **call["arguments"],
+                    "model": random.choice(["../secret", "/etc/passwd", "rows.csv", "notes.csv"]),
+                },
             }
         message = {"jsonrpc": "2.0", "id": count, "method": "tools/call", "params": call}
         line = broken(json.dumps(message).encode("utf-8", "surrogatepass"), random)

@@ -1,7 +1,8 @@
-"""Commands that are killed, interrupted, or find a full disk, few descriptors or little memory, at drawn moments.
+"""Commands that are killed, interrupted, or find a full disk, few descriptors or little memory, at
+drawn moments.
 
-Afterwards each thing that they write is whole, or absent, or lies under a name that says that it is partial; and the same command, given
-again, ends as if nothing had happened.
+Afterwards each thing that they write is whole, or absent, or lies under a name that says that it is
+partial; and the same command, given again, ends as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -29,7 +30,22 @@ from tonnage.spec.calibration import read_calibration
 pytestmark = pytest.mark.fuzz
 ROOT = Path(__file__).parents[2]
 MOMENTS = int(os.environ.get("TONNAGE_FUZZ_MOMENTS", "50"))
-MODEL = ["--model", "llama-3.1-8b", "--gpu", "h100", "--precision", "fp8", "--engine", "vllm", "--tp", "1", "--isl", "200", "--osl", "20"]
+MODEL = [
+    "--model",
+    "llama-3.1-8b",
+    "--gpu",
+    "h100",
+    "--precision",
+    "fp8",
+    "--engine",
+    "vllm",
+    "--tp",
+    "1",
+    "--isl",
+    "200",
+    "--osl",
+    "20",
+]
 
 
 def whole_plan(path: Path) -> None:
@@ -59,21 +75,44 @@ def whole_deployment(folder: Path) -> None:
     assert api.verify_folder(folder).faults == ()
 
 
-# Each command with OUT for what it writes, how long it takes about, and what shows that this is whole
+# Each command with OUT for what it writes, how long it takes about, and what shows that this is
+# whole
 COMMANDS: dict[str, tuple[list[str], float, Callable[[Path], None]]] = {
     "size": (
-        ["size", *MODEL, "--peak-rps", "20", "--ttft", "p95<=500ms", "--quiet", "--output", "OUT.json"],
+        [
+            "size",
+            *MODEL,
+            "--peak-rps",
+            "20",
+            "--ttft",
+            "p95<=500ms",
+            "--quiet",
+            "--output",
+            "OUT.json",
+        ],
         2.5,
         whole_plan,
     ),
-    "simulate": (["simulate", *MODEL, "--request-rate", "5", "--requests", "3000", "--output", "OUT"], 1.5, whole_run),
-    "sweep": (["simulate", *MODEL, "--concurrency", "1,2,4,8", "--requests", "500", "--output", "OUT"], 2.0, whole_runs),
+    "simulate": (
+        ["simulate", *MODEL, "--request-rate", "5", "--requests", "3000", "--output", "OUT"],
+        1.5,
+        whole_run,
+    ),
+    "sweep": (
+        ["simulate", *MODEL, "--concurrency", "1,2,4,8", "--requests", "500", "--output", "OUT"],
+        2.0,
+        whole_runs,
+    ),
     "calibrate": (
         ["calibrate", str(ROOT / "examples/nim-llama-3-8b-h100-fp8.csv"), "--output", "OUT.json"],
         4.0,
         whole_calibration,
     ),
-    "deploy": (["deploy", "plan.json", "--target", "compose", "--output", "OUT"], 1.0, whole_deployment),
+    "deploy": (
+        ["deploy", "plan.json", "--target", "compose", "--output", "OUT"],
+        1.0,
+        whole_deployment,
+    ),
     "bench": (
         [
             "bench",
@@ -125,18 +164,30 @@ FAULTS = ("kill", "term", "disk", "descriptors", "memory")
 @contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
     """A file system of so many kilobytes; only root can make one."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True
+    )
     try:
         yield
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def ended(words: list[str], folder: Path, *, limits: str = "", sent: int = 0, after_s: float = 0.0) -> tuple[int, str]:
-    """Exit code and errors of a command, which gets a signal after some seconds where one is ``sent``."""
+def ended(
+    words: list[str], folder: Path, *, limits: str = "", sent: int = 0, after_s: float = 0.0
+) -> tuple[int, str]:
+    """Exit code and errors of a command, which gets a signal after some seconds where one is
+    ``sent``."""
     command = ["sh", "-c", f'{limits} exec "$@"', "sh", sys.executable, "-m", "tonnage", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
         if sent:
             try:
                 process.wait(after_s)
@@ -169,7 +220,10 @@ def test_moment(moment: int, url: str, plan: Path, tmp_path: Path) -> None:
     words, seconds, whole = COMMANDS[name]
     folder = tmp_path / "work"
     folder.mkdir()
-    words = [word.replace("OUT", str(folder / "out")).replace("URL", url).replace("plan.json", str(plan)) for word in words]
+    words = [
+        word.replace("OUT", str(folder / "out")).replace("URL", url).replace("plan.json", str(plan))
+        for word in words
+    ]
     output = Path(next(word for word in words if word.startswith(str(folder / "out"))))
     after, size = random.uniform(0.05, 1.1 * seconds), random.choice((0, 4, 8, 16, 40, 80, 200))
     label = f"TONNAGE_FUZZ_SEED={SEED}, moment {moment}: {name}, {fault}"
@@ -189,7 +243,9 @@ def test_moment(moment: int, url: str, plan: Path, tmp_path: Path) -> None:
         label += f" after {after:.2f} s: {code}, {left}"
         if output.exists():
             whole(output)
-        assert all(part == output.name or (part.startswith(".") and "partial" in part) for part in left), label
+        assert all(
+            part == output.name or (part.startswith(".") and "partial" in part) for part in left
+        ), label
         assert fault in ("kill", "memory") or all(part == output.name for part in left), label
     print(label)
     assert "Traceback" not in said, (label, said[-2_000:])

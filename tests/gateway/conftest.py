@@ -16,6 +16,8 @@ BOUND_S = 10.0
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    arguments = {
+        name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
+    }
     uvloop.run(asyncio.wait_for(pyfuncitem.obj(**arguments), BOUND_S))
     return True

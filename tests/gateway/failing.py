@@ -1,4 +1,5 @@
-"""Real processes behind the gateway, one of which is killed or frozen under load: what became of every request."""
+"""Real processes behind the gateway, one of which is killed or frozen under load: what became of
+every request."""
 
 from __future__ import annotations
 
@@ -33,10 +34,12 @@ class Failed:
 
     Attributes:
         asked: requests that clients sent.
-        seen: their ends as the clients saw them: whole, cut (the stream broke off), hung, or the status of an error.
+        seen: their ends as the clients saw them: whole, cut (the stream broke off), hung, or the
+            status of an error.
         counted: the gateway's own counts, by outcome, over all backends.
         retries: requests that it sent to a second backend.
-        back_s: seconds from the worker's return (it answers again) to the first request that it gets through the gateway.
+        back_s: seconds from the worker's return (it answers again) to the first request that it
+            gets through the gateway.
         left: requests that the gateway believes to be running when the load is over.
     """
 
@@ -74,10 +77,15 @@ class Load:
 
     async def _ask(self) -> str:
         """How one request ended."""
-        body = json.dumps({"model": MODEL, "prompt": "a b c " * 100, "max_tokens": TOKENS, "stream": True}).encode()
+        body = json.dumps(
+            {"model": MODEL, "prompt": "a b c " * 100, "max_tokens": TOKENS, "stream": True}
+        ).encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            headers = b"Host: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            headers = (
+                b"Host: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length:"
+                b" %d\r\n\r\n" % len(body)
+            )
             writer.write(b"POST /v1/completions HTTP/1.1\r\n" + headers + body)
             data = await reader.read(-1)
         except OSError:
@@ -101,7 +109,9 @@ def samples(url: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def fail_one(logs: Path, number: int, *, frozen_s: float = 6.0, before_s: float = 2.0, after_s: float = 3.0) -> Failed:
+def fail_one(
+    logs: Path, number: int, *, frozen_s: float = 6.0, before_s: float = 2.0, after_s: float = 3.0
+) -> Failed:
     """Three simulated instances that take turns under load; the first gets a signal.
 
     Args:

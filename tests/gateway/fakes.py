@@ -73,12 +73,15 @@ def listed(models: tuple[str, ...] | None) -> bytes:
     """A list of models; without any, 404."""
     if models is None:
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-    body = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in models]}).encode()
+    body = json.dumps(
+        {"object": "list", "data": [{"id": name, "object": "model"} for name in models]}
+    ).encode()
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 class Fake:
-    """A backend; its health checks pass unless it is frozen, it lists ``models``, and everything else goes to ``answer``.
+    """A backend; its health checks pass unless it is frozen, it lists ``models``, and everything
+    else goes to ``answer``.
 
     Attributes:
         key: what must authorize a reading of its models; b"" for anyone.
@@ -106,7 +109,9 @@ class Fake:
         return len(self._writers)
 
     async def begin(self) -> Fake:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_address=True)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, reuse_address=True
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -123,7 +128,11 @@ class Fake:
         try:
             while not writer.is_closing():
                 head = await reader.readuntil(b"\r\n\r\n")
-                length = [int(line.partition(b":")[2]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+                length = [
+                    int(line.partition(b":")[2])
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length:")
+                ]
                 got = Got(head=head, body=await reader.readexactly(length[0]) if length else b"")
                 if self.frozen:
                     continue
@@ -152,12 +161,20 @@ async def before(
     **limits: Any,
 ) -> AsyncIterator[tuple[Running, list[Fake]]]:
     """A gateway before one fake for each answer, which list ``models``."""
-    fakes = [await Fake(answer, listing).begin() for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)]
-    asked = [f"{fake.url}={weight}" for fake, weight in zip(fakes, weights or (1.0,) * len(fakes), strict=True)]
+    fakes = [
+        await Fake(answer, listing).begin()
+        for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)
+    ]
+    asked = [
+        f"{fake.url}={weight}"
+        for fake, weight in zip(fakes, weights or (1.0,) * len(fakes), strict=True)
+    ]
     settings = api.gateway_settings(backends=asked, policy=policy, port=0)
     tight = {"health_s": 0.2, **limits}
     try:
-        async with gateway(Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight))) as running:
+        async with gateway(
+            Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight))
+        ) as running:
             yield running, fakes
     finally:
         for fake in fakes:
@@ -188,7 +205,11 @@ class Talk:
     async def one(self) -> tuple[int, bytes]:
         """The status and body of a response that says its length."""
         head = await self.head()
-        lengths = [line.partition(b":")[2] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+        lengths = [
+            line.partition(b":")[2]
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length:")
+        ]
         return int(head.split()[1]), await self.reader.readexactly(int(lengths[0]))
 
     async def body(self) -> bytes:
@@ -242,7 +263,9 @@ def outcomes(running: Running) -> dict[str, int]:
     total: dict[str, int] = {}
     for sample in samples_of(running, "tonnage_gateway_requests_total"):
         if sample.value:
-            total[sample.labels["outcome"]] = total.get(sample.labels["outcome"], 0) + int(sample.value)
+            total[sample.labels["outcome"]] = total.get(sample.labels["outcome"], 0) + int(
+                sample.value
+            )
     return total
 
 

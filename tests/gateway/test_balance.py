@@ -8,7 +8,19 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.fakes import Fake, Got, asked, before, fine, get, post, replies, silent, talk, until
+from tests.gateway.fakes import (
+    Fake,
+    Got,
+    asked,
+    before,
+    fine,
+    get,
+    post,
+    replies,
+    silent,
+    talk,
+    until,
+)
 from tonnage import api
 from tonnage.gateway.balancer import BLOCK, Asked, Prefixes
 from tonnage.gateway.server import gateway
@@ -20,7 +32,9 @@ from tonnage.version import VERSION
 async def test_every_policy_serves_and_spreads(policy: str) -> None:
     async with before(fine, fine, fine, policy=policy) as (running, fakes):
         for i in range(60):
-            assert await asked(running, post(b'{"user": "u%d", "prompt": "%s"}' % (i, b"%04d" % i * 100))) == (200, b"ok")
+            assert await asked(
+                running, post(b'{"user": "u%d", "prompt": "%s"}' % (i, b"%04d" % i * 100))
+            ) == (200, b"ok")
         assert sum(got.line.startswith(b"POST") for fake in fakes for got in fake.got) == 60
         assert all(fake.got for fake in fakes)
 
@@ -34,7 +48,10 @@ async def test_weights_share_the_load() -> None:
 
 @pytest.mark.parametrize("policy", ["least-outstanding", "least-tokens"])
 async def test_a_slow_backend_gets_less(policy: str) -> None:
-    async with before(silent, fine, policy=policy) as (running, [slow, fast]), talk(running) as stuck:
+    async with (
+        before(silent, fine, policy=policy) as (running, [slow, fast]),
+        talk(running) as stuck,
+    ):
         stuck.writer.write(post())
         await until(lambda: len(slow.got) + len(fast.got) == 1)
         if not slow.got:
@@ -62,7 +79,11 @@ async def test_a_session_stays_and_the_conversation_goes_back_to_its_prefix() ->
 async def test_least_kv_reads_the_backends_metrics() -> None:
     def kv(share: float):
         async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
-            body = b'vllm:kv_cache_usage_perc{engine="0"} %f\n' % share if b"/metrics" in got.line else b"ok"
+            body = (
+                b'vllm:kv_cache_usage_perc{engine="0"} %f\n' % share
+                if b"/metrics" in got.line
+                else b"ok"
+            )
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
         return answer
@@ -75,7 +96,10 @@ async def test_least_kv_reads_the_backends_metrics() -> None:
 
 
 def test_tokens_and_sessions_are_read_off_a_request() -> None:
-    body = b'{"messages": [{"role": "user", "content": "say \\"max_tokens\\": 7"}], "max_tokens": 40, "user": "me"}'
+    body = (
+        b'{"messages": [{"role": "user", "content": "say \\"max_tokens\\": 7"}], "max_tokens": 40,'
+        b' "user": "me"}'
+    )
     assert Asked(body=body).output_tokens == 40
     assert Asked(body=body).prompt_tokens == len(body) // 4
     assert Asked(body=b'{"prompt": "x"}').output_tokens == 256
@@ -106,13 +130,21 @@ async def test_the_models_of_all_backends_are_listed_once() -> None:
         assert status == 200
         assert [one["id"] for one in json.loads(body)["data"]] == ["a", "b", "c"]
         status, body = await asked(running, get("/v1/metadata"))
-        assert (status, [one["shortName"] for one in json.loads(body)["modelInfo"]]) == (200, ["a", "b", "c"])
+        assert (status, [one["shortName"] for one in json.loads(body)["modelInfo"]]) == (
+            200,
+            ["a", "b", "c"],
+        )
         status, body = await asked(running, get("/v1/version"))
         assert (status, json.loads(body)["release"]) == (200, VERSION)
 
 
-@pytest.mark.parametrize(("header", "status"), [(("Authorization: Bearer k",), 200), (("Authorization: Bearer x",), 401), ((), 401)])
-async def test_backends_that_want_a_key_are_asked_for_their_models_with_the_clients(header: tuple[str, ...], status: int) -> None:
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [(("Authorization: Bearer k",), 200), (("Authorization: Bearer x",), 401), ((), 401)],
+)
+async def test_backends_that_want_a_key_are_asked_for_their_models_with_the_clients(
+    header: tuple[str, ...], status: int
+) -> None:
     fake = await Fake(models=("m",)).begin()
     fake.key = b"Bearer k"
     settings = api.gateway_settings(backends=[fake.url], policy="round-robin", port=0)
@@ -120,7 +152,11 @@ async def test_backends_that_want_a_key_are_asked_for_their_models_with_the_clie
         async with gateway(settings) as running:
             found, body = await asked(running, get("/v1/models", *header))
             assert found == status
-            assert not header or status == 401 or [one["id"] for one in json.loads(body)["data"]] == ["m"]
+            assert (
+                not header
+                or status == 401
+                or [one["id"] for one in json.loads(body)["data"]] == ["m"]
+            )
     finally:
         await fake.end()
 
@@ -132,7 +168,10 @@ async def test_the_models_of_backends_without_a_list_are_no_concern_of_the_other
 
 
 async def test_metrics_say_what_happened() -> None:
-    async with before(fine, replies(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")) as (running, fakes):
+    async with before(fine, replies(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")) as (
+        running,
+        fakes,
+    ):
         for _ in range(4):
             await asked(running, post())
         _, body = await asked(running, get("/v1/metrics"))
@@ -147,5 +186,9 @@ async def test_metrics_say_what_happened() -> None:
         assert found["tonnage_gateway_up", names[0]] == 1
         assert found["tonnage_gateway_policy", "round-robin"] == 1
         assert found["tonnage_gateway_first_byte_seconds_count", names[0]] == 2
-        assert found[("tonnage_gateway_in_flight",)] == found[("tonnage_gateway_cut_streams_total",)] == 0
+        assert (
+            found[("tonnage_gateway_in_flight",)]
+            == found[("tonnage_gateway_cut_streams_total",)]
+            == 0
+        )
         assert (await asked(running, get("/metrics")))[0] == 200

@@ -37,7 +37,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_exit_code_2(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(
+    case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags, said = BAD[case]
     assert run(["gateway", *flags]) == 2
     printed = capsys.readouterr()
@@ -48,19 +50,34 @@ def test_bad_input_is_one_line_and_exit_code_2(case: str, capsys: pytest.Capture
 
 def test_the_command_serves_says_when_its_port_is_taken_and_ends_when_it_is_told_to() -> None:
     with exact_server(Schedule(ttft_s=0.0, itl_s=0.001), seconds=60) as url:
-        command = [sys.executable, "-m", "tonnage", "gateway", "--proxy", "embedded", "--backend", url, "--port"]
+        command = [
+            sys.executable,
+            "-m",
+            "tonnage",
+            "gateway",
+            "--proxy",
+            "embedded",
+            "--backend",
+            url,
+            "--port",
+        ]
         process = subprocess.Popen([*command, "0"], stderr=subprocess.PIPE, text=True)
         try:
             line = process.stderr.readline() if process.stderr else ""
             found = re.fullmatch(
-                r"tonnage: least-outstanding before 1 backend, 1 up, on http://127\.0\.0\.1:(\d+)/v1, by the embedded gateway\n", line
+                r"tonnage: least-outstanding before 1 backend, 1 up, on"
+                r" http://127\.0\.0\.1:(\d+)/v1, by the embedded gateway\n",
+                line,
             )
             assert found, line
             connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
             connection.request("POST", "/v1/completions", b'{"prompt": "a b", "max_tokens": 5}')
-            assert connection.getresponse().read().count(b"tok") == 5 + 3  # the words, and three counts of them in the usage
+            # the words, and three counts of them in the usage
+            assert connection.getresponse().read().count(b"tok") == 5 + 3
             connection.close()
-            second = subprocess.run([*command, found[1]], capture_output=True, text=True, check=False, timeout=20)
+            second = subprocess.run(
+                [*command, found[1]], capture_output=True, text=True, check=False, timeout=20
+            )
             assert second.returncode == 2
             assert "cannot listen" in second.stderr
             process.send_signal(signal.SIGTERM)
@@ -87,7 +104,10 @@ def test_a_file_says_what_the_flags_say_and_more(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text(WHOLE)
     found = api.gateway_from(path, {"port": 9001})
-    assert [(target.authority, weight) for target, weight in found.backends] == [("127.0.0.1:8001", 1.0), ("127.0.0.1:8002", 2.0)]
+    assert [(target.authority, weight) for target, weight in found.backends] == [
+        ("127.0.0.1:8001", 1.0),
+        ("127.0.0.1:8002", 2.0),
+    ]
     assert (found.policy, found.limits.in_flight, found.port) == ("power-of-two", 7, 9001)
 
 
@@ -122,10 +142,14 @@ def body(**fields: Any) -> bytes:
 
 
 async def test_a_model_is_sent_to_the_backends_that_list_it() -> None:
-    async with before(fine, fine, fine, models=(("small",), ("large", "lora"), None)) as (running, fakes):
+    async with before(fine, fine, fine, models=(("small",), ("large", "lora"), None)) as (
+        running,
+        fakes,
+    ):
         for model in ("small", "large", "lora", "large"):
             assert (await asked(running, post(body(model=model, prompt="x"))))[0] == 200
-        # The third lists none, so that it may serve any: an engine without that path must not be shut out.
+        # The third lists none, so that it may serve any: an engine without that path must not be
+        # shut out.
         served = [[json.loads(got.body)["model"] for got in fake.got] for fake in fakes]
         assert set(served[0]) <= {"small"}
         assert set(served[1]) <= {"large", "lora"}
@@ -135,24 +159,40 @@ async def test_a_model_is_sent_to_the_backends_that_list_it() -> None:
 async def test_a_model_that_nobody_serves_is_404_and_one_whose_backends_are_down_is_503() -> None:
     async with before(fine, fine, models=(("small",), ("large",))) as (running, fakes):
         status, text = await asked(running, post(body(model="other", prompt="x")))
-        assert (status, json.loads(text)["error"]["message"]) == (404, "The model `other` does not exist.")
+        assert (status, json.loads(text)["error"]["message"]) == (
+            404,
+            "The model `other` does not exist.",
+        )
         await fakes[1].end()
         await until(lambda: not running.gateway.backends[1].up)
         assert (await asked(running, post(body(model="large", prompt="x"))))[0] == 503
         assert (await asked(running, post(body(model="small", prompt="x"))))[0] == 200
-        assert (await asked(running, post(body(prompt="x"))))[0] == 200  # a body that names none goes anywhere
+        # a body that names none goes anywhere
+        assert (await asked(running, post(body(prompt="x"))))[0] == 200
 
 
 @given(model=st.text(max_size=20), prompt=st.text(max_size=60))
 def test_the_model_of_any_body_is_read(model: str, prompt: str) -> None:
-    for fields in ({"model": model, "prompt": prompt}, {"metadata": {"model": prompt}, "model": model, "prompt": prompt}):
+    for fields in (
+        {"model": model, "prompt": prompt},
+        {"metadata": {"model": prompt}, "model": model, "prompt": prompt},
+    ):
         for ascii_only in (True, False):
             data = json.dumps(fields, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
             assert Asked(body=data).model == model
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b'{"model": 3}', b'{"model": null}', b'["model", "model"]', b'{"model": "a\\', b'"model":"a" "model":"b"']
+    "data",
+    [
+        b"",
+        b"{",
+        b'{"model": 3}',
+        b'{"model": null}',
+        b'["model", "model"]',
+        b'{"model": "a\\',
+        b'"model":"a" "model":"b"',
+    ],
 )
 def test_a_body_that_names_no_model_goes_anywhere(data: bytes) -> None:
     assert Asked(body=data).model in ("", "a")
@@ -163,7 +203,9 @@ def test_a_body_that_names_no_model_goes_anywhere(data: bytes) -> None:
 
 @pytest.mark.engines
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_a_worker_fails_under_load_and_every_request_ends_and_is_counted_once(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_worker_fails_under_load_and_every_request_ends_and_is_counted_once(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     found = fail_one(tmp_path, number)
     lost = "status 502"  # of what had been sent to it and not begun
     assert set(found.seen) <= {"whole", "cut", lost}

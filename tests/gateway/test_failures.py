@@ -7,7 +7,21 @@ from collections import Counter
 
 import pytest
 
-from tests.gateway.fakes import Fake, Got, asked, before, closes, counted, fine, outcomes, post, replies, silent, talk, until
+from tests.gateway.fakes import (
+    Fake,
+    Got,
+    asked,
+    before,
+    closes,
+    counted,
+    fine,
+    outcomes,
+    post,
+    replies,
+    silent,
+    talk,
+    until,
+)
 
 
 async def test_a_request_goes_elsewhere_once_where_no_connection_can_be_made() -> None:
@@ -46,7 +60,9 @@ async def test_a_request_that_was_sent_is_never_sent_again() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"abc"),
     ],
 )
-async def test_a_stream_that_breaks_off_is_cut_and_counted_and_not_sent_again(head: bytes, rest: bytes) -> None:
+async def test_a_stream_that_breaks_off_is_cut_and_counted_and_not_sent_again(
+    head: bytes, rest: bytes
+) -> None:
     async with before(closes(head + rest), fine) as (running, [_, whole]), talk(running) as client:
         client.writer.write(post())
         assert (await client.rest()).endswith(rest)  # and the end, without the end of the body
@@ -61,7 +77,8 @@ async def test_a_backend_that_is_killed_is_avoided_and_back_within_three_seconds
         for _ in range(20):
             assert await asked(running, post()) == (200, b"ok")
         assert len(other.got) == 20
-        assert counted(running, "tonnage_gateway_retries_total") <= 1  # it is avoided until a health check passes
+        # it is avoided until a health check passes
+        assert counted(running, "tonnage_gateway_retries_total") <= 1
         await until(lambda: not running.gateway.backends[0].up)
         await one.begin()
         began = asyncio.get_running_loop().time()
@@ -79,8 +96,15 @@ async def test_without_any_backend_the_answer_is_503_and_readiness_says_so() -> 
         async with talk(running) as client:
             client.writer.write(post())
             assert b"retry-after: 1" in await client.head()
-        for path, status in (("/v1/health/ready", 503), ("/health", 503), ("/v1/health/live", 200), ("/v1/models", 503)):
-            assert (await asked(running, f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()))[0] == status
+        for path, status in (
+            ("/v1/health/ready", 503),
+            ("/health", 503),
+            ("/v1/health/live", 200),
+            ("/v1/models", 503),
+        ):
+            assert (await asked(running, f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()))[
+                0
+            ] == status
         assert outcomes(running) == {}
 
 
@@ -117,7 +141,10 @@ async def test_a_response_that_is_none_becomes_502(data: bytes) -> None:
 async def test_a_second_response_that_nobody_asked_for_never_reaches_a_client() -> None:
     good = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-    async with before(replies(good + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")) as (running, _), talk(running) as client:
+    async with (
+        before(replies(good + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")) as (running, _),
+        talk(running) as client,
+    ):
         client.writer.write(post())
         assert b"evil" not in await client.head() + await client.reader.read(100)
 
@@ -130,7 +157,13 @@ async def test_a_backend_that_never_answers_is_given_up() -> None:
 
 
 async def test_a_stream_that_stalls_is_cut() -> None:
-    async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), idle_s=0.3) as (running, _), talk(running) as client:
+    async with (
+        before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), idle_s=0.3) as (
+            running,
+            _,
+        ),
+        talk(running) as client,
+    ):
         client.writer.write(post())
         assert (await client.rest()).endswith(b"\r\n\r\nab")
         assert outcomes(running) == {"cut": 1}
@@ -172,7 +205,11 @@ async def test_killed_under_load_every_request_is_counted_once() -> None:
         assert (counts["ok"], counts["cut"], counts["failed"]) == (whole, cut - refused, refused)
         assert counts["cut"] > 0
         assert counts["failed"] > 0
-        assert running.gateway.in_flight == sum(backend.requests + backend.tokens for backend in running.gateway.backends) == 0
+        assert (
+            running.gateway.in_flight
+            == sum(backend.requests + backend.tokens for backend in running.gateway.backends)
+            == 0
+        )
 
 
 DEEP = b'{"data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -187,7 +224,9 @@ DEEP = b'{"data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     ],
     ids=["deep", "interim responses without end", "long"],
 )
-async def test_a_hostile_list_of_models_ends_no_health_check(page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hostile_list_of_models_ends_no_health_check(
+    page: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tonnage.gateway.server.LIST_EVERY", 1)
     monkeypatch.setattr("tests.gateway.fakes.listed", lambda models: page)
     async with before(fine, fine, health_s=0.3) as (running, fakes):

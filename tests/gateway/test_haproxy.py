@@ -1,4 +1,5 @@
-"""HAProxy before simulated instances, as ``tonnage gateway`` starts it and ``deploy --target compose`` writes it."""
+"""HAProxy before simulated instances, as ``tonnage gateway`` starts it and ``deploy --target
+compose`` writes it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tonnage.serve.supervisor import free_ports
 from tonnage.watch.expected import Pages
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")), reason="no HAProxy on this machine: apt-get install haproxy"
+    not (shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")),
+    reason="no HAProxy on this machine: apt-get install haproxy",
 )
 
 
@@ -31,7 +33,19 @@ def balanced(*backends: str, policy: str = "least-outstanding") -> Iterator[str]
     """The address of HAProxy, started by the command; it takes requests."""
     [port] = free_ports(1)
     flags = [word for backend in backends for word in ("--backend", backend)]
-    command = [sys.executable, "-m", "tonnage", "gateway", "--proxy", "haproxy", "--policy", policy, "--port", str(port), *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "tonnage",
+        "gateway",
+        "--proxy",
+        "haproxy",
+        "--policy",
+        policy,
+        "--port",
+        str(port),
+        *flags,
+    ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             for _ in range(200):
@@ -59,7 +73,10 @@ def status(url: str, body: bytes | None = None) -> int:
 def test_every_policy_that_it_has_is_read_by_it(policy: str, tmp_path: Path) -> None:
     settings = api.gateway_settings(backends=["127.0.0.1:8001=3", "127.0.0.1:8002"], policy=policy)
     program, *_, path = api.proxy_command("haproxy", settings)
-    assert subprocess.run([program, "-c", "-f", path], capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run([program, "-c", "-f", path], capture_output=True, check=False).returncode
+        == 0
+    )
     assert "server 127.0.0.1:8002 127.0.0.1:8002 weight 85\n" in Path(path).read_text()
     Path(path).unlink()
 
@@ -72,7 +89,11 @@ def test_requests_are_shared_and_watched_and_admin_paths_are_not_passed_on() -> 
     ):
         body = json.dumps({"prompt": "a b", "max_tokens": 5}).encode()
         assert [status(f"{url}/v1/completions", body) for _ in range(6)] == [200] * 6
-        assert status(f"{url}/v1/load_lora_adapter", b"{}") == status(f"{url}/v2/repository/models/m/unload", b"{}") == 404
+        assert (
+            status(f"{url}/v1/load_lora_adapter", b"{}")
+            == status(f"{url}/v2/repository/models/m/unload", b"{}")
+            == 404
+        )
         read = Pages([url]).read()
         assert set(read.asked) == {one, two}
         assert read.ended["ok"] == 6

@@ -9,13 +9,23 @@ import pytest
 from tests.gateway.fakes import Fake, Got, asked, before, get, outcomes, post, replies, talk, until
 
 CHUNKS = [b'data: {"x": %d}\n\n' % i for i in range(50)]
-STREAM = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*CHUNKS, b"data: [DONE]\n\n"]) + b"0\r\n\r\n"
-HEAD = b"HTTP/1.1 200 Fine\r\nContent-Type: text/event-stream\r\nX-Own: a  b\r\nTransfer-Encoding: chunked\r\n"
+STREAM = (
+    b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*CHUNKS, b"data: [DONE]\n\n"])
+    + b"0\r\n\r\n"
+)
+HEAD = (
+    b"HTTP/1.1 200 Fine\r\nContent-Type: text/event-stream\r\nX-Own: a  b\r\nTransfer-Encoding:"
+    b" chunked\r\n"
+)
 
 
 def stream_in_pieces(size: int):
     async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
-        data = HEAD + b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\r\n" + STREAM
+        data = (
+            HEAD
+            + b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\r\n"
+            + STREAM
+        )
         for place in range(0, len(data), size):
             writer.write(data[place : place + size])
             await asyncio.sleep(0)
@@ -24,26 +34,44 @@ def stream_in_pieces(size: int):
 
 
 @pytest.mark.parametrize("size", [7, 100, 1_000_000])
-async def test_a_chunked_stream_passes_byte_for_byte_however_it_is_cut_into_pieces(size: int) -> None:
+async def test_a_chunked_stream_passes_byte_for_byte_however_it_is_cut_into_pieces(
+    size: int,
+) -> None:
     async with before(stream_in_pieces(size)) as (running, [fake]), talk(running) as client:
         for _ in range(3):  # the connections on both sides go on
             client.writer.write(post())
             head = await client.head()
             assert b"x-own: a  b\r\n" in head
             assert b"transfer-encoding: chunked\r\n" in head
-            assert not {b"x-hop", b"keep-alive"} & {line.partition(b":")[0].lower() for line in head.split(b"\r\n")}
+            assert not {b"x-hop", b"keep-alive"} & {
+                line.partition(b":")[0].lower() for line in head.split(b"\r\n")
+            }
             assert await client.body() == b"".join([*CHUNKS, b"data: [DONE]\n\n"])
         assert len(fake.got) == 3
         assert outcomes(running) == {"ok": 3}
         await until(lambda: running.gateway.in_flight == 0)
 
 
-async def test_the_request_arrives_with_its_body_and_headers_and_without_those_of_the_connection() -> None:
+async def test_the_request_arrives_with_its_body_and_headers_and_without_those_of_the_connection() -> (
+    None
+):
     body = bytes(range(256)) * 1_000
 
-    async with before(replies(b"HTTP/1.1 201 Made\r\nContent-Length: 3\r\n\r\nyes")) as (running, [fake]):
-        headers = ("Authorization: Bearer k", "X-One: 1", "Connection: X-Hop", "X-Hop: secret", "TE: trailers")
-        assert await asked(running, post(body, "/v2/models/m/infer?x=%20y", *headers)) == (201, b"yes")
+    async with before(replies(b"HTTP/1.1 201 Made\r\nContent-Length: 3\r\n\r\nyes")) as (
+        running,
+        [fake],
+    ):
+        headers = (
+            "Authorization: Bearer k",
+            "X-One: 1",
+            "Connection: X-Hop",
+            "X-Hop: secret",
+            "TE: trailers",
+        )
+        assert await asked(running, post(body, "/v2/models/m/infer?x=%20y", *headers)) == (
+            201,
+            b"yes",
+        )
         [got] = fake.got
         assert got.line == b"POST /v2/models/m/infer?x=%20y HTTP/1.1"
         assert got.body == body
@@ -56,24 +84,40 @@ async def test_the_request_arrives_with_its_body_and_headers_and_without_those_o
 
 
 async def test_a_chunked_request_arrives_whole() -> None:
-    async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (running, [fake]):
-        data = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: x\r\n\r\n"
+    async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (
+        running,
+        [fake],
+    ):
+        data = (
+            b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:"
+            b" chunked\r\n\r\n3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: x\r\n\r\n"
+        )
         assert await asked(running, data) == (200, b"ok")
         assert fake.got[0].body == b"abcde"
         assert b"transfer-encoding" not in fake.got[0].headers
 
 
 async def test_a_client_that_expects_100_continue_is_told_to_go_on() -> None:
-    async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (running, [fake]), talk(running) as client:
-        client.writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+    async with (
+        before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (running, [fake]),
+        talk(running) as client,
+    ):
+        client.writer.write(
+            b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect:"
+            b" 100-continue\r\n\r\n"
+        )
         assert await client.head() == b"HTTP/1.1 100 Continue\r\n\r\n"
         assert await client.ask(b"abc") == (200, b"ok")
         assert fake.got[0].body == b"abc"
 
 
-async def test_interim_responses_are_dropped_and_a_body_until_the_end_of_the_connection_is_passed_on() -> None:
+async def test_interim_responses_are_dropped_and_a_body_until_the_end_of_the_connection_is_passed_on() -> (
+    None
+):
     async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.0 200 OK\r\nX: 1\r\n\r\nab")
+        writer.write(
+            b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.0 200 OK\r\nX: 1\r\n\r\nab"
+        )
         await asyncio.sleep(0.05)
         writer.write(b"cd")
         writer.close()
@@ -88,9 +132,14 @@ async def test_interim_responses_are_dropped_and_a_body_until_the_end_of_the_con
 @pytest.mark.parametrize("status", [200, 204, 304])
 async def test_responses_without_a_body_end_with_their_head(status: int) -> None:
     length = b"content-length: 5\r\n" if status == 200 else b""
-    async with before(replies(b"HTTP/1.1 %d X\r\n%s\r\n" % (status, length))) as (running, _), talk(running) as client:
+    async with (
+        before(replies(b"HTTP/1.1 %d X\r\n%s\r\n" % (status, length))) as (running, _),
+        talk(running) as client,
+    ):
         for _ in range(2):
-            client.writer.write(get("/v1/completions").replace(b"GET", b"HEAD" if status == 200 else b"GET"))
+            client.writer.write(
+                get("/v1/completions").replace(b"GET", b"HEAD" if status == 200 else b"GET")
+            )
             head = await client.head()
             assert head.startswith(b"HTTP/1.1 %d " % status)
             assert length in head
@@ -134,7 +183,9 @@ async def test_a_slow_reader_holds_its_backend_up_and_nobody_else() -> None:
     piece = b"x" * 65_536
 
     async def flood(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size if got.body == b"big" else 2))
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size if got.body == b"big" else 2)
+        )
         if got.body != b"big":
             writer.write(b"ok")
             return

@@ -29,14 +29,18 @@ def plan(tmp_path: Path) -> Path:
 
 def test_the_instances_of_a_plan_are_the_backends(plan: Path, tmp_path: Path) -> None:
     found = api.gateway_settings(plan=plan)
-    assert [target.authority for target, _ in found.backends] == [f"127.0.0.1:{port}" for port in range(8001, 8009)]
+    assert [target.authority for target, _ in found.backends] == [
+        f"127.0.0.1:{port}" for port in range(8001, 8009)
+    ]
     assert found.limits.in_flight == 3_200  # twice 200 each, of eight
     assert api.gateway_settings(plan=plan, max_in_flight=7).limits.in_flight == 7
     assert api.gateway_settings(plan=plan, plan_host=["10.0.0.1"]).backends[0][0].host == "10.0.0.1"
     config = tmp_path / "gateway.yaml"
     config.write_text(f"plan: {plan}\nport: 9000\n")
     assert len(api.gateway_from(config, {}).backends) == 8
-    assert [target.port for target, _ in api.gateway_from(config, {"backends": ["a:1"]}).backends] == [1]
+    assert [
+        target.port for target, _ in api.gateway_from(config, {"backends": ["a:1"]}).backends
+    ] == [1]
     config.write_text("backends: [a:1]\n")
     assert len(api.gateway_from(config, {"plan": plan}).backends) == 8
 
@@ -64,7 +68,11 @@ def test_a_plan_of_several_systems_needs_a_host_for_each(tmp_path: Path) -> None
     ],
 )
 def test_what_a_plan_or_a_proxy_does_not_go_with_is_refused(
-    flags: list[str], words: str, plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    flags: list[str],
+    words: str,
+    plan: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "")
     assert run(["gateway", "--plan", str(plan), *flags]) == 2
@@ -84,19 +92,60 @@ def router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_other_program_takes_the_place_of_this_one_with_its_settings(router: Path) -> None:
-    command = [sys.executable, "-m", "tonnage", "gateway", "--backend", "a:1", "--backend", "b:2", "--proxy", "vllm-router"]
-    command += ["--policy", "prefix-aware", "--port", "9000", "--max-in-flight", "50", "--first-byte-timeout", "30"]
+    command = [
+        sys.executable,
+        "-m",
+        "tonnage",
+        "gateway",
+        "--backend",
+        "a:1",
+        "--backend",
+        "b:2",
+        "--proxy",
+        "vllm-router",
+    ]
+    command += [
+        "--policy",
+        "prefix-aware",
+        "--port",
+        "9000",
+        "--max-in-flight",
+        "50",
+        "--first-byte-timeout",
+        "30",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     said = done.stdout.split()
     assert said[: said.index("--prometheus-port")] == [
-        *("--worker-urls", "http://a:1", "http://b:2", "--policy", "cache_aware", "--host", "127.0.0.1", "--port", "9000"),
-        *("--max-concurrent-requests", "50", "--max-payload-size", str(32 * 2**20), "--request-timeout-secs", "30"),
+        *(
+            "--worker-urls",
+            "http://a:1",
+            "http://b:2",
+            "--policy",
+            "cache_aware",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "9000",
+        ),
+        *(
+            "--max-concurrent-requests",
+            "50",
+            "--max-payload-size",
+            str(32 * 2**20),
+            "--request-timeout-secs",
+            "30",
+        ),
     ]
     assert str(router) in done.stderr
 
 
-@pytest.mark.parametrize("given", [{"policy": "least-kv"}, {"backends": ["a:1=2"]}, {"idle_timeout": 5.0}])
-def test_what_it_does_not_have_is_refused_rather_than_lost(given: dict[str, Any], router: Path) -> None:
+@pytest.mark.parametrize(
+    "given", [{"policy": "least-kv"}, {"backends": ["a:1=2"]}, {"idle_timeout": 5.0}]
+)
+def test_what_it_does_not_have_is_refused_rather_than_lost(
+    given: dict[str, Any], router: Path
+) -> None:
     settings = api.gateway_settings(**{"backends": ["a:1"], "policy": "round-robin", **given})
     with pytest.raises(InputError, match="vllm-router"):
         api.proxy_command("vllm-router", settings)

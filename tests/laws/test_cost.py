@@ -1,4 +1,5 @@
-"""Laws of money and electricity: sums, prices, ranges, and what more load may never make cheaper."""
+"""Laws of money and electricity: sums, prices, ranges, and what more load may never make
+cheaper."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+from tests.cost.cost_cases import (
+    COURSE_PRICES,
+    COURSE_SERVING,
+    COURSE_TRAFFIC,
+    price_lists,
+    servings,
+    traffics,
+)
 from tests.laws.draws import deployments
 from tests.strategies import examples
 from tonnage.cost.break_even import Curve, crossings
@@ -41,12 +49,16 @@ def dearer(figure: Figure, factor: float) -> Figure:
 
 
 def with_system_price(prices: Prices, factor: float) -> Prices:
-    return replace(prices, systems=tuple(replace(one, usd=dearer(one.usd, factor)) for one in prices.systems))
+    return replace(
+        prices, systems=tuple(replace(one, usd=dearer(one.usd, factor)) for one in prices.systems)
+    )
 
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists())
-def test_the_parts_of_a_cost_sum_to_it_and_it_is_between_its_ends(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_the_parts_of_a_cost_sum_to_it_and_it_is_between_its_ends(
+    traffic: Traffic, serving: Serving, prices: Prices
+) -> None:
     for way in WAYS.values():
         cost = way(traffic, serving, prices)
         assert usd(cost) == pytest.approx(sum(part.usd_per_year for part in cost.parts))
@@ -58,9 +70,13 @@ def test_the_parts_of_a_cost_sum_to_it_and_it_is_between_its_ends(traffic: Traff
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists(), factor=FACTORS)
-def test_more_load_is_never_cheaper(traffic: Traffic, serving: Serving, prices: Prices, factor: float) -> None:
+def test_more_load_is_never_cheaper(
+    traffic: Traffic, serving: Serving, prices: Prices, factor: float
+) -> None:
     for way in WAYS.values():
-        assert usd(way(traffic.times(factor), serving, prices)) >= usd(way(traffic, serving, prices)) * (1 - 1e-9)
+        assert usd(way(traffic.times(factor), serving, prices)) >= usd(
+            way(traffic, serving, prices)
+        ) * (1 - 1e-9)
 
 
 @examples(0.5)
@@ -68,21 +84,29 @@ def test_more_load_is_never_cheaper(traffic: Traffic, serving: Serving, prices: 
 def test_an_instance_that_carries_more_is_never_dearer_in_hardware(
     traffic: Traffic, serving: Serving, prices: Prices, factor: float
 ) -> None:
-    faster = replace(serving, requests_per_second_per_instance=serving.requests_per_second_per_instance * factor)
+    faster = replace(
+        serving, requests_per_second_per_instance=serving.requests_per_second_per_instance * factor
+    )
     assert on_prem(traffic, faster, prices).systems <= on_prem(traffic, serving, prices).systems
     assert usd(cloud(traffic, faster, prices)) <= usd(cloud(traffic, serving, prices)) * (1 + 1e-9)
 
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists())
-def test_owning_and_renting_together_never_costs_more_than_the_cheaper_alone(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_owning_and_renting_together_never_costs_more_than_the_cheaper_alone(
+    traffic: Traffic, serving: Serving, prices: Prices
+) -> None:
     both = usd(hybrid(traffic, serving, prices))
-    assert both <= min(usd(on_prem(traffic, serving, prices, 1)), usd(cloud(traffic, serving, prices))) * (1 + 1e-9)
+    assert both <= min(
+        usd(on_prem(traffic, serving, prices, 1)), usd(cloud(traffic, serving, prices))
+    ) * (1 + 1e-9)
 
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists())
-def test_a_rent_is_between_its_cheapest_and_its_dearest_offer(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_a_rent_is_between_its_cheapest_and_its_dearest_offer(
+    traffic: Traffic, serving: Serving, prices: Prices
+) -> None:
     rents = rents_of(serving, prices)
     assert isinstance(rents, tuple)
     for rent in rents:
@@ -95,51 +119,87 @@ def test_a_rent_is_between_its_cheapest_and_its_dearest_offer(traffic: Traffic, 
 
 
 def test_the_ends_of_a_rent_are_those_of_the_offers() -> None:
-    """Three providers of single GPUs at 1, 2 and 4 USD: the middle one counts, the others are the ends."""
+    """Three providers of single GPUs at 1, 2 and 4 USD: the middle one counts, the others are the
+    ends."""
     offers = tuple(
-        CloudOffer(gpu="h100-sxm-80gb", offer=name, provider=name, machine_gpus=(1,), usd_per_gpu_hour=hour, terms="on-demand")
-        for name, hour in (("a", dearer(HOUR, 1.0)), ("b", dearer(HOUR, 2.0)), ("c", dearer(HOUR, 4.0)))
+        CloudOffer(
+            gpu="h100-sxm-80gb",
+            offer=name,
+            provider=name,
+            machine_gpus=(1,),
+            usd_per_gpu_hour=hour,
+            terms="on-demand",
+        )
+        for name, hour in (
+            ("a", dearer(HOUR, 1.0)),
+            ("b", dearer(HOUR, 2.0)),
+            ("c", dearer(HOUR, 4.0)),
+        )
     )
     prices = replace(COURSE_PRICES, cloud=offers, licence_usd_per_gpu_hour=None)
     cost = cloud(COURSE_TRAFFIC, COURSE_SERVING, prices)
     gpu_hours = 39 * HOURS_PER_YEAR  # ⌈199.77 / 5.195428⌉ instances of a GPU, all year
-    assert (cost.usd_per_year_low, usd(cost), cost.usd_per_year_high) == pytest.approx((gpu_hours, 2 * gpu_hours, 4 * gpu_hours))
+    assert (cost.usd_per_year_low, usd(cost), cost.usd_per_year_high) == pytest.approx(
+        (gpu_hours, 2 * gpu_hours, 4 * gpu_hours)
+    )
 
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists(), factor=FACTORS)
-def test_a_dearer_system_is_dearer_by_its_purchase_alone(traffic: Traffic, serving: Serving, prices: Prices, factor: float) -> None:
-    cost, more = on_prem(traffic, serving, prices), on_prem(traffic, serving, with_system_price(prices, factor))
-    assert (more.systems, more.opex_usd_per_year) == (cost.systems, pytest.approx(cost.opex_usd_per_year))
+def test_a_dearer_system_is_dearer_by_its_purchase_alone(
+    traffic: Traffic, serving: Serving, prices: Prices, factor: float
+) -> None:
+    cost, more = (
+        on_prem(traffic, serving, prices),
+        on_prem(traffic, serving, with_system_price(prices, factor)),
+    )
+    assert (more.systems, more.opex_usd_per_year) == (
+        cost.systems,
+        pytest.approx(cost.opex_usd_per_year),
+    )
     assert more.capex_usd_per_year == pytest.approx(cost.capex_usd_per_year * factor)
-    assert cost.purchase_usd == pytest.approx(cost.capex_usd_per_year * prices.depreciation_years.value)
+    assert cost.purchase_usd == pytest.approx(
+        cost.capex_usd_per_year * prices.depreciation_years.value
+    )
 
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists(), factor=FACTORS)
-def test_a_dearer_system_never_makes_a_split_own_more(traffic: Traffic, serving: Serving, prices: Prices, factor: float) -> None:
-    split, other = hybrid(traffic, serving, prices), hybrid(traffic, serving, with_system_price(prices, factor))
+def test_a_dearer_system_never_makes_a_split_own_more(
+    traffic: Traffic, serving: Serving, prices: Prices, factor: float
+) -> None:
+    split, other = (
+        hybrid(traffic, serving, prices),
+        hybrid(traffic, serving, with_system_price(prices, factor)),
+    )
     assert other.systems <= split.systems
     assert usd(other) >= usd(split) * (1 - 1e-9)
 
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), prices=price_lists())
-def test_what_a_request_and_what_a_token_cost_add_up_to_the_year(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+def test_what_a_request_and_what_a_token_cost_add_up_to_the_year(
+    traffic: Traffic, serving: Serving, prices: Prices
+) -> None:
     cost, requests = on_prem(traffic, serving, prices), traffic.requests_per_year
     assert requests is not None
     assert cost.usd_per_1000_requests is not None
     assert cost.usd_per_million_input_tokens is not None
     assert cost.usd_per_million_output_tokens is not None
     assert cost.usd_per_1000_requests * requests / 1000 == pytest.approx(usd(cost))
-    tokens = traffic.input_tokens * cost.usd_per_million_input_tokens + traffic.output_tokens * cost.usd_per_million_output_tokens
+    tokens = (
+        traffic.input_tokens * cost.usd_per_million_input_tokens
+        + traffic.output_tokens * cost.usd_per_million_output_tokens
+    )
     assert tokens * requests / 1e6 == pytest.approx(usd(cost))
 
 
 @examples(0.5)
 @given(traffic=traffics(), prices=price_lists(), factor=FACTORS)
 def test_an_api_costs_in_proportion(traffic: Traffic, prices: Prices, factor: float) -> None:
-    assert usd(api_cost(traffic.times(factor), prices)) == pytest.approx(factor * usd(api_cost(traffic, prices)))
+    assert usd(api_cost(traffic.times(factor), prices)) == pytest.approx(
+        factor * usd(api_cost(traffic, prices))
+    )
 
 
 @examples(0.5)
@@ -149,19 +209,35 @@ def test_energy_grows_with_the_load_and_never_above_the_highest_power(
 ) -> None:
     assume(serving.system_watts is not None)
     owned = on_prem(traffic, serving, prices)
-    some, more = (energy_of(serving, load, prices, owned.instances) for load in (traffic, traffic.times(factor)))
+    some, more = (
+        energy_of(serving, load, prices, owned.instances)
+        for load in (traffic, traffic.times(factor))
+    )
     assert some is not None
     assert more is not None
     assert some.kwh_per_year <= more.kwh_per_year * (1 + 1e-9)
-    assert more.kwh_per_year <= owned.systems * serving.system_watts / 1000 * HOURS_PER_YEAR * prices.pue.value * (1 + 1e-9)
+    assert (
+        more.kwh_per_year
+        <= owned.systems
+        * serving.system_watts
+        / 1000
+        * HOURS_PER_YEAR
+        * prices.pue.value
+        * (1 + 1e-9)
+    )
 
 
 @examples(0.5)
 @given(traffic=traffics(), serving=servings(), factor=FACTORS)
-def test_energy_costs_its_price_times_the_pue(traffic: Traffic, serving: Serving, factor: float) -> None:
+def test_energy_costs_its_price_times_the_pue(
+    traffic: Traffic, serving: Serving, factor: float
+) -> None:
     assume(serving.system_watts is not None)
     prices = COURSE_PRICES.with_overrides({"power_usd_per_kwh": 0.2})
-    energy, other = (energy_of(serving, traffic, one, 8) for one in (prices, replace(prices, pue=dearer(prices.pue, factor))))
+    energy, other = (
+        energy_of(serving, traffic, one, 8)
+        for one in (prices, replace(prices, pue=dearer(prices.pue, factor)))
+    )
     assert energy is not None
     assert other is not None
     assert energy.usd_per_year == pytest.approx(0.2 * energy.kwh_per_year)
@@ -179,12 +255,21 @@ def test_two_ways_cross_once_where_their_lines_do(fixed: float, slope: float) ->
 
 @examples(0.5)
 @given(made=deployments(tp=1), rate=st.floats(0.01, 5.0), factor=FACTORS)
-def test_a_gpu_draws_more_under_more_load_and_less_for_each_token(made: Deployment, rate: float, factor: float) -> None:
+def test_a_gpu_draws_more_under_more_load_and_less_for_each_token(
+    made: Deployment, rate: float, factor: float
+) -> None:
     """Of one GPU below its slots; several may wait for their links instead, and draw less."""
     coefficients = step_model(made).coefficients
     watts = []
     for requests_per_second in (rate, factor * rate):
-        load, busy = steady_load(made, coefficients, requests_per_second=requests_per_second, isl=1000, osl=200, computed=1000)
+        load, busy = steady_load(
+            made,
+            coefficients,
+            requests_per_second=requests_per_second,
+            isl=1000,
+            osl=200,
+            computed=1000,
+        )
         assume(load.sequences < 0.9 * made.knobs.max_batch_size)
         drawn = draw(made, coefficients, load, busy=busy)
         assert drawn is not None
@@ -198,13 +283,16 @@ def test_a_gpu_draws_more_under_more_load_and_less_for_each_token(made: Deployme
 @examples(0.5)
 @given(made=deployments(), rate=st.floats(0.01, 2.0))
 def test_a_steady_load_keeps_as_many_in_flight_as_it_brings(made: Deployment, rate: float) -> None:
-    """Little's law of the closed form: n = rate · output tokens · seconds of a step with n, all of them in the time with a step."""
+    """Little's law of the closed form: n = rate · output tokens · seconds of a step with n, all of
+    them in the time with a step."""
     c = step_model(made).coefficients
     load, busy = steady_load(made, c, requests_per_second=rate, isl=1000, osl=200, computed=600)
     assume(1.0 < load.sequences < made.knobs.max_batch_size)
     n = load.sequences * busy
     prompts = max(1.0, n) * 600 / 200
-    seconds = step_seconds(c, prompts, max(1.0, n) / 200, max(1.0, n), prompts * (2 * 1000 - 600), max(1.0, n) * 1100)
+    seconds = step_seconds(
+        c, prompts, max(1.0, n) / 200, max(1.0, n), prompts * (2 * 1000 - 600), max(1.0, n) * 1100
+    )
     assert busy == pytest.approx(-math.expm1(-n), rel=1e-6)
     assert n == pytest.approx(rate * 200 * seconds, rel=1e-6)
     assert load.prompt_tokens == pytest.approx(load.sequences * 3)

@@ -22,7 +22,9 @@ def tokens(made: Deployment) -> int:
 
 @examples(0.5)
 @given(made=deployments(), isl=st.integers(1, 4000), osl=st.integers(1, 500))
-def test_twice_the_context_never_lets_more_requests_in(made: Deployment, isl: int, osl: int) -> None:
+def test_twice_the_context_never_lets_more_requests_in(
+    made: Deployment, isl: int, osl: int
+) -> None:
     plan = memory_plan(made)
     assert plan.concurrent_requests(2 * isl, 2 * osl) <= plan.concurrent_requests(isl, osl)
     assert plan.request_blocks(2 * (isl + osl)) >= plan.request_blocks(isl + osl)
@@ -58,8 +60,12 @@ def test_two_gpus_hold_no_more_each_and_at_least_half(made: Deployment) -> None:
 
 
 @examples(0.5)
-@given(made=deployments(), slots=st.sampled_from([8, 64, 256]), budget=st.sampled_from([1024, 4096]))
-def test_more_slots_and_a_larger_step_never_leave_more_cache(made: Deployment, slots: int, budget: int) -> None:
+@given(
+    made=deployments(), slots=st.sampled_from([8, 64, 256]), budget=st.sampled_from([1024, 4096])
+)
+def test_more_slots_and_a_larger_step_never_leave_more_cache(
+    made: Deployment, slots: int, budget: int
+) -> None:
     least = tokens(changed(made, max_batch_size=slots, max_num_tokens=budget))
     assert tokens(changed(made, max_batch_size=2 * slots, max_num_tokens=budget)) <= least
     assert tokens(changed(made, max_batch_size=slots, max_num_tokens=2 * budget)) <= least
@@ -68,7 +74,9 @@ def test_more_slots_and_a_larger_step_never_leave_more_cache(made: Deployment, s
 @examples(0.5)
 @given(made=deployments(), more=st.floats(1.01, 2.0))
 def test_a_gpu_with_more_memory_holds_more(made: Deployment, more: float) -> None:
-    assert tokens(replace(made, gpu=replace(made.gpu, memory_bytes=int(made.gpu.memory_bytes * more)))) > tokens(made)
+    assert tokens(
+        replace(made, gpu=replace(made.gpu, memory_bytes=int(made.gpu.memory_bytes * more)))
+    ) > tokens(made)
 
 
 @examples(0.5)
@@ -87,7 +95,11 @@ def test_the_parts_and_the_cache_are_what_the_engine_takes(made: Deployment) -> 
     else:
         assert plan.kv_budget_bytes + parts <= made.gpu.memory_bytes
     used = plan.blocks * knobs.tokens_per_block * plan.kv_bytes_per_token
-    assert plan.kv_budget_bytes - plan.kv_bytes_per_token * knobs.tokens_per_block < used <= plan.kv_budget_bytes
+    assert (
+        plan.kv_budget_bytes - plan.kv_bytes_per_token * knobs.tokens_per_block
+        < used
+        <= plan.kv_budget_bytes
+    )
 
 
 @examples(0.5)
@@ -95,5 +107,8 @@ def test_the_parts_and_the_cache_are_what_the_engine_takes(made: Deployment) -> 
 def test_what_fits_at_once_fits_into_the_blocks(made: Deployment, isl: int) -> None:
     plan = memory_plan(made)
     fitting = plan.concurrent_requests(isl, 100)
-    assert fitting * plan.request_blocks(isl + 100) + plan.prompt_blocks(isl) * (fitting > 0) <= plan.blocks
+    assert (
+        fitting * plan.request_blocks(isl + 100) + plan.prompt_blocks(isl) * (fitting > 0)
+        <= plan.blocks
+    )
     assert fitting <= made.knobs.max_batch_size

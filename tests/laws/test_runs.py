@@ -22,7 +22,10 @@ from tonnage.simulator.fleet import simulate_fleet
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import Trace
 
-MADE = {engine: deployment(engine=engine, precision="fp8") for engine in ("vllm", "sglang", "tensorrt-llm-1.2")}
+MADE = {
+    engine: deployment(engine=engine, precision="fp8")
+    for engine in ("vllm", "sglang", "tensorrt-llm-1.2")
+}
 ENGINES = st.sampled_from(sorted(MADE))
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -38,7 +41,9 @@ def closed_trace(seed: int, concurrency: int = 8, count: int = 200) -> Trace:
 def fleet_of(made: Deployment, trace: Trace, instances: int, router: str) -> Requests:
     """What happens to the requests of a trace on so many instances behind a router."""
     step, blocks = step_model(made), memory_plan(made).blocks
-    return simulate_fleet(trace, [Engine(step, made.knobs, blocks) for _ in range(instances)], router).requests
+    return simulate_fleet(
+        trace, [Engine(step, made.knobs, blocks) for _ in range(instances)], router
+    ).requests
 
 
 def e2e_s(record: Requests) -> float:
@@ -71,10 +76,14 @@ def test_a_later_clock_changes_nothing(engine: str, seed: int, shift: int) -> No
 
 @examples(0.4)
 @given(engine=ENGINES, seed=SEEDS, factor=st.sampled_from([2, 4]))
-def test_where_everything_takes_longer_by_a_factor_every_time_does(engine: str, seed: int, factor: int) -> None:
+def test_where_everything_takes_longer_by_a_factor_every_time_does(
+    engine: str, seed: int, factor: int
+) -> None:
     made, trace = MADE[engine], closed_trace(seed)
     step = step_model(made)
-    times = replace(step, frontend_s=0.0, stream_s=0.0, stream_step_s=0.0, enter_s=0.0, enter_token_s=0.0)
+    times = replace(
+        step, frontend_s=0.0, stream_s=0.0, stream_step_s=0.0, enter_s=0.0, enter_token_s=0.0
+    )
     longer = times.coefficients.copy()
     longer[list(DURATIONS)] *= factor
     one, more = ran(made, trace, times), ran(made, trace, replace(times, coefficients=longer))
@@ -91,7 +100,8 @@ def test_the_same_seed_is_the_same_run(engine: str, seed: int) -> None:
 @examples(0.4)
 @given(engine=ENGINES, seed=SEEDS, concurrency=st.sampled_from([2, 8, 24]))
 def test_littles_law_holds_of_clients(engine: str, seed: int, concurrency: int) -> None:
-    """So many clients that never pause are the rate times the mean E2E, but for the last ones, which no further request follows."""
+    """So many clients that never pause are the rate times the mean E2E, but for the last ones,
+    which no further request follows."""
     record = ran(MADE[engine], closed_trace(seed, concurrency, count=40 * concurrency))
     rate = len(record.sent_ns) / (record.last_token_ns.max() / 1e9)
     assert rate * e2e_s(record) == pytest.approx(concurrency, rel=0.06)
@@ -99,8 +109,13 @@ def test_littles_law_holds_of_clients(engine: str, seed: int, concurrency: int) 
 
 @examples(0.4)
 @given(engine=ENGINES, seed=SEEDS, concurrency=st.sampled_from([1, 4, 16]))
-def test_more_clients_get_more_done_and_wait_longer(engine: str, seed: int, concurrency: int) -> None:
-    few, many = (ran(MADE[engine], closed_trace(seed, count, 320)) for count in (concurrency, 4 * concurrency))
+def test_more_clients_get_more_done_and_wait_longer(
+    engine: str, seed: int, concurrency: int
+) -> None:
+    few, many = (
+        ran(MADE[engine], closed_trace(seed, count, 320))
+        for count in (concurrency, 4 * concurrency)
+    )
     assert many.last_token_ns.max() < few.last_token_ns.max()
     assert e2e_s(many) > e2e_s(few)
 
@@ -117,15 +132,21 @@ def test_half_the_rate_of_the_same_requests_never_takes_longer(engine: str, seed
 @given(engine=ENGINES, seed=SEEDS)
 def test_longer_answers_take_longer(engine: str, seed: int) -> None:
     trace = closed_trace(seed)
-    assert e2e_s(ran(MADE[engine], replace(trace, osl=2 * trace.osl))) > e2e_s(ran(MADE[engine], trace))
+    assert e2e_s(ran(MADE[engine], replace(trace, osl=2 * trace.osl))) > e2e_s(
+        ran(MADE[engine], trace)
+    )
 
 
 @examples(0.4)
 @given(engine=ENGINES, seed=SEEDS)
-def test_a_pool_that_holds_everything_never_pre_empts_and_is_no_slower(engine: str, seed: int) -> None:
+def test_a_pool_that_holds_everything_never_pre_empts_and_is_no_slower(
+    engine: str, seed: int
+) -> None:
     trace, size = open_trace(seed, 200.0), MADE[engine].knobs.tokens_per_block
     everything = int((trace.isl + trace.osl).sum()) // size + len(trace)
-    small, large = (ran(MADE[engine], trace, blocks=blocks) for blocks in (everything // 20, everything))
+    small, large = (
+        ran(MADE[engine], trace, blocks=blocks) for blocks in (everything // 20, everything)
+    )
     assert large.preemptions.sum() == 0
     assert e2e_s(large) <= e2e_s(small) * 1.001
 
@@ -142,19 +163,28 @@ def test_the_statistics_of_a_summary_are_those_of_its_requests(engine: str, seed
     assert summary.statistic_ms("tpot", "mean") == pytest.approx(
         ((e2e - ttft) / np.maximum(record.osl - 1, 1))[record.osl > 1].mean() / 1e6
     )
-    assert summary.statistic_ms("itl", "mean") == pytest.approx((e2e - ttft).sum() / (record.osl - 1).sum() / 1e6)
+    assert summary.statistic_ms("itl", "mean") == pytest.approx(
+        (e2e - ttft).sum() / (record.osl - 1).sum() / 1e6
+    )
     assert summary.requests_per_second == pytest.approx(len(record.osl) / seconds, rel=0.02)
-    assert summary.output_tokens_per_second == pytest.approx(summary.requests_per_second * record.osl.mean())
+    assert summary.output_tokens_per_second == pytest.approx(
+        summary.requests_per_second * record.osl.mean()
+    )
 
 
 @examples(0.2)
 @given(engine=ENGINES, seed=SEEDS, instances=st.sampled_from([2, 3]))
-def test_instances_in_turn_are_the_instances_by_themselves(engine: str, seed: int, instances: int) -> None:
+def test_instances_in_turn_are_the_instances_by_themselves(
+    engine: str, seed: int, instances: int
+) -> None:
     made, trace = MADE[engine], open_trace(seed, 60.0)
     fleet = fleet_of(made, trace, instances, "round-robin")
     for place in range(instances):
         rows = np.arange(place, len(trace.isl), instances)
-        alone = ran(made, replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows]))
+        alone = ran(
+            made,
+            replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows]),
+        )
         np.testing.assert_array_equal(fleet.last_token_ns[rows], alone.last_token_ns)
 
 
@@ -162,7 +192,9 @@ def test_instances_in_turn_are_the_instances_by_themselves(engine: str, seed: in
 @given(seed=SEEDS)
 def test_the_router_that_looks_never_does_worse_than_chance(seed: int) -> None:
     made, trace = MADE["vllm"], open_trace(seed, 500.0, 800)
-    looking, chance = (fleet_of(made, trace, 4, router) for router in ("least-outstanding", "random"))
+    looking, chance = (
+        fleet_of(made, trace, 4, router) for router in ("least-outstanding", "random")
+    )
     assert e2e_s(looking) <= e2e_s(chance) * 1.02
 
 

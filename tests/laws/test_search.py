@@ -18,7 +18,8 @@ from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.search.contender import Sized
 
 ONE = {"tp": 1}
-"""A single deployment of the small question; with the engine's own knobs a search takes a tenth of a second."""
+"""A single deployment of the small question; with the engine's own knobs a search takes a tenth of
+a second."""
 
 RATES = st.sampled_from([40, 100, 250, 600])
 LIMITS = st.sampled_from([150, 250, 400, 900])
@@ -45,7 +46,9 @@ def test_more_load_never_needs_fewer_systems(rate: int, more: int) -> None:
 @examples(0.2)
 @given(rate=RATES, factor=st.sampled_from([2, 3]))
 def test_a_multiple_of_the_load_needs_that_multiple_of_the_systems(rate: int, factor: int) -> None:
-    assert chosen(peak_rps=factor * rate).gpus_exact == pytest.approx(factor * chosen(peak_rps=rate).gpus_exact, rel=0.02)
+    assert chosen(peak_rps=factor * rate).gpus_exact == pytest.approx(
+        factor * chosen(peak_rps=rate).gpus_exact, rel=0.02
+    )
 
 
 @examples(0.2)
@@ -58,7 +61,9 @@ def test_a_tighter_limit_never_needs_fewer_systems(tight: int, loose: int) -> No
 @examples(0.2)
 @given(ttft=LIMITS, e2e=st.sampled_from(["p95<=1.5s", "p95<=3s"]))
 def test_a_second_limit_never_needs_fewer_systems(ttft: int, e2e: str) -> None:
-    assert chosen(ttft=limit(ttft), e2e=e2e).gpus_exact >= chosen(ttft=limit(ttft)).gpus_exact * 0.999
+    assert (
+        chosen(ttft=limit(ttft), e2e=e2e).gpus_exact >= chosen(ttft=limit(ttft)).gpus_exact * 0.999
+    )
 
 
 @pytest.mark.parametrize(("name", "less", "more"), [("isl", 500, 2000), ("osl", 50, 200)])
@@ -68,7 +73,10 @@ def test_longer_requests_need_more_systems(name: str, less: int, more: int) -> N
 
 def test_a_shared_prefix_never_needs_more_systems() -> None:
     """The same 1,000 tokens of every prompt, of which a cache holds 800."""
-    assert chosen(isl=200, shared_prefix=800, engine="vllm").gpus_exact < chosen(engine="vllm").gpus_exact
+    assert (
+        chosen(isl=200, shared_prefix=800, engine="vllm").gpus_exact
+        < chosen(engine="vllm").gpus_exact
+    )
 
 
 @pytest.mark.parametrize("spare", [1, 3])

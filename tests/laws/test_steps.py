@@ -37,32 +37,42 @@ def test_a_longer_prompt_never_takes_less(made: Deployment, new: int, more: int)
 
 @examples(0.5)
 @given(made=deployments(), batch=BATCH, more=BATCH, context=CONTEXT)
-def test_more_that_decode_never_take_less(made: Deployment, batch: int, more: int, context: int) -> None:
+def test_more_that_decode_never_take_less(
+    made: Deployment, batch: int, more: int, context: int
+) -> None:
     assert decode_s(made, batch + more, context) >= decode_s(made, batch, context)
 
 
 @examples(0.5)
 @given(made=deployments(), batch=BATCH, context=CONTEXT, more=CONTEXT)
-def test_longer_contexts_never_take_less(made: Deployment, batch: int, context: int, more: int) -> None:
+def test_longer_contexts_never_take_less(
+    made: Deployment, batch: int, context: int, more: int
+) -> None:
     assert decode_s(made, batch, context + more) > decode_s(made, batch, context)
 
 
 @examples(0.5)
 @given(made=deployments(), batch=BATCH, context=CONTEXT)
-def test_two_steps_never_take_less_than_one_with_both(made: Deployment, batch: int, context: int) -> None:
+def test_two_steps_never_take_less_than_one_with_both(
+    made: Deployment, batch: int, context: int
+) -> None:
     assert 2 * decode_s(made, batch, context) >= decode_s(made, 2 * batch, context)
 
 
 @examples(0.5)
 @given(made=deployments(), new=PROMPTS, batch=BATCH, context=CONTEXT)
-def test_a_prompt_in_a_step_of_decodes_never_makes_it_shorter(made: Deployment, new: int, batch: int, context: int) -> None:
+def test_a_prompt_in_a_step_of_decodes_never_makes_it_shorter(
+    made: Deployment, new: int, batch: int, context: int
+) -> None:
     both = step_model(made).seconds(new, 1, batch, new * new, batch * context)
     assert both >= decode_s(made, batch, context)
 
 
 @examples(0.5)
 @given(made=deployments(), new=PROMPTS, batch=BATCH, share=st.floats(0.5, 1.0))
-def test_a_slower_clock_never_makes_a_step_shorter(made: Deployment, new: int, batch: int, share: float) -> None:
+def test_a_slower_clock_never_makes_a_step_shorter(
+    made: Deployment, new: int, batch: int, share: float
+) -> None:
     slower = replace(made, gpu=clocked(made.gpu, share))
     assert prefill_s(slower, new) >= prefill_s(made, new)
     assert decode_s(slower, batch, 1000) >= decode_s(made, batch, 1000)
@@ -70,15 +80,24 @@ def test_a_slower_clock_never_makes_a_step_shorter(made: Deployment, new: int, b
 
 @examples(0.5)
 @given(made=deployments(), batch=BATCH, faster=st.floats(1.01, 3.0))
-def test_faster_memory_never_makes_a_step_longer(made: Deployment, batch: int, faster: float) -> None:
-    other = replace(made, gpu=replace(made.gpu, memory_bandwidth_gb_s=made.gpu.memory_bandwidth_gb_s * faster))
+def test_faster_memory_never_makes_a_step_longer(
+    made: Deployment, batch: int, faster: float
+) -> None:
+    other = replace(
+        made, gpu=replace(made.gpu, memory_bandwidth_gb_s=made.gpu.memory_bandwidth_gb_s * faster)
+    )
     assert decode_s(other, batch, 2000) <= decode_s(made, batch, 2000)
 
 
 @examples(0.5)
 @given(made=deployments(), batch=BATCH, context=CONTEXT)
-def test_a_step_of_decodes_is_a_line_over_the_context(made: Deployment, batch: int, context: int) -> None:
+def test_a_step_of_decodes_is_a_line_over_the_context(
+    made: Deployment, batch: int, context: int
+) -> None:
     step = step_model(made)
     fixed, slope = (column[batch] for column in step.decode_line(batch))
-    rounded = (1 + batch * context) / 2  # picoseconds, half of one for the fixed part and for each token
-    assert int(fixed) + int(slope) * batch * context == pytest.approx(1e12 * decode_s(made, batch, context), abs=rounded, rel=1e-9)
+    # picoseconds, half of one for the fixed part and for each token
+    rounded = (1 + batch * context) / 2
+    assert int(fixed) + int(slope) * batch * context == pytest.approx(
+        1e12 * decode_s(made, batch, context), abs=rounded, rel=1e-9
+    )

@@ -13,7 +13,11 @@ from tests.notebooks.test_lessons import FOLDER
 from tests.report.writers.chromium import Chromium, path
 from tonnage import api
 
-pytestmark = [pytest.mark.notebooks, pytest.mark.browser, pytest.mark.skipif(path() is None, reason="no chromium on this machine")]
+pytestmark = [
+    pytest.mark.notebooks,
+    pytest.mark.browser,
+    pytest.mark.skipif(path() is None, reason="no chromium on this machine"),
+]
 LINES = "[...document.querySelectorAll('#talk p')].map(p => [p.className, p.textContent])"
 
 
@@ -22,7 +26,9 @@ def say(browser: Chromium, words: str) -> list[list[str]]:
     browser.write("input", words)
     browser.click("button")
     until = time.monotonic() + 20
-    while browser.value("document.querySelector('button').disabled || !document.querySelector('#talk p')"):
+    while browser.value(
+        "document.querySelector('button').disabled || !document.querySelector('#talk p')"
+    ):
         assert time.monotonic() < until
         time.sleep(0.1)
     lines: list[list[str]] = browser.value(LINES)
@@ -36,7 +42,9 @@ def test_a_conversation_and_then_a_server_that_has_gone() -> None:
     chat = module_from_spec(spec)
     spec.loader.exec_module(chat)
     with ExitStack() as engine, Chromium() as browser:
-        url = engine.enter_context(api.served(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp8"))
+        url = engine.enter_context(
+            api.served(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp8")
+        )
         server = chat.chat_server(url, port=0, max_tokens=20)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser.open(f"http://127.0.0.1:{server.server_port}", 800, 700)
@@ -48,9 +56,15 @@ def test_a_conversation_and_then_a_server_that_has_gone() -> None:
         assert [role for role, _ in second] == ["user", "assistant"] * 2
         assert second[:2] == first
         assert browser.value("document.querySelectorAll('#talk img').length") == 0
-        assert browser.value("document.getElementById('pace').textContent").startswith("first token after ")
+        assert browser.value("document.getElementById('pace').textContent").startswith(
+            "first token after "
+        )
         assert browser.complaints == []
-        assert {request for request in browser.requests if not request.startswith(f"http://127.0.0.1:{server.server_port}/")} == set()
+        assert {
+            request
+            for request in browser.requests
+            if not request.startswith(f"http://127.0.0.1:{server.server_port}/")
+        } == set()
         engine.close()
         last = say(browser, "Still there?")[-1]
         assert last[0] == "failed"

@@ -1,7 +1,8 @@
-"""The lessons: their form and their shipped outputs, before every commit; in the tier of notebooks each of them is executed.
+"""The lessons: their form and their shipped outputs, before every commit; in the tier of notebooks
+each of them is executed.
 
-``TONNAGE_GOLDEN=write ./check --notebooks -k top_to_bottom`` writes the outputs that they ship with.
-"""
+``TONNAGE_GOLDEN=write ./check --notebooks -k top_to_bottom`` writes the outputs that they ship
+with."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "tonnage" / "notebooks"
 LESSONS = sorted(FOLDER.glob("*.ipynb"))
 PUBLIC = {"tonnage", "tonnage.api", "tonnage.api.bench", "tonnage.api.compare"}
-MEASURED = ("00", "03", "06", "09")  # lessons that measure a live server: what they print is another number each time
+# lessons that measure a live server: what they print is another number each time
+MEASURED = ("00", "03", "06", "09")
 SAID = {  # what each lesson prints, as regular expressions
     "00": (
         "/v1/health/ready 200",
@@ -35,7 +37,12 @@ SAID = {  # what each lesson prints, as regular expressions
         r"TTFT [\d.]+ ms, mean ITL [\d.]+ ms",
         "prompt tokens per second",
     ),
-    "01": (r"static +190 ", r"in-flight +267\.33 ", r"in-flight, chunked +310 ", r"one prefill, chunked +360 "),
+    "01": (
+        r"static +190 ",
+        r"in-flight +267\.33 ",
+        r"in-flight, chunked +310 ",
+        r"one prefill, chunked +360 ",
+    ),
     "02": (
         r"199\.77 requests",
         r"300 ms:  4\.81 → 5 × dgx-h100",
@@ -91,7 +98,11 @@ SAID = {  # what each lesson prints, as regular expressions
 
 
 def cells(path: Path, kind: str) -> list[dict[str, Any]]:
-    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == kind]
+    return [
+        cell
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == kind
+    ]
 
 
 def printed(path: Path) -> str:
@@ -100,7 +111,9 @@ def printed(path: Path) -> str:
 
 
 def _printed(outputs: list[Any]) -> str:
-    return "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
+    return "".join(
+        "".join(output["text"]) for output in outputs if output["output_type"] == "stream"
+    )
 
 
 def test_a_lesson_uses_the_public_names_alone_and_has_folded_solutions() -> None:
@@ -118,8 +131,17 @@ def test_a_lesson_uses_the_public_names_alone_and_has_folded_solutions() -> None
     for path in LESSONS:
         words = "\n".join("".join(cell["source"]) for cell in cells(path, "markdown"))
         exercises = re.findall(r"^(\d)\. ", words[words.index("## Exercises") :], re.MULTILINE)
-        folded = [cell for cell in cells(path, "code") if cell["metadata"].get("jupyter", {}).get("source_hidden")]
-        assert re.findall(r"^<details>\n<summary><b>Solution of (\d)</b></summary>\n\n\S", words, re.MULTILINE) == exercises
+        folded = [
+            cell
+            for cell in cells(path, "code")
+            if cell["metadata"].get("jupyter", {}).get("source_hidden")
+        ]
+        assert (
+            re.findall(
+                r"^<details>\n<summary><b>Solution of (\d)</b></summary>\n\n\S", words, re.MULTILINE
+            )
+            == exercises
+        )
         assert len(folded) == len(exercises) >= 2
         assert all("hide-cell" in cell["metadata"]["tags"] for cell in folded)
 
@@ -128,7 +150,9 @@ def test_a_lesson_uses_the_public_names_alone_and_has_folded_solutions() -> None
 def test_a_lesson_ships_with_its_outputs(path: Path) -> None:
     code = cells(path, "code")
     assert [cell["execution_count"] for cell in code] == [*range(1, len(code) + 1)]
-    assert [line for line in SAID[path.name[:2]] if not re.search(line, printed(path), re.MULTILINE)] == []
+    assert [
+        line for line in SAID[path.name[:2]] if not re.search(line, printed(path), re.MULTILINE)
+    ] == []
     assert [line for line in printed(path).splitlines() if len(line) > 80] == []
     for output in (output for cell in code for output in cell["outputs"]):
         assert output["output_type"] == "execute_result" or output["name"] == "stdout"
@@ -138,7 +162,9 @@ def test_a_lesson_ships_with_its_outputs(path: Path) -> None:
 
 
 def test_the_first_token_of_a_long_prompt_comes_later_as_the_lesson_says() -> None:
-    ttft = [float(value) for value in re.findall(r"tokens in: TTFT ([\d.]+) ms", printed(LESSONS[0]))]
+    ttft = [
+        float(value) for value in re.findall(r"tokens in: TTFT ([\d.]+) ms", printed(LESSONS[0]))
+    ]
     assert ttft == sorted(ttft)
     assert ttft[-1] > 2 * ttft[0]
 
@@ -148,10 +174,14 @@ def test_the_measured_points_are_those_of_the_example() -> None:
         return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
     example = rows(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv")
-    assert [row for row in rows(FOLDER / "nim-llama-3-8b-h100.csv") if row["precision"] == "fp8"] == example
+    assert [
+        row for row in rows(FOLDER / "nim-llama-3-8b-h100.csv") if row["precision"] == "fp8"
+    ] == example
 
 
-def test_learn_copies_them_once_and_says_how_to_open_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_learn_copies_them_once_and_says_how_to_open_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "the lessons"
     assert run(["learn", str(folder)]) == 0
     assert sorted(path.name for path in folder.iterdir()) == sorted(
@@ -164,7 +194,11 @@ def test_learn_copies_them_once_and_says_how_to_open_them(tmp_path: Path, capsys
     start, lab, lessons = re.fullmatch(r"(.*) -m jupyter (lab.*) ('.*')", opened).groups()  # type: ignore[union-attr]
     assert (lab.split()[0], shlex.split(lessons)) == ("lab", [str(folder)])
     command = ["env", "-i", "sh", "-c", f"{start} -c 'import tonnage; print(tonnage.__file__)'"]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip().endswith("__init__.py")
+    assert (
+        subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        .stdout.strip()
+        .endswith("__init__.py")
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["the lessons"]
     assert run(["learn", str(folder)]) == 2
     assert "is there already" in capsys.readouterr().err
@@ -188,25 +222,44 @@ def test_a_lesson_runs_from_top_to_bottom(path: Path, copied: Path) -> None:
     lesson = nbformat.read(copied / path.name, as_version=4)
     shipped = lesson.metadata.copy()
     resources = {"metadata": {"path": str(copied)}}
-    NotebookClient(lesson, timeout=300, kernel_name="python3", record_timing=False, coalesce_streams=True, resources=resources).execute()
+    NotebookClient(
+        lesson,
+        timeout=300,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        resources=resources,
+    ).execute()
     outputs = [output for cell in lesson.cells for output in cell.get("outputs", [])]
-    assert [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"] == []
+    assert [
+        output
+        for output in outputs
+        if output.output_type == "error" or output.get("name") == "stderr"
+    ] == []
     lines = _printed(outputs)
-    assert [line for line in SAID[path.name[:2]] if not re.search(line, lines, re.MULTILINE)] == [], lines
-    shown = [output.data["text/html"] for output in outputs if output.output_type == "execute_result"]
+    assert [
+        line for line in SAID[path.name[:2]] if not re.search(line, lines, re.MULTILINE)
+    ] == [], lines
+    shown = [
+        output.data["text/html"] for output in outputs if output.output_type == "execute_result"
+    ]
     assert all(html.startswith('<div class="tonnage">') for html in shown)
     assert len(shown) >= 1
     if os.environ.get("TONNAGE_GOLDEN") == "write":
         lesson.metadata = shipped
         _ship(lesson, path)
     if path.name[:2] not in MEASURED:
-        (words, numbers), (shipped_words, shipped_numbers) = words_and_numbers(lines), words_and_numbers(printed(path))
+        (words, numbers), (shipped_words, shipped_numbers) = (
+            words_and_numbers(lines),
+            words_and_numbers(printed(path)),
+        )
         assert words == shipped_words
         assert FITTED.holds(numbers, shipped_numbers)
 
 
 def _ship(lesson: NotebookNode, path: Path) -> None:
-    """Write an executed lesson with what a reader sees: of a value that has HTML not its representation as code."""
+    """Write an executed lesson with what a reader sees: of a value that has HTML not its
+    representation as code."""
     import nbformat
 
     for output in (output for cell in lesson.cells for output in cell.get("outputs", [])):

@@ -1,4 +1,5 @@
-"""The documentation site: it builds without a warning, its links lead somewhere, and its search answers without a network."""
+"""The documentation site: it builds without a warning, its links lead somewhere, and its search
+answers without a network."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class Page(HTMLParser):
 
 def build(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tools.site", str(output), "--no-lessons", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +70,27 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def test_every_page_of_docs_has_a_place() -> None:
-    named = {f"tasks/{name}.md" if names is PAGES[0] else f"{name}.md" for names in PAGES for name in names}
-    assert named == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    named = {
+        f"tasks/{name}.md" if names is PAGES[0] else f"{name}.md"
+        for names in PAGES
+        for name in names
+    }
+    assert named == {
+        path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")
+    }
 
 
 def test_links_to_the_repository_lead_to_what_the_site_has(tmp_path: Path) -> None:
     stage(tmp_path / "source")
     text = (tmp_path / "source" / "course.md").read_text(encoding="utf-8")
     assert "[rag-assistant.yaml](path:files/examples/rag-assistant.yaml)" in text
-    assert "](../lessons/05-" in (tmp_path / "source" / "tasks" / "conversations.md").read_text(encoding="utf-8")
-    assert not re.search(r"\]\(\.\./(?:src|tools|examples)/", "".join(p.read_text() for p in (tmp_path / "source").glob("*.md")))
+    assert "](../lessons/05-" in (tmp_path / "source" / "tasks" / "conversations.md").read_text(
+        encoding="utf-8"
+    )
+    assert not re.search(
+        r"\]\(\.\./(?:src|tools|examples)/",
+        "".join(p.read_text() for p in (tmp_path / "source").glob("*.md")),
+    )
 
 
 @pytest.mark.notebooks
@@ -90,7 +104,11 @@ def test_every_link_inside_leads_somewhere(site: Path, pages: dict[Path, Page]) 
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path.resolve()
             target = target / "index.html" if target.is_dir() else target
             known = {other.resolve(): found for other, found in pages.items()}
-            if not target.is_file() or (parts.fragment and target in known and unquote(parts.fragment) not in known[target].ids):
+            if not target.is_file() or (
+                parts.fragment
+                and target in known
+                and unquote(parts.fragment) not in known[target].ids
+            ):
                 broken.append(f"{path.relative_to(site)}: {link}")
     assert broken == []
     assert sum(len(page.links) for page in pages.values()) > 2_000
@@ -98,7 +116,9 @@ def test_every_link_inside_leads_somewhere(site: Path, pages: dict[Path, Page]) 
 
 @pytest.mark.notebooks
 def test_no_page_loads_anything_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
-    assert {load for page in pages.values() for load in page.loads if urlsplit(load).netloc} == set()
+    assert {
+        load for page in pages.values() for load in page.loads if urlsplit(load).netloc
+    } == set()
 
 
 @pytest.mark.notebooks
@@ -122,7 +142,18 @@ def test_the_reference_has_every_verb_flag_and_public_name(site: Path) -> None:
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_search_finds_the_page_without_a_network(question: str, site: Path, tmp_path: Path) -> None:
     address = f"file://{site}/search.html?q={quote(question)}"
-    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000"]
-    done = subprocess.run([*browser, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=True)
-    found = list(dict.fromkeys(re.findall(r'<li class="kind-\w+"><a href="([^"?#]*)\.html', done.stdout)))
+    browser = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path}",
+        "--virtual-time-budget=8000",
+    ]
+    done = subprocess.run(
+        [*browser, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=True
+    )
+    found = list(
+        dict.fromkeys(re.findall(r'<li class="kind-\w+"><a href="([^"?#]*)\.html', done.stdout))
+    )
     assert QUESTIONS[question] in found[:5]

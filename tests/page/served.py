@@ -1,4 +1,5 @@
-"""``tonnage ui`` as a process of its own, on a free port, and axe-core for the pages that it serves."""
+"""``tonnage ui`` as a process of its own, on a free port, and axe-core for the pages that it
+serves."""
 
 from __future__ import annotations
 
@@ -43,21 +44,33 @@ def until(browser: Chromium, script: str, seconds: float = SOON_S) -> Any:
     """What a script says once that is true."""
     end = time.monotonic() + seconds
     while not (found := browser.value(script)):
-        assert time.monotonic() < end, f"never true: {script}; the console says {browser.complaints}"
+        assert time.monotonic() < end, (
+            f"never true: {script}; the console says {browser.complaints}"
+        )
         time.sleep(0.05)
     return found
 
 
 def hosts_of(browser: Chromium) -> set[str]:
     """Hosts that the page asked."""
-    return {urlsplit(address).netloc for address in browser.requests if not address.startswith("data:")}
+    return {
+        urlsplit(address).netloc for address in browser.requests if not address.startswith("data:")
+    }
 
 
 def axe_faults(browser: Chromium) -> list[str]:
     """Serious faults that axe-core finds on the page as it stands."""
     until(browser, "document.getAnimations().length === 0")
     browser.value(AXE.read_text(encoding="utf-8"))
-    browser.value("axe.run(document, {resultTypes: ['violations']}).then(found => window.axeFound = found.violations)")
+    browser.value(
+        "axe.run(document, {resultTypes: ['violations']}).then(found => window.axeFound ="
+        " found.violations)"
+    )
     until(browser, "!!window.axeFound")
-    found = browser.value("window.axeFound.map(one => [one.impact, one.id, one.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')])")
-    return [f"{rule}: {where}" for impact, rule, where in found if impact in ("serious", "critical")]
+    found = browser.value(
+        "window.axeFound.map(one => [one.impact, one.id, one.nodes.map(n => n.target.join('"
+        " ')).slice(0, 3).join(', ')])"
+    )
+    return [
+        f"{rule}: {where}" for impact, rule, where in found if impact in ("serious", "critical")
+    ]

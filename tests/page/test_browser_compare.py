@@ -1,4 +1,5 @@
-"""The Compare and What-if views in Chromium: two plans side by side, and a limit that is dragged."""
+"""The Compare and What-if views in Chromium: two plans side by side, and a limit that is
+dragged."""
 
 from __future__ import annotations
 
@@ -15,12 +16,19 @@ H100, L40S = f"{CHAT}&gpu=h100-sxm-80gb", f"{CHAT}&gpu=l40s"
 READY = "!!document.querySelector('.ready')"
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), pytest.param(390, True, marks=pytest.mark.live)])
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1440, False), pytest.param(390, True, marks=pytest.mark.live)]
+)
 def test_two_plans_side_by_side(address: str, browser: Chromium, width: int, dark: bool) -> None:
-    browser.open(f"{base_of(address)}/compare?p={quote(H100)}&p={quote(L40S)}", width, 900, dark=dark)
+    browser.open(
+        f"{base_of(address)}/compare?p={quote(H100)}&p={quote(L40S)}", width, 900, dark=dark
+    )
     until(browser, READY)
     assert browser.value("document.querySelectorAll('.column').length") == 2
-    assert browser.value("document.querySelectorAll('#curves .figure.wide polyline.curve').length") == 2
+    assert (
+        browser.value("document.querySelectorAll('#curves .figure.wide polyline.curve').length")
+        == 2
+    )
     assert "search.gpu" in browser.value("document.querySelector('.ready').textContent")
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert browser.complaints == []
@@ -35,7 +43,11 @@ def test_compare_adds_the_plan_of_size(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/size?{L40S}", 1440, 900)
     until(browser, "!!document.querySelector('#simulated [data-compare]')")
     browser.click("#simulated [data-compare]")
-    until(browser, f"location.pathname === '/compare' && {READY} && document.querySelectorAll('.column').length === 2")
+    until(
+        browser,
+        f"location.pathname === '/compare' && {READY} &&"
+        " document.querySelectorAll('.column').length === 2",
+    )
 
 
 @pytest.mark.live
@@ -49,7 +61,10 @@ def test_a_dragged_limit_moves_the_systems(address: str, browser: Chromium) -> N
     assert limit < 40
     until(browser, f"{headline} !== {systems!r}")
     until(browser, f"decodeURIComponent(location.search).includes('tpot=p95<={limit:g}ms')")
-    until(browser, "!document.querySelector('#simulated.old') && !!document.querySelector('#change table')")
+    until(
+        browser,
+        "!document.querySelector('#simulated.old') && !!document.querySelector('#change table')",
+    )
     assert browser.complaints == []
 
 

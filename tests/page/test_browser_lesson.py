@@ -1,4 +1,5 @@
-"""The Lesson view in Chromium: played, stepped, switched, and the slots of a real engine in seconds."""
+"""The Lesson view in Chromium: played, stepped, switched, and the slots of a real engine in
+seconds."""
 
 from __future__ import annotations
 
@@ -33,21 +34,33 @@ def test_it_plays_and_steps(address: str, browser: Chromium) -> None:
 
 
 @pytest.mark.live
-def test_the_way_of_batching_and_the_load_change_the_figures(address: str, browser: Chromium) -> None:
+def test_the_way_of_batching_and_the_load_change_the_figures(
+    address: str, browser: Chromium
+) -> None:
     browser.open(f"{base_of(address)}/lesson", 1440, 900)
     until(browser, READY)
     browser.value(
-        "document.getElementById('at').value = 150; document.getElementById('at').dispatchEvent(new Event('input', {bubbles: true}))"
+        "document.getElementById('at').value = 150; document.getElementById('at').dispatchEvent(new"
+        " Event('input', {bubbles: true}))"
     )
     flight = browser.value(FIGURES)
     browser.click("label[for=way-static]")
-    until(browser, f"{FIGURES} !== {flight!r} && document.getElementById('reading').textContent.includes('Nobody enters')")
+    until(
+        browser,
+        f"{FIGURES} !== {flight!r} &&"
+        " document.getElementById('reading').textContent.includes('Nobody enters')",
+    )
     browser.click("label[for=load-concurrency]")
-    until(browser, "location.search.includes('load=concurrency') && location.search.includes('concurrency=8')")
+    until(
+        browser,
+        "location.search.includes('load=concurrency') && location.search.includes('concurrency=8')",
+    )
 
 
 def test_the_figures_at_the_end_are_those_of_the_course(address: str) -> None:
-    lesson = f"{base_of(address)}/lesson/run?until=1000&load=initial_batch&initial_batch=400&osl_std=5"
+    lesson = (
+        f"{base_of(address)}/lesson/run?until=1000&load=initial_batch&initial_batch=400&osl_std=5"
+    )
     found = json.load(urllib.request.urlopen(lesson))
     for way, batcher, chunks in (
         ("Static", "static", 1),
@@ -55,7 +68,9 @@ def test_the_figures_at_the_end_are_those_of_the_course(address: str) -> None:
         ("Chunked", "in-flight", 4),
         ("One prefill", "one-prefill", 1),
     ):
-        known = run_lesson(LessonConfig(batcher=batcher, prefill_chunks=chunks, until=1000, initial_batch=400))  # type: ignore[arg-type]
+        known = run_lesson(
+            LessonConfig(batcher=batcher, prefill_chunks=chunks, until=1000, initial_batch=400)
+        )  # type: ignore[arg-type]
         shown = next(one for one in found["ways"] if one["name"] == way)
         assert shown["rate"] == known.to_json()["requests_per_1k_ticks"]
         assert shown["ttft"] == known.to_json()["ttft"]
@@ -79,14 +94,19 @@ def test_the_slots_of_an_engine_in_seconds(address: str, browser: Chromium) -> N
 
 @pytest.mark.live
 @pytest.mark.parametrize(("width", "dark"), [(1440, True), (390, False)])
-def test_it_fits_and_has_no_serious_fault(address: str, browser: Chromium, width: int, dark: bool) -> None:
+def test_it_fits_and_has_no_serious_fault(
+    address: str, browser: Chromium, width: int, dark: bool
+) -> None:
     browser.open(f"{base_of(address)}/lesson", width, 844, dark=dark)
     until(browser, READY)
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert axe_faults(browser) == []
 
 
-@pytest.mark.parametrize("query", ["way=x", "slots=1e9", "until=1e9", "slots=<script>", "load=x", "tick_rate=nan", "osl_mean=-1"])
+@pytest.mark.parametrize(
+    "query",
+    ["way=x", "slots=1e9", "until=1e9", "slots=<script>", "load=x", "tick_rate=nan", "osl_mean=-1"],
+)
 def test_wrong_values_are_said(address: str, query: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(f"{base_of(address)}/lesson/run?{query}")

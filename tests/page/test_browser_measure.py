@@ -1,4 +1,5 @@
-"""The Measure and Files views in Chromium: a benchmark is dropped, a simulated engine is measured, compared, calibrated and sized again."""
+"""The Measure and Files views in Chromium: a benchmark is dropped, a simulated engine is measured,
+compared, calibrated and sized again."""
 
 from __future__ import annotations
 
@@ -25,7 +26,16 @@ PLAN = "model=llama-3.1-8b&isl=300&osl=30&peak_rps=20&ttft=p95<=500ms&gpu=h100-s
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a simulated engine."""
-    arguments = ["--engine", "simulated", "--model", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--precision", "fp8"]
+    arguments = [
+        "--engine",
+        "simulated",
+        "--model",
+        "llama-3.1-8b",
+        "--gpu",
+        "h100-sxm-80gb",
+        "--precision",
+        "fp8",
+    ]
     programs = served_instances(arguments, 1)
     with Supervisor(programs, tmp_path_factory.mktemp("logs")) as found:
         found.wait_until_ready(timeout_s=60)
@@ -33,13 +43,20 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.live
-@pytest.mark.skipif(not (DATA / "nim_inflight.csv").is_file(), reason="the measured files are not here")
+@pytest.mark.skipif(
+    not (DATA / "nim_inflight.csv").is_file(), reason="the measured files are not here"
+)
 def test_a_benchmark_that_is_dropped_is_scored(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/files", 1440, 900)
     until(browser, "!!document.querySelector('#list .hint, #list ul')")
     browser.drop("#drop", DATA / "nim_inflight.csv")
-    until(browser, "document.querySelector('#look')?.textContent.includes('240 of 240 rows predicted')")
-    assert browser.value("document.querySelector('#list ul').textContent.includes('nim_inflight.csv')")
+    until(
+        browser,
+        "document.querySelector('#look')?.textContent.includes('240 of 240 rows predicted')",
+    )
+    assert browser.value(
+        "document.querySelector('#list ul').textContent.includes('nim_inflight.csv')"
+    )
     assert browser.complaints == []
     assert hosts_of(browser) == {address.split("/")[2]}
 
@@ -60,9 +77,18 @@ def test_a_plan_is_kept_and_exported(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/size?{PLAN}", 1440, 900)
     until(browser, "!!document.querySelector('#simulated [hx-post]')")
     browser.click("#simulated [hx-post]")
-    kept = until(browser, "document.querySelector('.actions [role=status]')?.textContent").removeprefix("kept as ")
-    for path in (f"plan.yaml?{PLAN}", f"plan.csv?{PLAN}", f"plan.html?{PLAN}", f"deploy.zip?target=kubernetes&plan={kept}"):
-        with urllib.request.urlopen(f"{base_of(address)}/{path}".replace("<", "%3C"), timeout=60) as answer:
+    kept = until(
+        browser, "document.querySelector('.actions [role=status]')?.textContent"
+    ).removeprefix("kept as ")
+    for path in (
+        f"plan.yaml?{PLAN}",
+        f"plan.csv?{PLAN}",
+        f"plan.html?{PLAN}",
+        f"deploy.zip?target=kubernetes&plan={kept}",
+    ):
+        with urllib.request.urlopen(
+            f"{base_of(address)}/{path}".replace("<", "%3C"), timeout=60
+        ) as answer:
             assert answer.status == 200
             assert len(answer.read()) > 100
     browser.open(f"{base_of(address)}/files", 1440, 900)
@@ -88,36 +114,69 @@ def test_a_run_is_measured_and_compared(address: str, browser: Chromium, engine:
 
 
 @pytest.mark.live
-def test_a_deployment_is_watched_until_it_is_stopped(address: str, browser: Chromium, engine: str) -> None:
+def test_a_deployment_is_watched_until_it_is_stopped(
+    address: str, browser: Chromium, engine: str
+) -> None:
     browser.open(f"{base_of(address)}/measure?url={engine}", 1440, 900)
     browser.click("#watch")
-    until(browser, "document.querySelector('#found .faults')?.textContent.includes('choose the plan that is deployed')")
+    until(
+        browser,
+        "document.querySelector('#found .faults')?.textContent.includes('choose the plan that is"
+        " deployed')",
+    )
     browser.value("document.getElementById('m-plan').selectedIndex = 1")
     browser.click("#watch")
     looked = until(browser, "document.querySelector('#found h2')?.textContent")
     assert "llama-3.1-8b" in looked
-    until(browser, "document.querySelectorAll('#found section').length >= 1 && !document.getElementById('halt').disabled")
+    until(
+        browser,
+        "document.querySelectorAll('#found section').length >= 1 &&"
+        " !document.getElementById('halt').disabled",
+    )
     assert axe_faults(browser) == []
     browser.click("#halt")
-    until(browser, "document.getElementById('halt').disabled && !document.getElementById('watch').disabled")
+    until(
+        browser,
+        "document.getElementById('halt').disabled && !document.getElementById('watch').disabled",
+    )
     assert browser.complaints == []
     assert hosts_of(browser) == {address.split("/")[2]}
 
 
 def test_the_view_opens_without_a_complaint(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/measure", 1440, 900)
-    until(browser, "!!document.querySelector('#bench .button.strong') && !!document.querySelector('#watch')")
+    until(
+        browser,
+        "!!document.querySelector('#bench .button.strong') && !!document.querySelector('#watch')",
+    )
     assert browser.complaints == []
 
 
 @pytest.mark.live
-def test_runs_are_calibrated_and_sized_again(address: str, browser: Chromium, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Simulated runs stand in for measured ones, so that their verdict does not depend on how busy this machine is."""
+def test_runs_are_calibrated_and_sized_again(
+    address: str, browser: Chromium, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Simulated runs stand in for measured ones, so that their verdict does not depend on how busy
+    this machine is."""
     folder = tmp_path_factory.getbasetemp().glob("folder*/page")
     place = next(folder)
     deployed = ("--gpu", "h100-sxm-80gb", "--precision", "fp8", "--tp", "1", "--engine", "vllm")
     lengths = ("--isl", "300", "--osl", "30", "--requests", "60", "--concurrency", "1,2,4,8")
-    assert run(["simulate", "--model", "llama-3.1-8b", *deployed, *lengths, "--output", str(place / "sweep"), "--json"]) == 0
+    assert (
+        run(
+            [
+                "simulate",
+                "--model",
+                "llama-3.1-8b",
+                *deployed,
+                *lengths,
+                "--output",
+                str(place / "sweep"),
+                "--json",
+            ]
+        )
+        == 0
+    )
     browser.open(f"{base_of(address)}/measure", 1440, 900)
     until(browser, "document.querySelector('#runs')?.textContent.includes('sweep')")
     browser.click("#runs li:has(a[href='/runs/sweep']) [hx-get]")
@@ -125,13 +184,19 @@ def test_runs_are_calibrated_and_sized_again(address: str, browser: Chromium, tm
     browser.click("#predicted [hx-post]")
     until(browser, "!!document.querySelector('#next .button.strong')")
     browser.click("#next .button.strong")
-    until(browser, "location.pathname === '/size' && location.search.includes('coefficients=sweep-factors.json')")
+    until(
+        browser,
+        "location.pathname === '/size' &&"
+        " location.search.includes('coefficients=sweep-factors.json')",
+    )
     until(browser, "document.querySelector('#simulated')?.textContent.includes('simulated')")
     assert browser.complaints == []
 
 
 def request(address: str, path: str, method: str, body: bytes = b"", token: str = "") -> int:
-    asked = urllib.request.Request(f"{base_of(address)}{path}", data=body, method=method, headers={"x-tonnage-token": token})
+    asked = urllib.request.Request(
+        f"{base_of(address)}{path}", data=body, method=method, headers={"x-tonnage-token": token}
+    )
     try:
         with urllib.request.urlopen(asked, timeout=60) as answer:
             return int(answer.status)

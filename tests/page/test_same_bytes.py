@@ -1,4 +1,5 @@
-"""The page's plan is the command's, byte for byte: ten questions, asked by the worker one after another with what it remembers."""
+"""The page's plan is the command's, byte for byte: ten questions, asked by the worker one after
+another with what it remembers."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def jobs() -> Jobs:
 
 
 @pytest.mark.parametrize("query", in_turn(QUESTIONS, one_of=5))
-def test_the_plan_is_that_of_the_command(query: str, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_is_that_of_the_command(
+    query: str, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: dict[str, Any] = question_of(query)
     assert question_of(query_of(asked)) == asked
     tokens = [*tokens_of(asked)]

@@ -1,7 +1,7 @@
 """Schemathesis over ``/api/v1``: whatever comes, no error is of our own making.
 
-Read where its plugin is loaded (``pytest -p schemathesis -m engines``, as in ./check --engines); tests/conftest.py says why.
-"""
+Read where its plugin is loaded (``pytest -p schemathesis -m engines``, as in ./check --engines);
+tests/conftest.py says why."""
 
 from __future__ import annotations
 

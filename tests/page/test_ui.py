@@ -1,4 +1,5 @@
-"""``tonnage ui`` as the docs have it: started, asked by curl, and left in the middle of an answer."""
+"""``tonnage ui`` as the docs have it: started, asked by curl, and left in the middle of an
+answer."""
 
 from __future__ import annotations
 
@@ -41,12 +42,16 @@ def test_a_client_that_leaves_ends_its_job(base: str) -> None:
     whole = f"{base}/size/stream?model=llama-3.1-70b&isl=4000&osl=1000&peak_rps=2000&ttft=p95<=900ms&itl=p99<=60ms"
     with urllib.request.urlopen(whole, timeout=60) as answer:
         assert answer.readline() == b"event: progress\n"
-    body = json.dumps({"model": "llama-3.1-8b", "isl": 100, "osl": 10, "concurrency": 1, "requests": 10}).encode()
+    body = json.dumps(
+        {"model": "llama-3.1-8b", "isl": 100, "osl": 10, "concurrency": 1, "requests": 10}
+    ).encode()
     with urllib.request.urlopen(f"{base}/api/v1/simulate", data=body, timeout=120) as answer:
         assert json.load(answer)["model"] == "llama-3.1-8b"
 
 
-def test_a_port_that_is_taken_is_one_line(base: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_one_line(
+    base: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert run(["ui", str(tmp_path), "--port", base.rsplit(":", 1)[-1]]) == 2
     assert "--port: cannot listen on 127.0.0.1:" in capsys.readouterr().err
 

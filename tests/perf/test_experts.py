@@ -32,7 +32,9 @@ from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
 
 
-def deployment(model: str = "deepseek-v3", precision: str = "fp8", engine: str = "vllm", **split: int) -> Deployment:
+def deployment(
+    model: str = "deepseek-v3", precision: str = "fp8", engine: str = "vllm", **split: int
+) -> Deployment:
     spec, gpu = find_engine(engine), find_gpu("h200-sxm-141gb")
     return Deployment(
         model=find_model(model),
@@ -62,20 +64,32 @@ def touched(experts: int, chosen: int, tokens: int, **split: int) -> tuple[float
     return share, min(share + array[at.EXPERT_UNEVEN] * max(share * (1 - share), 0.0) ** 0.5, 1.0)
 
 
-@pytest.mark.parametrize(("experts", "chosen", "tokens", "ranks"), [(8, 2, 3, 1), (128, 8, 20, 1), (256, 8, 8, 4), (64, 4, 1, 8)])
-def test_the_expected_touched_share_is_that_of_a_count(experts: int, chosen: int, tokens: int, ranks: int) -> None:
+@pytest.mark.parametrize(
+    ("experts", "chosen", "tokens", "ranks"),
+    [(8, 2, 3, 1), (128, 8, 20, 1), (256, 8, 8, 4), (64, 4, 1, 8)],
+)
+def test_the_expected_touched_share_is_that_of_a_count(
+    experts: int, chosen: int, tokens: int, ranks: int
+) -> None:
     rng = np.random.default_rng(1)
     draws = rng.random((2000, tokens * ranks, experts)).argsort(axis=2)[:, :, :chosen]
     counted = np.mean([np.unique(draw).size for draw in draws]) / experts
     assert touched(experts, chosen, tokens, dp=ranks)[0] == pytest.approx(counted, rel=0.01)
 
 
-@pytest.mark.parametrize(("experts", "chosen", "tokens", "groups"), [(256, 8, 8, 8), (128, 8, 16, 4), (128, 4, 8, 8)])
-def test_the_fullest_group_is_about_as_full_as_a_count_says(experts: int, chosen: int, tokens: int, groups: int) -> None:
+@pytest.mark.parametrize(
+    ("experts", "chosen", "tokens", "groups"), [(256, 8, 8, 8), (128, 8, 16, 4), (128, 4, 8, 8)]
+)
+def test_the_fullest_group_is_about_as_full_as_a_count_says(
+    experts: int, chosen: int, tokens: int, groups: int
+) -> None:
     rng = np.random.default_rng(2)
     draws = rng.random((2000, tokens, experts)).argsort(axis=2)[:, :, :chosen]
     each = experts // groups
-    fullest = np.mean([np.bincount(np.unique(draw) // each, minlength=groups).max() for draw in draws]) / each
+    fullest = (
+        np.mean([np.bincount(np.unique(draw) // each, minlength=groups).max() for draw in draws])
+        / each
+    )
     mean, estimate = touched(experts, chosen, tokens, tp=groups, ep=groups)
     assert mean < fullest
     assert estimate == pytest.approx(fullest, rel=0.15)
@@ -83,19 +97,31 @@ def test_the_fullest_group_is_about_as_full_as_a_count_says(experts: int, chosen
 
 @pytest.mark.parametrize("model", ["deepseek-v3", "qwen3-235b-a22b", "gpt-oss-120b"])
 @pytest.mark.parametrize(
-    "split", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 4, "dp": 2, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 2}]
+    "split",
+    [
+        {"tp": 8},
+        {"tp": 8, "ep": 8},
+        {"tp": 4, "dp": 2, "ep": 8},
+        {"dp": 8, "ep": 8},
+        {"tp": 2, "dp": 4, "ep": 2},
+    ],
 )
-def test_the_weights_of_all_gpus_are_the_whole_and_a_copy_of_attention_per_rank(model: str, split: dict[str, int]) -> None:
+def test_the_weights_of_all_gpus_are_the_whole_and_a_copy_of_attention_per_rank(
+    model: str, split: dict[str, int]
+) -> None:
     d = deployment(model, engine="tensorrt-llm-0.15", **split)
     m, p = d.model, d.parallelism
     experts = expert_weights(m)
     routers = m.router_parameters * 2 * p.gpus
-    common = (m.common_parameters - m.router_parameters) * p.dp + m.head_parameters * 2 * (1 if m.tied_embeddings else 2) * p.dp
+    common = (m.common_parameters - m.router_parameters) * p.dp + m.head_parameters * 2 * (
+        1 if m.tied_embeddings else 2
+    ) * p.dp
     assert weight_bytes(d) * p.gpus == pytest.approx(experts + common + routers, abs=p.gpus)
 
 
 def test_deepseek_on_eight_h200_by_hand() -> None:
-    """671 B in FP8: 256 experts of 3 · 7168 · 2048 weights in 58 layers over 8 GPUs, all else once per GPU of a rank."""
+    """671 B in FP8: 256 experts of 3 · 7168 · 2048 weights in 58 layers over 8 GPUs, all else once
+    per GPU of a rank."""
     experts = 58 * 256 * 3 * 7168 * 2048
     assert expert_weights(find_model("deepseek-v3")) == experts
     tables = 2 * 129280 * 7168 * 2 + 58 * 256 * 7168 * 2
@@ -114,7 +140,15 @@ def test_keys_and_values_of_a_rank_are_split_over_its_gpus_alone() -> None:
 
 
 @given(
-    split=st.sampled_from([{"tp": 8}, {"tp": 8, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 8}, {"tp": 4, "dp": 2}]),
+    split=st.sampled_from(
+        [
+            {"tp": 8},
+            {"tp": 8, "ep": 8},
+            {"dp": 8, "ep": 8},
+            {"tp": 2, "dp": 4, "ep": 8},
+            {"tp": 4, "dp": 2},
+        ]
+    ),
     tokens=st.integers(1, 4000),
 )
 def test_more_tokens_never_cost_less(split: dict[str, int], tokens: int) -> None:
@@ -130,7 +164,10 @@ def test_ranks_touch_together_what_none_would_alone() -> None:
 
 
 def test_ranks_send_tokens_to_their_experts_in_place_of_reducing_over_all_gpus() -> None:
-    ranks, tensor = (step_model(deployment(**split)).coefficients for split in ({"dp": 8, "ep": 8}, {"tp": 8, "ep": 8}))
+    ranks, tensor = (
+        step_model(deployment(**split)).coefficients
+        for split in ({"dp": 8, "ep": 8}, {"tp": 8, "ep": 8})
+    )
     assert ranks[at.COMM_TOKEN] > 0
     assert ranks[at.SMALL_TOKENS] == 0
     assert tensor[at.SMALL_TOKENS] > 0
@@ -142,14 +179,32 @@ def test_ranks_send_tokens_to_their_experts_in_place_of_reducing_over_all_gpus()
 @pytest.mark.parametrize(
     ("model", "split", "words"),
     [
-        ("llama-3.1-8b", {"tp": 2, "ep": 2}, "ep: llama-3.1-8b has no experts to spread over GPUs; use tp"),
-        ("llama-3.1-8b", {"dp": 2}, "dp: llama-3.1-8b has no experts to spread over GPUs; replicate it instead"),
-        ("deepseek-v3", {"tp": 8, "ep": 3}, "ep: 3 groups of experts do not divide TP 8 × DP 1 = 8 GPUs; use 1, 2, 4, 8"),
-        ("mixtral-8x7b", {"tp": 4, "dp": 4, "ep": 16}, "ep: 8 experts of mixtral-8x7b cannot be spread over 16 groups evenly"),
+        (
+            "llama-3.1-8b",
+            {"tp": 2, "ep": 2},
+            "ep: llama-3.1-8b has no experts to spread over GPUs; use tp",
+        ),
+        (
+            "llama-3.1-8b",
+            {"dp": 2},
+            "dp: llama-3.1-8b has no experts to spread over GPUs; replicate it instead",
+        ),
+        (
+            "deepseek-v3",
+            {"tp": 8, "ep": 3},
+            "ep: 3 groups of experts do not divide TP 8 × DP 1 = 8 GPUs; use 1, 2, 4, 8",
+        ),
+        (
+            "mixtral-8x7b",
+            {"tp": 4, "dp": 4, "ep": 16},
+            "ep: 8 experts of mixtral-8x7b cannot be spread over 16 groups evenly",
+        ),
         ("deepseek-v3", {"tp": 8, "dp": 0}, "dp: must be 1 or more, not 0"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(model: str, split: dict[str, int], words: str) -> None:
+def test_what_cannot_be_is_refused_in_one_line(
+    model: str, split: dict[str, int], words: str
+) -> None:
     with pytest.raises(InputError) as error:
         check_split(deployment(model, **split))
     assert str(error.value) == words
@@ -168,15 +223,29 @@ def test_windows_cut_attention_to_the_layers_without_them() -> None:
 def test_terms_of_experts_leave_a_dense_model_alone() -> None:
     d = deployment("llama-3.1-8b", engine="vllm")
     t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "vllm")
-    other = replace(t, experts=ExpertTerms(compute=0.01, memory=0.01, spread=0.5, rows=9.0, layer_s=1.0, prefill_s=1.0, sequence_s=1.0))
+    other = replace(
+        t,
+        experts=ExpertTerms(
+            compute=0.01,
+            memory=0.01,
+            spread=0.5,
+            rows=9.0,
+            layer_s=1.0,
+            prefill_s=1.0,
+            sequence_s=1.0,
+        ),
+    )
     arrays = [coefficients(each, d.model, d.gpu, d.precision, d.parallelism) for each in (t, other)]
     assert arrays[0] == arrays[1]
 
 
 @pytest.mark.parametrize(
-    ("width", "share"), [(1536, 0.3), (NARROW_FFN, 0.3), (6_426, math.sqrt(0.3 * 0.8)), (WIDE_FFN, 0.8), (16_384, 0.8)]
+    ("width", "share"),
+    [(1536, 0.3), (NARROW_FFN, 0.3), (6_426, math.sqrt(0.3 * 0.8)), (WIDE_FFN, 0.8), (16_384, 0.8)],
 )
-def test_wide_experts_reach_what_mixtrals_do_and_fitted_widths_what_was_fitted(width: int, share: float) -> None:
+def test_wide_experts_reach_what_mixtrals_do_and_fitted_widths_what_was_fitted(
+    width: int, share: float
+) -> None:
     assert by_width(0.3, 0.8, width) == pytest.approx(share, rel=1e-4)
 
 
@@ -187,18 +256,24 @@ def test_norms_over_all_heads_add_one_small_sum_per_layer_between_gpus() -> None
     one = without[at.COMM_STEP] / (2 * joint.model.layers)
     for place in (at.COMM_STEP, at.COMM_LARGE):
         assert with_sums[place] - without[place] == pytest.approx(joint.model.layers * one)
-    alone = [step_model(replace(d, parallelism=Parallelism(tp=1))).coefficients for d in (joint, apart)]
+    alone = [
+        step_model(replace(d, parallelism=Parallelism(tp=1))).coefficients for d in (joint, apart)
+    ]
     assert (alone[0] == alone[1]).all()
 
 
 def test_experts_of_a_random_batch_are_all_read_and_those_of_equal_prompts_are_not() -> None:
-    random, equal = (array(model="mixtral-8x7b", tp=2, engine=e) for e in ("tensorrt-llm-0.15", "tensorrt-llm-0.9"))
+    random, equal = (
+        array(model="mixtral-8x7b", tp=2, engine=e)
+        for e in ("tensorrt-llm-0.15", "tensorrt-llm-0.9")
+    )
 
     def read(c: np.ndarray, tokens: int) -> float:
         return float(1.0 - c[at.EXPERT_REST] * c[at.EXPERT_MISS] ** tokens)
 
     assert read(random, 1) == pytest.approx(0.25)
-    assert read(equal, 1) == pytest.approx(0.125)  # both choices of such a token are the same expert
+    # both choices of such a token are the same expert
+    assert read(equal, 1) == pytest.approx(0.125)
     assert read(random, 64) > 0.99
     assert read(equal, 64) < 0.35
     assert array()[at.EXPERT_BYTES] == 0.0
@@ -208,7 +283,13 @@ def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
     d = deployed(model="mixtral-8x7b", tp=2, engine="tensorrt-llm-0.9")
     t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9")
     with_it, without = (
-        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, d.parallelism)[at.HOST_STEP]
+        coefficients(
+            replace(t, experts=replace(t.experts, layer_s=each)),
+            d.model,
+            d.gpu,
+            d.precision,
+            d.parallelism,
+        )[at.HOST_STEP]
         for each in (3e-5, 0.0)
     )
     assert t.experts.layer_s > 0.0
@@ -223,4 +304,6 @@ def test_a_layer_of_experts_sends_its_tokens_twice() -> None:
     add_dispatch(c, terms, model, split)
     once, each = at.MESSAGES[0]
     assert c[once] == pytest.approx(2 * model.expert_layers * 1e-5)
-    assert c[each] == pytest.approx(2 * model.expert_layers * 2 * model.expert_width * remote_copies(model, split) / 1e11)
+    assert c[each] == pytest.approx(
+        2 * model.expert_layers * 2 * model.expert_width * remote_copies(model, split) / 1e11
+    )

@@ -1,4 +1,5 @@
-"""What is said of each fitted term, held against the file of terms and against what moves when a term does."""
+"""What is said of each fitted term, held against the file of terms and against what moves when a
+term does."""
 
 from __future__ import annotations
 
@@ -16,9 +17,23 @@ from tonnage.api import deployment_of
 from tonnage.errors import DataErrors
 from tonnage.perf import shipped_json
 from tonnage.perf import step_terms as at
-from tonnage.perf.fitted_terms import FITTED_FORMATS, FITTED_TERMS, Vocabulary, acts_on, terms_by_key, vocabulary
+from tonnage.perf.fitted_terms import (
+    FITTED_FORMATS,
+    FITTED_TERMS,
+    Vocabulary,
+    acts_on,
+    terms_by_key,
+    vocabulary,
+)
 from tonnage.perf.memory import constants_of, weight_bytes
-from tonnage.perf.ranges import marks, nearest_format, nearest_gpu, nearest_model, shipped_ranges, sizes_of
+from tonnage.perf.ranges import (
+    marks,
+    nearest_format,
+    nearest_gpu,
+    nearest_model,
+    shipped_ranges,
+    sizes_of,
+)
 from tonnage.perf.step_terms import TERMS
 from tonnage.perf.terms import client_turnaround_s, coefficients, resolve, step_model
 from tonnage.perf.terms_file import ACTS_ON, OF_THE_GPU, checked, overlaid, shipped
@@ -87,14 +102,30 @@ def known() -> Vocabulary:
 
 
 def moved_by(d: Deployment, group: str, owner: str, key: str) -> set[str]:
-    """Names of the coefficients that change when a number of the file grows or shrinks, or is no longer 0."""
+    """Names of the coefficients that change when a number of the file grows or shrinks, or is no
+    longer 0."""
     number = (shipped()[group][owner] if owner else shipped()[group])[key]
     arrays = []
     for changed in (number, 0.9 * number, 1.1 * number or 1.0):
-        members = {**shipped()[group], owner: {**shipped()[group][owner], key: changed}} if owner else {**shipped()[group], key: changed}
-        resolved = resolve({**shipped(), group: members}, d.model, d.gpu, d.precision, d.parallelism, find_engine(d.engine).coefficients)
-        arrays.append(np.array(coefficients(resolved, d.model, d.gpu, d.precision, d.parallelism, d.knobs)))
-    return {TERMS[place].name for other in arrays[1:] for place in np.flatnonzero(other != arrays[0])}
+        members = (
+            {**shipped()[group], owner: {**shipped()[group][owner], key: changed}}
+            if owner
+            else {**shipped()[group], key: changed}
+        )
+        resolved = resolve(
+            {**shipped(), group: members},
+            d.model,
+            d.gpu,
+            d.precision,
+            d.parallelism,
+            find_engine(d.engine).coefficients,
+        )
+        arrays.append(
+            np.array(coefficients(resolved, d.model, d.gpu, d.precision, d.parallelism, d.knobs))
+        )
+    return {
+        TERMS[place].name for other in arrays[1:] for place in np.flatnonzero(other != arrays[0])
+    }
 
 
 def speaks_for(deployment: Deployment, group: str, owner: str) -> bool:
@@ -113,20 +144,28 @@ def speaks_for(deployment: Deployment, group: str, owner: str) -> bool:
 
 def test_a_fitted_term_moves_the_coefficients_that_name_it() -> None:
     found: dict[str, set[str]] = {term.name: set() for term in FITTED_TERMS}
-    asked = [dict(zip(("model", "gpu", "precision", "tp", "engine", "dp", "ep"), row, strict=True)) for row in DEPLOYMENTS]
+    asked = [
+        dict(zip(("model", "gpu", "precision", "tp", "engine", "dp", "ep"), row, strict=True))
+        for row in DEPLOYMENTS
+    ]
     deployments = [deployment_of(**row, host_speed=0.5) for row in asked]
     windowed = next(d for d in deployments if d.model.windowed_layers and d.engine == "nim-2024")
-    apart = replace(windowed, model=replace(windowed.model, kv_heads=windowed.model.heads))  # no model of the catalog has both
+    # no model of the catalog has both
+    apart = replace(windowed, model=replace(windowed.model, kv_heads=windowed.model.heads))
     for d in (*deployments, apart):
         for group, owner, key, term in terms_by_key(shipped(), known()):
             assert term is not None
             if speaks_for(d, group, owner):
                 found[term.name] |= moved_by(d, group, owner, key)
-    assert found == {term.name: {one.name for one in TERMS if term.name in one.fed_by} for term in FITTED_TERMS}
+    assert found == {
+        term.name: {one.name for one in TERMS if term.name in one.fed_by} for term in FITTED_TERMS
+    }
 
 
 def test_coefficients_name_fitted_terms() -> None:
-    assert {name for step_term in TERMS for name in step_term.fed_by} <= {term.name for term in FITTED_TERMS if term.in_step}
+    assert {name for step_term in TERMS for name in step_term.fed_by} <= {
+        term.name for term in FITTED_TERMS if term.in_step
+    }
 
 
 def test_every_term_of_the_package_is_described_and_every_description_is_of_one() -> None:
@@ -145,7 +184,10 @@ def test_every_factor_of_a_calibration_multiplies_a_term() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        (("engines", "vllm", "kv_bandwith"), "engines.vllm.kv_bandwith: unknown key; did you mean kv_bandwidth"),
+        (
+            ("engines", "vllm", "kv_bandwith"),
+            "engines.vllm.kv_bandwith: unknown key; did you mean kv_bandwidth",
+        ),
         (("gpus", "l40s", "compute_9"), "gpus.l40s.compute_9: unknown key"),
         (("engine",), "engine: unknown key; did you mean engines"),
     ],
@@ -175,7 +217,8 @@ def test_the_fit_moves_only_what_is_described(name: str) -> None:
     assert [path for *path, term in terms_by_key(terms, known()) if term is None] == []
 
 
-# The files of constants and of held-out errors are read strictly: what is misspelt is named by its path. See also test_fitted_terms.py.
+# The files of constants and of held-out errors are read strictly: what is misspelt is named by its
+# path. See also test_fitted_terms.py.
 
 
 MEMORY, RESIDUALS = shipped_json("memory.json", ""), shipped_json("residuals.json", "")
@@ -188,14 +231,26 @@ def renamed(document: dict[str, Any], old: str, new: str) -> dict[str, Any]:
 def test_a_misspelt_constant_of_memory_is_refused() -> None:
     with pytest.raises(DataErrors) as caught:
         constants_of(renamed(MEMORY, "fp8_gb", "fp8_gib"), "memory.json")
-    assert set(caught.value.lines) == {"memory.json: fp8_gb: is missing", "memory.json: fp8_gib: unknown key; did you mean fp8_gb?"}
+    assert set(caught.value.lines) == {
+        "memory.json: fp8_gb: is missing",
+        "memory.json: fp8_gib: unknown key; did you mean fp8_gb?",
+    }
 
 
-NIM = deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024")
+NIM = deployment_of(
+    model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024"
+)
 
 
-def calibrated(deployment: Deployment = NIM, gpu: str = "h100-sxm-80gb", **multipliers: float) -> Deployment:
-    found = Calibration(preset="nim-2024", gpu=gpu, multipliers=tuple(multipliers.items()), data="10 points of my.csv")
+def calibrated(
+    deployment: Deployment = NIM, gpu: str = "h100-sxm-80gb", **multipliers: float
+) -> Deployment:
+    found = Calibration(
+        preset="nim-2024",
+        gpu=gpu,
+        multipliers=tuple(multipliers.items()),
+        data="10 points of my.csv",
+    )
     return replace(deployment, calibration=found)
 
 
@@ -219,8 +274,12 @@ def test_each_factor_moves_its_own_seconds(name: str) -> None:
 
 
 def test_front_end_and_turnaround_are_scaled_too() -> None:
-    assert step_model(calibrated(frontend_s=3.0)).frontend_s == pytest.approx(3 * step_model(NIM).frontend_s)
-    assert client_turnaround_s(calibrated(turnaround_s=0.5)) == pytest.approx(0.5 * client_turnaround_s(NIM))
+    assert step_model(calibrated(frontend_s=3.0)).frontend_s == pytest.approx(
+        3 * step_model(NIM).frontend_s
+    )
+    assert client_turnaround_s(calibrated(turnaround_s=0.5)) == pytest.approx(
+        0.5 * client_turnaround_s(NIM)
+    )
 
 
 def test_every_factor_has_something_to_act_on_and_leaves_the_shipped_terms_alone() -> None:
@@ -241,7 +300,9 @@ def test_the_efficiencies_of_a_gpu_hold_for_it_alone() -> None:
 
 
 def test_another_engine_is_untouched_and_says_so() -> None:
-    other = deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="vllm")
+    other = deployment_of(
+        model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="vllm"
+    )
     with_it = calibrated(other, step_s=2.0)
     assert step_model(with_it).coefficients.tolist() == step_model(other).coefficients.tolist()
     assert any("not calibrated" in mark for mark in marks(with_it))
@@ -254,13 +315,15 @@ def test_marks_say_what_was_calibrated_on_what() -> None:
     assert not any("calibrated" in mark for mark in marks(NIM))
 
 
-# Weights as published: the totals of ``models.csv`` times the bytes of the released format, scales included, within 3 %.
+# Weights as published: the totals of ``models.csv`` times the bytes of the released format, scales
+# included, within 3 %.
 
 SIZES = Path(__file__).resolve().parents[3] / "shared" / "data" / "modern" / "models.csv"
 TABLES = 2.0
 """Bytes of a weight of embeddings, output head and router, which checkpoints keep in 16 bits."""
 
-# bytes of a weight in routed experts and of the others, scales included, by the first format that the table has for a model
+# bytes of a weight in routed experts and of the others, scales included, by the first format that
+# the table has for a model
 RELEASED = {
     "": (2.0, 2.0),  # Qwen3.8: nobody says
     "bf16": (2.0, 2.0),
@@ -279,11 +342,21 @@ RELEASED = {
 
 
 def published_bytes(row: dict[str, str]) -> float:
-    """Bytes of a checkpoint from the columns of the table alone: experts and the rest in their formats, two tables in 16 bits at least."""
+    """Bytes of a checkpoint from the columns of the table alone: experts and the rest in their
+    formats, two tables in 16 bits at least."""
     narrow, wide = RELEASED[row["released_precision"].partition(";")[0]]
-    count = {name: float(row[name] or 0) for name in ("experts", "moe_layers", "expert_inter", "expert_latent", "hidden", "vocab")}
+    count = {
+        name: float(row[name] or 0)
+        for name in ("experts", "moe_layers", "expert_inter", "expert_latent", "hidden", "vocab")
+    }
     total = float(row["params_total_b"]) * 1e9
-    experts = count["experts"] * count["moe_layers"] * 3 * (count["expert_latent"] or count["hidden"]) * count["expert_inter"]
+    experts = (
+        count["experts"]
+        * count["moe_layers"]
+        * 3
+        * (count["expert_latent"] or count["hidden"])
+        * count["expert_inter"]
+    )
     experts = 0.0 if narrow == wide else experts
     tables = count["vocab"] * count["hidden"] * (1 if row["tie_embeddings"] == "True" else 2)
     return experts * narrow + (total - experts - tables) * wide + tables * TABLES
@@ -294,7 +367,11 @@ def test_weights_of_every_model_are_those_of_the_released_format() -> None:
     with SIZES.open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     found = {
-        row["model"]: weight_bytes(deployment_of(model=row["model"], gpu="b200-sxm-180gb", tp=1, engine="vllm", precision=""))
+        row["model"]: weight_bytes(
+            deployment_of(
+                model=row["model"], gpu="b200-sxm-180gb", tp=1, engine="vllm", precision=""
+            )
+        )
         for row in rows
     }
     off = {row["model"]: found[row["model"]] / published_bytes(row) - 1 for row in rows}
@@ -302,25 +379,42 @@ def test_weights_of_every_model_are_those_of_the_released_format() -> None:
     assert {name: error for name, error in off.items() if abs(error) > 0.03} == {}
 
 
-@pytest.mark.parametrize("model", [model for model in models() if model.date == "2026-11-22"], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model",
+    [model for model in models() if model.date == "2026-11-22"],
+    ids=lambda model: model.name,
+)
 def test_every_model_of_2026_has_weights_in_its_own_format(model) -> None:
     precision = find_precision(model.usual_precision)
     tables = model.embedding_parameters + model.further_embeddings + model.router_parameters
-    found = weight_bytes(deployment_of(model=model.name, gpu="b200-sxm-180gb", tp=1, engine="vllm", precision=""))
-    least, most = (tables * TABLES + (model.parameters - tables) * size for size in (precision.weight_bytes, TABLES))
+    found = weight_bytes(
+        deployment_of(model=model.name, gpu="b200-sxm-180gb", tp=1, engine="vllm", precision="")
+    )
+    least, most = (
+        tables * TABLES + (model.parameters - tables) * size
+        for size in (precision.weight_bytes, TABLES)
+    )
     assert least * 0.999 <= found <= most * 1.001
     assert found < 1.03 * least or precision.experts_only
 
 
 def test_marks_say_what_was_not_measured() -> None:
-    assert marks(deployment()) == marks(deployment(engine="vllm")) == marks(deployment(gpu="l40s", precision="fp16")) == ()
+    assert (
+        marks(deployment())
+        == marks(deployment(engine="vllm"))
+        == marks(deployment(gpu="l40s", precision="fp16"))
+        == ()
+    )
     assert "vllm" in " ".join(marks(deployment(engine="vllm", gpu="a100-pcie-80gb")))
     assert "fitted on medians" in marks(deployment(gpu="mi325x", engine="vllm"))[0]
     for changed, said in (
         ({"gpu": "h100-pcie-80gb"}, "transferred"),
         ({"gpu": "gaudi3"}, "datasheet"),
         ({"engine": "vllm", "precision": "tf32"}, "format tf32 not fitted"),
-        ({"model": "llama-4-scout", "precision": "fp8", "tp": 8}, "llama-4-scout: no measurements of this model"),
+        (
+            {"model": "llama-4-scout", "precision": "fp8", "tp": 8},
+            "llama-4-scout: no measurements of this model",
+        ),
     ):
         (mark,) = marks(deployment(**changed))
         assert said in mark
@@ -331,9 +425,14 @@ def test_the_nearest_that_was_measured_is_of_the_same_kind() -> None:
     assert nearest_model(find_model("gpt-oss-20b")) == "gpt-oss-120b"
     assert nearest_model(find_model("glm-5.3")) == "glm-5"
     of_rows = shipped_ranges().gpus
-    assert nearest_gpu(find_gpu("h20-96gb"), ("l40s", "h100-sxm-80gb", "h200-sxm-141gb")).startswith("h")
+    assert nearest_gpu(
+        find_gpu("h20-96gb"), ("l40s", "h100-sxm-80gb", "h200-sxm-141gb")
+    ).startswith("h")
     assert nearest_gpu(find_gpu("gh200-144gb-hbm3e"), of_rows) == "gh200-96gb-hbm3"
-    assert nearest_gpu(find_gpu("gb300-279gb"), ("b200-sxm-180gb", "h100-sxm-80gb")) == "b200-sxm-180gb"
+    assert (
+        nearest_gpu(find_gpu("gb300-279gb"), ("b200-sxm-180gb", "h100-sxm-80gb"))
+        == "b200-sxm-180gb"
+    )
     assert nearest_gpu(find_gpu("gaudi3"), of_rows) == ""
     assert nearest_format(find_precision("w4a8")) == "mxfp4"
 
@@ -347,22 +446,50 @@ def made(model: str, gpu: str, precision: str) -> Deployment:
 
 
 def measured() -> tuple[set[str], set[str]]:
-    """The models and the GPUs of all rows that a stage of the fit can read, from the files and from the rules of the others."""
-    rows = [row for name in PLAIN for row in csv.DictReader((DATA / name).read_text(encoding="utf-8").splitlines())]
+    """The models and the GPUs of all rows that a stage of the fit can read, from the files and from
+    the rules of the others."""
+    rows = [
+        row
+        for name in PLAIN
+        for row in csv.DictReader((DATA / name).read_text(encoding="utf-8").splitlines())
+    ]
     points = lines_of(DATA / "modern" / "agg.csv.gz")
-    names = {row["model"] for row in rows} | {row["model"] for row in points} | {*DENSE.models.values(), *MOE.models.values()}
-    gpus = {row["gpu"] for row in rows} | {facts_of(row)["gpu"] for row in points} | {*DENSE.gpus.values(), *MOE.gpus.values()}
+    names = (
+        {row["model"] for row in rows}
+        | {row["model"] for row in points}
+        | {*DENSE.models.values(), *MOE.models.values()}
+    )
+    gpus = (
+        {row["gpu"] for row in rows}
+        | {facts_of(row)["gpu"] for row in points}
+        | {*DENSE.gpus.values(), *MOE.gpus.values()}
+    )
     return {find_model(name).name for name in names}, {find_gpu(name).name for name in gpus}
 
 
-@pytest.mark.skipif(not (DATA / "modern" / "agg.csv.gz").is_file(), reason="../shared/data/modern is not there")
+@pytest.mark.skipif(
+    not (DATA / "modern" / "agg.csv.gz").is_file(), reason="../shared/data/modern is not there"
+)
 def test_every_model_and_gpu_without_rows_is_marked() -> None:
-    """All of the catalog: a model in its own format on a measured GPU, and a measured model on every GPU that can run its format."""
+    """All of the catalog: a model in its own format on a measured GPU, and a measured model on
+    every GPU that can run its format."""
     of_models, of_gpus = measured()
     sizes = {sizes_of(find_model(name)) for name in of_models}
     assert (len(of_models), len(of_gpus)) > (25, 15)
     marked = {model.name: marks(made(model.name, "b200", "")) for model in models()}
-    says = {name: f"{name}: no measurements of this model" in found for name, found in marked.items()}
-    assert [name for name, said in says.items() if said == (sizes_of(find_model(name)) in sizes)] == []
-    of_card = {gpu.name: marks(made("llama-3.1-8b", gpu.name, "fp16")) for gpu in gpus() if gpu.name not in of_gpus}
-    assert [name for name, found in of_card.items() if not any(mark.startswith(f"{name}: no") for mark in found)] == []
+    says = {
+        name: f"{name}: no measurements of this model" in found for name, found in marked.items()
+    }
+    assert [
+        name for name, said in says.items() if said == (sizes_of(find_model(name)) in sizes)
+    ] == []
+    of_card = {
+        gpu.name: marks(made("llama-3.1-8b", gpu.name, "fp16"))
+        for gpu in gpus()
+        if gpu.name not in of_gpus
+    }
+    assert [
+        name
+        for name, found in of_card.items()
+        if not any(mark.startswith(f"{name}: no") for mark in found)
+    ] == []

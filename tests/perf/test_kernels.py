@@ -23,33 +23,57 @@ BANDWIDTH, RATE = 3.35e6, 989e6  # bytes and FLOP per µs of an H100
 
 
 def of(
-    model: str = "llama-3.1-8b", gpu: str = "h100", engine: str = "vllm", tp: int = 1, precision: str = "bf16", **more: object
+    model: str = "llama-3.1-8b",
+    gpu: str = "h100",
+    engine: str = "vllm",
+    tp: int = 1,
+    precision: str = "bf16",
+    **more: object,
 ) -> Deployment:
     return deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, **more)
 
 
 def test_a_decode_step_worked_by_hand() -> None:
-    """Llama 3.1 8B in 16 bits on an H100 in vLLM: eight sequences of 1,024 tokens, with the numbers of the file written out."""
+    """Llama 3.1 8B in 16 bits on an H100 in vLLM: eight sequences of 1,024 tokens, with the numbers
+    of the file written out."""
     layers, hidden, inner, vocab = 32, 4096, 14336, 128256
     weights = layers * (hidden * (hidden + 2 * 1024) + hidden * hidden + 3 * hidden * inner)
-    launches = sum(2 * layers * (3.2 + 0.2 * width / 1e3 + 0.2 * 8 / 1e3) for width in (hidden, (hidden + inner) / 2))
+    launches = sum(
+        2 * layers * (3.2 + 0.2 * width / 1e3 + 0.2 * 8 / 1e3)
+        for width in (hidden, (hidden + inner) / 2)
+    )
 
     def joined(count: int) -> float:
-        return float(((2 * count / (BANDWIDTH * 0.88)) ** 3.1 + (2 * 8 * count / (RATE * 0.84)) ** 3.1) ** (1 / 3.1))
+        return float(
+            ((2 * count / (BANDWIDTH * 0.88)) ** 3.1 + (2 * 8 * count / (RATE * 0.84)) ** 3.1)
+            ** (1 / 3.1)
+        )
 
     head = 3.2 + 0.2 * hidden / 1e3 + joined(vocab * hidden)
     kept = 8 * 1024 * 2 * 8 * 128 * 2
-    attention = layers * (12.1 + 0.45 * math.log2(1 + 1024 / 256) + 1.43 * 8 * 32 / 1e3 + kept / (BANDWIDTH * 0.89))
+    attention = layers * (
+        12.1 + 0.45 * math.log2(1 + 1024 / 256) + 1.43 * 8 * 32 / 1e3 + kept / (BANDWIDTH * 0.89)
+    )
     gpu = launches + joined(weights) + head + attention + 2.4 * layers
-    assert Kernels(of()).step_us(Step(0, 1, 8, 8 * 1024)) == pytest.approx(206 + 4.9 * 8 + 0.98 * gpu)
+    assert Kernels(of()).step_us(Step(0, 1, 8, 8 * 1024)) == pytest.approx(
+        206 + 4.9 * 8 + 0.98 * gpu
+    )
 
 
 def test_an_all_reduce_and_a_layer_of_experts_worked_by_hand() -> None:
-    """MiniMax M2.5 in FP8 at TP 4 on H200 in vLLM: two sums a layer of 64 tokens, and experts of which some are touched."""
-    kernels, step = Kernels(of("minimax-m2.5", "h200", tp=4, precision="fp8")), Step(0, 1, 64, 64 * 1024)
+    """MiniMax M2.5 in FP8 at TP 4 on H200 in vLLM: two sums a layer of 64 tokens, and experts of
+    which some are touched."""
+    kernels, step = (
+        Kernels(of("minimax-m2.5", "h200", tp=4, precision="fp8")),
+        Step(0, 1, 64, 64 * 1024),
+    )
     size = 2 * 3072 * 64
     link = 450e3
-    ways = (3 * size / (link * 0.30), 3.1 + 1.5 * size / (link * 0.33), 52.2 + 1.5 * size / (link * 0.42))
+    ways = (
+        3 * size / (link * 0.30),
+        3.1 + 1.5 * size / (link * 0.33),
+        52.2 + 1.5 * size / (link * 0.42),
+    )
     assert kernels._sums(step) == pytest.approx(2 * 62 * (4.3 + 0.13 * 2 + min(ways)))
     bandwidth, rate = 4.8e6, 1979e6
     touched = 256 * (1 - (1 - 8 / 256) * (1 - 8 / 256) ** (0.85 * 63))
@@ -58,7 +82,9 @@ def test_an_all_reduce_and_a_layer_of_experts_worked_by_hand() -> None:
     computed = 6 * 3072 * inner * max(touched * 2, rows + touched) / (rate * 0.33)
     moved = 4.3 * rows / 1e3 + 1.8 * 2 * rows * (2 * 3072 + 3 * inner) / bandwidth
     launched = 29 + 76 * touched / 1e3 + 1.1 * (3072 + inner) / 1e3
-    assert kernels._routed(step) == pytest.approx(0.94 * (launched + moved + (read**1.4 + computed**1.4) ** (1 / 1.4)))
+    assert kernels._routed(step) == pytest.approx(
+        0.94 * (launched + moved + (read**1.4 + computed**1.4) ** (1 / 1.4))
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,11 +98,15 @@ def test_an_all_reduce_and_a_layer_of_experts_worked_by_hand() -> None:
         ("qwen3.5-397b-a17b", "b200", "sglang", 8, "fp8"),
     ],
 )
-def test_more_work_takes_longer_and_the_array_repeats_it(model: str, gpu: str, engine: str, tp: int, precision: str) -> None:
+def test_more_work_takes_longer_and_the_array_repeats_it(
+    model: str, gpu: str, engine: str, tp: int, precision: str
+) -> None:
     deployment = of(model, gpu, engine, tp, precision)
     kernels = Kernels(deployment)
     decodes = [kernels.step_us(Step(0, 1, batch, batch * 2048)) for batch in (1, 4, 16, 64, 256)]
-    contexts = [kernels.step_us(Step(0, 1, 16, 16 * context)) for context in (512, 2048, 8192, 65536)]
+    contexts = [
+        kernels.step_us(Step(0, 1, 16, 16 * context)) for context in (512, 2048, 8192, 65536)
+    ]
     prompts = [kernels.step_us(Step(tokens, 1, 0, 0)) for tokens in (64, 512, 4096, 16384)]
     for times in (decodes, contexts, prompts):
         assert times == sorted(times)
@@ -85,7 +115,9 @@ def test_more_work_takes_longer_and_the_array_repeats_it(model: str, gpu: str, e
     assert reduced.steps == len(timed_steps(deployment))
     assert reduced.decode_mape < 4
     assert reduced.prefill_mape < 12
-    assert 1e6 * step_seconds(reduced.coefficients, 0, 0, 64, 0, 64 * 2048) == pytest.approx(decodes[3], rel=0.1)
+    assert 1e6 * step_seconds(reduced.coefficients, 0, 0, 64, 0, 64 * 2048) == pytest.approx(
+        decodes[3], rel=0.1
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,12 +133,15 @@ def test_more_work_takes_longer_and_the_array_repeats_it(model: str, gpu: str, e
 def test_what_was_not_timed_is_refused(what: dict[str, object], says: str) -> None:
     deployment = of(**what)
     assert not covers(deployment)
-    with pytest.raises(InputError, match=rf"kernels has no operation times of {says}.*; choose .*fitted"):
+    with pytest.raises(
+        InputError, match=rf"kernels has no operation times of {says}.*; choose .*fitted"
+    ):
         timed_steps(deployment)
 
 
 def test_step_models_that_differ_are_named_and_widen_the_interval() -> None:
-    """gpt-oss in TensorRT-LLM on Hopper unpacks MXFP4; of MiniMax M2.5 in vLLM both step models say much the same."""
+    """gpt-oss in TensorRT-LLM on Hopper unpacks MXFP4; of MiniMax M2.5 in vLLM both step models say
+    much the same."""
     alike = of("minimax-m2.5", "b200", tp=4, precision="fp8")
     assert 1 / 1.2 < second_opinion(alike) < 1.2
     assert differs(alike) == 1.0
@@ -117,8 +152,9 @@ def test_step_models_that_differ_are_named_and_widen_the_interval() -> None:
     ratio = second_opinion(apart)
     assert ratio == pytest.approx(ratio_to(step_model(apart).coefficients, apart))
     assert differs(apart) == max(ratio, 1 / ratio) > 1.2
-    assert f"two step models differ by {100 * (differs(apart) - 1):.0f} % here, fitted terms and kernels timed alone: measure" in marks(
-        apart
+    assert (
+        f"two step models differ by {100 * (differs(apart) - 1):.0f} % here, fitted terms and"
+        " kernels timed alone: measure" in marks(apart)
     )
     regime = regime_of(apart, isl=1000, osl=1000)
     assert regime.differs == differs(apart)

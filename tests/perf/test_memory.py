@@ -1,4 +1,5 @@
-"""Closed forms, published pools and measured peaks; monotone in everything that should be; refusals in one line."""
+"""Closed forms, published pools and measured peaks; monotone in everything that should be; refusals
+in one line."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, parse_s
 from tonnage.spec.precision import find_precision
 
 STATIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "trtllm_static_batch.csv"
-needs_data = pytest.mark.skipif(not STATIC.is_file(), reason="the measured data lie beside the repository, not in it")
+needs_data = pytest.mark.skipif(
+    not STATIC.is_file(), reason="the measured data lie beside the repository, not in it"
+)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +48,9 @@ needs_data = pytest.mark.skipif(not STATIC.is_file(), reason="the measured data 
     ],
 )
 def test_weights(model: str, precision: str, tp: int, gigabytes: float) -> None:
-    assert weight_bytes(deployment(model, "h100", precision, tp, "vllm")) / 1e9 == pytest.approx(gigabytes, rel=1e-3)
+    assert weight_bytes(deployment(model, "h100", precision, tp, "vllm")) / 1e9 == pytest.approx(
+        gigabytes, rel=1e-3
+    )
 
 
 def test_an_embedding_on_every_gpu_where_the_engine_replicates_it() -> None:
@@ -88,7 +93,8 @@ def test_the_rule_of_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
 @pytest.mark.parametrize(
     ("place", "tokens"),
     [
-        # where the simulated queueing of the longest requests of nim_inflight.csv is the measured one
+        # where the simulated queueing of the longest requests of nim_inflight.csv is the measured
+        # one
         (("llama-3-8b", "h100", "fp16", 1), 419_000),
         (("llama-3-8b", "a100", "fp16", 2), 970_000),
         (("llama-3-70b", "a100", "fp16", 4), 427_000),
@@ -102,29 +108,39 @@ def test_pools_that_queueing_in_nim_implies(place: tuple[str, str, str, int], to
 def test_the_rule_of_vllm_takes_a_share_of_all_memory() -> None:
     plan = memory_plan(deployment("llama-3-8b", "h100", engine="vllm"))
     spent = plan.weight_bytes + plan.activation_bytes + plan.reserve_bytes
-    given_out = 85_520_809_984 - 500_000_000  # CUDA gives out 79.19 GiB, of 79.65 that the driver reports
+    # CUDA gives out 79.19 GiB, of 79.65 that the driver reports
+    given_out = 85_520_809_984 - 500_000_000
     assert plan.kv_budget_bytes == int(0.92 * given_out - spent)
     half = replace(plan.deployment, knobs=replace(plan.deployment.knobs, kv_fraction=0.46))
-    assert plan.kv_budget_bytes - memory_plan(half).kv_budget_bytes == pytest.approx(0.46 * given_out, abs=2)
+    assert plan.kv_budget_bytes - memory_plan(half).kv_budget_bytes == pytest.approx(
+        0.46 * given_out, abs=2
+    )
 
 
 def test_the_rule_of_sglang_leaves_activations_in_the_rest() -> None:
     plan = memory_plan(deployment("llama-3-8b", "h100", engine="sglang"))
     assert plan.activation_bytes == 0
-    assert plan.kv_budget_bytes == int(0.83 * 85_520_809_984 - plan.weight_bytes - plan.reserve_bytes)
+    assert plan.kv_budget_bytes == int(
+        0.83 * 85_520_809_984 - plan.weight_bytes - plan.reserve_bytes
+    )
     longer = replace(plan.deployment, knobs=replace(plan.deployment.knobs, max_num_tokens=65_536))
     assert memory_plan(longer).kv_budget_bytes == plan.kv_budget_bytes
     lines = equations(plan)
     assert "activations and graphs = in the 17 % that mem_fraction_static leaves" in lines
-    assert any(line.startswith("KV cache = 0.83 × ") and line.endswith("(mem_fraction_static)") for line in lines)
+    assert any(
+        line.startswith("KV cache = 0.83 × ") and line.endswith("(mem_fraction_static)")
+        for line in lines
+    )
 
 
 def test_pools_that_engines_printed() -> None:
-    """``./benchmark pools`` prints them: weights within 5 %, and tokens within 10 % of 85 of 100."""
+    """``./benchmark pools`` prints them: weights within 5 %, and tokens within 10 % of 85 of
+    100."""
     rows = pools.read()
     assert len(rows) >= 41
     weights = [row.weight_error for row in rows if row.weight_error is not None]
-    assert sum(abs(error) <= 0.05 for error in weights) >= len(weights) - 3  # Gemma 3 and Qwen3.6 are printed with their image encoders
+    # Gemma 3 and Qwen3.6 are printed with their image encoders
+    assert sum(abs(error) <= 0.05 for error in weights) >= len(weights) - 3
     tokens = [row.token_error for row in rows if row.token_error is not None]
     assert sum(abs(error) <= 0.10 for error in tokens) >= 0.85 * len(tokens)
     dense = [row.token_error for row in rows if row.kind == "dense" and row.token_error is not None]
@@ -135,12 +151,22 @@ def test_pools_that_engines_printed() -> None:
 @pytest.mark.parametrize(
     ("place", "settings", "isl", "low", "high"),
     [
-        ({"model": "gpt-oss-120b", "gpu": "h100", "engine": "vllm-0.12"}, {}, 4_000, 13, 17),  # about 15 of 4,135 tokens ran
-        ({"model": "qwen3-32b", "gpu": "h100", "engine": "vllm-0.12"}, {}, 32_000, 1, 1),  # 100 of 32,077 tokens were answered
-        ({"model": "gpt-oss-120b", "gpu": "h100", "engine": "vllm-0.12", "tp": 1}, {"gpu_memory_utilization": 0.85}, 4_000, 0, 0),
+        # about 15 of 4,135 tokens ran
+        ({"model": "gpt-oss-120b", "gpu": "h100", "engine": "vllm-0.12"}, {}, 4_000, 13, 17),
+        # 100 of 32,077 tokens were answered
+        ({"model": "qwen3-32b", "gpu": "h100", "engine": "vllm-0.12"}, {}, 32_000, 1, 1),
+        (
+            {"model": "gpt-oss-120b", "gpu": "h100", "engine": "vllm-0.12", "tp": 1},
+            {"gpu_memory_utilization": 0.85},
+            4_000,
+            0,
+            0,
+        ),
     ],
 )
-def test_requests_that_ran_on_one_card(place: dict[str, str | int], settings: dict[str, float], isl: int, low: int, high: int) -> None:
+def test_requests_that_ran_on_one_card(
+    place: dict[str, str | int], settings: dict[str, float], isl: int, low: int, high: int
+) -> None:
     try:
         found = api.memory(**place, **settings, isl=isl, osl=135 if isl < 9_000 else 77)  # type: ignore[arg-type]
     except DoesNotFit:
@@ -152,22 +178,39 @@ def test_requests_that_ran_on_one_card(place: dict[str, str | int], settings: di
 def test_a_step_and_sampling_follow_one_another_and_experts_keep_their_workspace() -> None:
     dense = deployment("llama-3-8b", "h100", engine="vllm 0.19")
     for slots, tokens in ((1, 8_192), (1_024, 16), (1_024, 8_192)):
-        asked = replace(dense, knobs=replace(dense.knobs, max_batch_size=slots, max_num_tokens=tokens))
-        assert memory_plan(asked).activation_bytes == pytest.approx(max(tokens * 130_867, slots * 128_256 * 15.0), rel=0.001)
+        asked = replace(
+            dense, knobs=replace(dense.knobs, max_batch_size=slots, max_num_tokens=tokens)
+        )
+        assert memory_plan(asked).activation_bytes == pytest.approx(
+            max(tokens * 130_867, slots * 128_256 * 15.0), rel=0.001
+        )
     experts = deployment("qwen3-30b-a3b", "h100", engine="vllm 0.19")
-    # 8 copies of 2,048 numbers of 2 bytes for each of 8,192 tokens, twice: gate and up, of 768 each, are narrower than the token
+    # 8 copies of 2,048 numbers of 2 bytes for each of 8,192 tokens, twice: gate and up, of 768
+    # each, are narrower than the token
     assert expert_workspace_bytes(experts) == 2 * 8_192 * 8 * 2_048 * 2
-    assert expert_workspace_bytes(dense) == expert_workspace_bytes(deployment("gpt-oss-120b", "h100", "mxfp4", engine="vllm")) == 0
+    assert (
+        expert_workspace_bytes(dense)
+        == expert_workspace_bytes(deployment("gpt-oss-120b", "h100", "mxfp4", engine="vllm"))
+        == 0
+    )
     ranks = replace(experts, parallelism=Parallelism(dp=8, ep=8))
-    assert expert_workspace_bytes(ranks) == 4 * expert_workspace_bytes(experts)  # 32,768 tokens at once
+    # 32,768 tokens at once
+    assert expert_workspace_bytes(ranks) == 4 * expert_workspace_bytes(experts)
 
 
 def test_experts_in_mxfp4_are_filled_up_to_what_kernels_take() -> None:
-    one, two = (memory_plan(deployment("gpt-oss-20b", "h100", "mxfp4", tp, "vllm 0.19")) for tp in (1, 2))
+    one, two = (
+        memory_plan(deployment("gpt-oss-20b", "h100", "mxfp4", tp, "vllm 0.19")) for tp in (1, 2)
+    )
     plain = weight_bytes(one.deployment)
-    # 2,880 of the hidden width become 3,072; of the inner width 2,880 become 2,944, and 1,440 become 1,536
-    assert one.weight_bytes / plain == pytest.approx(1 + (3_072 / 2_880 * 2_944 / 2_880 - 1) * 0.74, rel=0.01)
-    assert 2 * two.weight_bytes / plain == pytest.approx(1 + (3_072 / 2_880 * 1_536 / 1_440 - 1) * 0.74, rel=0.01)
+    # 2,880 of the hidden width become 3,072; of the inner width 2,880 become 2,944, and 1,440
+    # become 1,536
+    assert one.weight_bytes / plain == pytest.approx(
+        1 + (3_072 / 2_880 * 2_944 / 2_880 - 1) * 0.74, rel=0.01
+    )
+    assert 2 * two.weight_bytes / plain == pytest.approx(
+        1 + (3_072 / 2_880 * 1_536 / 1_440 - 1) * 0.74, rel=0.01
+    )
     assert "that fill up experts" in equations(one)[0]
     wide = deployment("gpt-oss-20b", "h100", "mxfp4", engine="tensorrt-llm 1.2")
     assert memory_plan(wide).weight_bytes == weight_bytes(wide)
@@ -177,10 +220,17 @@ def score() -> dict[str, list[float]]:
     errors: dict[str, list[float]] = defaultdict(list)
     with STATIC.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
-            planned = deployment(row["model"], row["gpu"], row["precision"], int(row["tp"]), row["engine"])
-            peak = static_peak_bytes(planned, int(row["batch"]), int(row["isl"]), int(row["osl"])) / 1e9
+            planned = deployment(
+                row["model"], row["gpu"], row["precision"], int(row["tp"]), row["engine"]
+            )
+            peak = (
+                static_peak_bytes(planned, int(row["batch"]), int(row["isl"]), int(row["osl"]))
+                / 1e9
+            )
             error = 100 * abs(peak / float(row["peak_gpu_memory_gb"]) - 1)
-            shared = row["gpu"].startswith("gh200") and (row["tp"] != "1" or row["model"] == "llama-2-70b")
+            shared = row["gpu"].startswith("gh200") and (
+                row["tp"] != "1" or row["model"] == "llama-2-70b"
+            )
             errors["all"].append(error)
             errors["unified memory" if shared else row["model"]].append(error)
     return errors
@@ -207,8 +257,18 @@ def splits(asked: Deployment) -> bool:
 ENGINES = st.sampled_from([engine.name for engine in engines()])
 GPUS = st.sampled_from([gpu.name for gpu in gpus()])
 MODELS = st.sampled_from([model.name for model in models()])
-DEPLOYMENTS = st.builds(deployment, MODELS, GPUS, st.sampled_from(["fp16", "fp8"]), st.sampled_from([1, 2, 4, 8]), ENGINES).filter(
-    lambda asked: splits(asked) and splits(replace(asked, parallelism=Parallelism(tp=2 * asked.parallelism.tp)))
+DEPLOYMENTS = st.builds(
+    deployment,
+    MODELS,
+    GPUS,
+    st.sampled_from(["fp16", "fp8"]),
+    st.sampled_from([1, 2, 4, 8]),
+    ENGINES,
+).filter(
+    lambda asked: (
+        splits(asked)
+        and splits(replace(asked, parallelism=Parallelism(tp=2 * asked.parallelism.tp)))
+    )
 )
 TOKENS = st.integers(1, 8_000)
 
@@ -229,9 +289,21 @@ def test_plans_are_whole_and_monotone(asked: Deployment, isl: int, osl: int) -> 
     plan = plan_of(asked)
     if plan is None:
         return
-    assert 0 < plan.blocks * asked.knobs.tokens_per_block * plan.kv_bytes_per_token <= plan.kv_budget_bytes
-    assert plan.weight_bytes + plan.activation_bytes + plan.reserve_bytes + plan.kv_budget_bytes <= asked.gpu.memory_bytes
-    assert 0 <= plan.concurrent_requests(isl + 1, osl) <= plan.concurrent_requests(isl, osl) <= asked.knobs.max_batch_size
+    assert (
+        0
+        < plan.blocks * asked.knobs.tokens_per_block * plan.kv_bytes_per_token
+        <= plan.kv_budget_bytes
+    )
+    assert (
+        plan.weight_bytes + plan.activation_bytes + plan.reserve_bytes + plan.kv_budget_bytes
+        <= asked.gpu.memory_bytes
+    )
+    assert (
+        0
+        <= plan.concurrent_requests(isl + 1, osl)
+        <= plan.concurrent_requests(isl, osl)
+        <= asked.knobs.max_batch_size
+    )
     assert plan.concurrent_requests(isl, osl + 1) <= plan.concurrent_requests(isl, osl)
 
 
@@ -250,13 +322,19 @@ def test_peaks_are_monotone(asked: Deployment, batch: int, isl: int, osl: int) -
     peak = static_peak_bytes(asked, batch, isl, osl)
     assert peak > weight_bytes(asked)
     assert static_peak_bytes(asked, batch + 1, isl, osl) > peak
-    assert static_peak_bytes(asked, batch, isl + 1, osl) > static_peak_bytes(asked, batch, isl, osl + 1) > peak
+    assert (
+        static_peak_bytes(asked, batch, isl + 1, osl)
+        > static_peak_bytes(asked, batch, isl, osl + 1)
+        > peak
+    )
 
 
 def test_what_does_not_fit_says_why() -> None:
     with pytest.raises(DoesNotFit, match=r"^weights 141 GB \+ \d+\.\d GB do not fit 1 × 80 GB$"):
         memory_plan(deployment("llama-3-70b", "h100"))
-    with pytest.raises(DoesNotFit, match=r"^weights 141 GB \+ \d+\.\d GB do not fit 92 % of 1 × 80 GB$"):
+    with pytest.raises(
+        DoesNotFit, match=r"^weights 141 GB \+ \d+\.\d GB do not fit 92 % of 1 × 80 GB$"
+    ):
         memory_plan(deployment("llama-3-70b", "h100", engine="vllm"))
     with pytest.raises(DoesNotFit, match=r"2 × 24 GB"):
         memory_plan(deployment("llama-3-70b", "l4", "fp8", 2))
@@ -264,7 +342,10 @@ def test_what_does_not_fit_says_why() -> None:
 
 @pytest.mark.parametrize("tp", [0, -1, 3, 5, 64])
 def test_degrees_that_the_heads_do_not_allow(tp: int) -> None:
-    with pytest.raises(InputError, match=r"^tp: llama-3-8b with 32 query and 8 key/value heads .* use 1, 2, 4, 8, 16$"):
+    with pytest.raises(
+        InputError,
+        match=r"^tp: llama-3-8b with 32 query and 8 key/value heads .* use 1, 2, 4, 8, 16$",
+    ):
         check_split(deployment("llama-3-8b", "h100", tp=tp))
 
 
@@ -275,20 +356,28 @@ def test_a_latent_vector_is_on_every_gpu_and_its_heads_are_split() -> None:
     check_split(replace(eight, parallelism=Parallelism(tp=16)))
     with pytest.raises(InputError, match=r"128 query"):
         check_split(replace(eight, parallelism=Parallelism(tp=3)))
-    assert any("61 layers × (512 + 64) latent × 1 B = 35,136 B" in line for line in equations(memory_plan(eight)))
+    assert any(
+        "61 layers × (512 + 64) latent × 1 B = 35,136 B" in line
+        for line in equations(memory_plan(eight))
+    )
 
 
 def test_a_drafter_takes_memory_for_weights_and_cache() -> None:
     plain = deployment("llama-3-8b", "h100")
     eagle = replace(plain, speculation=parse_speculation("eagle k=3 acceptance=0.7"))
     with_it, without = memory_plan(eagle), memory_plan(plain)
-    # One layer and a projection of 2 × 4,096 × 4,096, in 16 bits; one layer's keys and values beside 32.
+    # One layer and a projection of 2 × 4,096 × 4,096, in 16 bits; one layer's keys and values
+    # beside 32.
     assert with_it.drafter_bytes == 2 * (218_103_808 + 33_554_432)
     assert with_it.kv_bytes_per_token == without.kv_bytes_per_token * 33 // 32
     assert without.drafter_bytes == 0
     assert with_it.weight_bytes == without.weight_bytes
-    assert with_it.kv_budget_bytes == pytest.approx(without.kv_budget_bytes - 0.9 * with_it.drafter_bytes, abs=2)
-    assert [line for line in equations(with_it) if line.startswith("drafter")] == ["drafter (eagle k=3 acceptance=0.7) = 0.50 GB per GPU"]
+    assert with_it.kv_budget_bytes == pytest.approx(
+        without.kv_budget_bytes - 0.9 * with_it.drafter_bytes, abs=2
+    )
+    assert [line for line in equations(with_it) if line.startswith("drafter")] == [
+        "drafter (eagle k=3 acceptance=0.7) = 0.50 GB per GPU"
+    ]
 
 
 def test_a_draft_model_takes_its_own_weights_and_must_be_split_as_well() -> None:
@@ -298,23 +387,35 @@ def test_a_draft_model_takes_its_own_weights_and_must_be_split_as_well() -> None
     assert plan.drafter_bytes == weight_bytes(deployment("llama-3.2-1b", "h100"))
     own = kv_bytes_per_token(deployment("llama-3.2-1b", "h100"))
     assert plan.kv_bytes_per_token == kv_bytes_per_token(plain) + own
-    assert memory_plan(replace(plain, speculation=parse_speculation("ngram k=3 acceptance=0.3"))).drafter_bytes == 0
+    assert (
+        memory_plan(
+            replace(plain, speculation=parse_speculation("ngram k=3 acceptance=0.3"))
+        ).drafter_bytes
+        == 0
+    )
     odd = parse_speculation("draft=qwen2.5-0.5b k=3 acceptance=0.7")  # 14 heads
-    with pytest.raises(InputError, match=r"qwen2.5-0.5b with 14 query and 2 key/value heads cannot be split over 8 GPUs"):
+    with pytest.raises(
+        InputError,
+        match=r"qwen2.5-0.5b with 14 query and 2 key/value heads cannot be split over 8 GPUs",
+    ):
         memory_plan(replace(deployment("llama-3-70b", "h100", "fp8", 8), speculation=odd))
 
 
 @pytest.mark.parametrize(
     ("model", "engine", "growing", "windowed", "windows"),
     [
-        # 18 layers of 36 keep 128 tokens: as many bytes as 128 tokens of the others, 8 blocks of 16.
+        # 18 layers of 36 keep 128 tokens: as many bytes as 128 tokens of the others, 8 blocks of
+        # 16.
         ("gpt-oss-120b", "vllm", 2 * 18 * 4 * 64 * 2, 2 * 18 * 4 * 64 * 2, 8),
-        # 52 layers of 62 keep 1,024 tokens: as many bytes as 5,324.8 tokens of the other 10, 333 blocks of 16 or 167 of 32.
+        # 52 layers of 62 keep 1,024 tokens: as many bytes as 5,324.8 tokens of the other 10, 333
+        # blocks of 16 or 167 of 32.
         ("gemma-3-27b", "vllm", 2 * 10 * 8 * 128 * 2, 2 * 52 * 8 * 128 * 2, 333),
         ("gemma-3-27b", "tensorrt-llm 1.0", 2 * 10 * 8 * 128 * 2, 2 * 52 * 8 * 128 * 2, 167),
     ],
 )
-def test_layers_with_windows_take_a_constant_number_of_blocks(model: str, engine: str, growing: int, windowed: int, windows: int) -> None:
+def test_layers_with_windows_take_a_constant_number_of_blocks(
+    model: str, engine: str, growing: int, windowed: int, windows: int
+) -> None:
     asked = deployment(model, "h200", "fp16", 2, engine)
     plan, size, slots = memory_plan(asked), asked.knobs.tokens_per_block, asked.knobs.max_batch_size
     assert (plan.kv_bytes_per_token, plan.window_bytes_per_token) == (growing, windowed)
@@ -322,18 +423,31 @@ def test_layers_with_windows_take_a_constant_number_of_blocks(model: str, engine
     assert (plan.windows.blocks, plan.windows.tokens) == (windows, asked.model.window)
     # While prompts are computed, layers with a window keep the whole step in vLLM.
     step = asked.knobs.max_num_tokens
-    beyond = {isl: -(-step * (isl - asked.model.window) * windowed // (min(isl, step) * growing * size)) for isl in (2_000,)}
+    beyond = {
+        isl: -(-step * (isl - asked.model.window) * windowed // (min(isl, step) * growing * size))
+        for isl in (2_000,)
+    }
     beyond[20_000] = -(-min(step, 20_000 - asked.model.window) * windowed // (growing * size))
     if engine != "vllm":
         beyond = dict.fromkeys(beyond, 0)
     assert {isl: plan.prompt_blocks(isl) for isl in beyond} == pytest.approx(beyond, abs=1)
     assert plan.prompt_blocks(asked.model.window) == 0
-    assert plan.concurrent_requests(2_000, 200) == min((plan.blocks - plan.prompt_blocks(2_000)) // (-(-2_200 // size) + windows), slots)
-    assert plan.concurrent_requests(20_000, 480) == (plan.blocks - plan.prompt_blocks(20_000)) // (-(-20_480 // size) + windows) < slots
-    # Shorter than its window a request takes its share: no more than its tokens in all layers, but for whole blocks.
+    assert plan.concurrent_requests(2_000, 200) == min(
+        (plan.blocks - plan.prompt_blocks(2_000)) // (-(-2_200 // size) + windows), slots
+    )
+    assert (
+        plan.concurrent_requests(20_000, 480)
+        == (plan.blocks - plan.prompt_blocks(20_000)) // (-(-20_480 // size) + windows)
+        < slots
+    )
+    # Shorter than its window a request takes its share: no more than its tokens in all layers, but
+    # for whole blocks.
     short = asked.model.window // 2
     assert 0 <= plan.request_blocks(short) - short * (growing + windowed) / (growing * size) < 2
-    kept = f"{asked.model.windowed_layers} layers within {asked.model.window:,} tokens = {asked.model.window:,} × {windowed:,} B"
+    kept = (
+        f"{asked.model.windowed_layers} layers within {asked.model.window:,} tokens ="
+        f" {asked.model.window:,} × {windowed:,} B"
+    )
     assert f"KV of windows = {kept} per GPU and request, {windows:,} blocks" in equations(plan)
 
 
@@ -341,14 +455,20 @@ def test_lengths_that_nobody_gave_fit_the_context() -> None:
     """gpt-j-6b and falcon-180b, with contexts of 2,048 tokens, were refused for 2,000 + 200."""
     short = [api.memory(model=model, gpu="h200", tp=8) for model in ("gpt-j-6b", "falcon-180b")]
     assert [(each.isl, each.osl) for each in short] == [(1_848, 200)] * 2
-    assert (api.memory(model="gpt-j-6b", isl=2_000).osl, api.memory(model="gpt-j-6b", osl=2_000).isl) == (48, 48)
+    assert (
+        api.memory(model="gpt-j-6b", isl=2_000).osl,
+        api.memory(model="gpt-j-6b", osl=2_000).isl,
+    ) == (48, 48)
     with pytest.raises(InputError, match="exceed the context of gpt-j-6b"):
         api.memory(model="gpt-j-6b", isl=2_000, osl=200)
 
 
 def test_static_batches_keep_the_last_tokens_of_windows() -> None:
     asked = deployment("gemma-3-4b", "h100", engine="tensorrt-llm 0.9")
-    each = [static_peak_bytes(asked, 1, 0, osl) - static_peak_bytes(asked, 0, 0, 0) for osl in (1_000, 1_024, 1_025)]
+    each = [
+        static_peak_bytes(asked, 1, 0, osl) - static_peak_bytes(asked, 0, 0, 0)
+        for osl in (1_000, 1_024, 1_025)
+    ]
     growing, windowed = kv_bytes_per_token(asked), window_bytes_per_token(asked)
     assert each[1] - each[0] == 24 * (growing + windowed)
     assert each[2] - each[1] == growing
@@ -356,7 +476,9 @@ def test_static_batches_keep_the_last_tokens_of_windows() -> None:
 
 def test_windows_in_every_layer_or_of_none_are_counted_in_full() -> None:
     plain = deployment("mistral-7b", "h100", engine="vllm")
-    every = replace(plain, model=replace(plain.model, window=4_096, windowed_layers=plain.model.layers))
+    every = replace(
+        plain, model=replace(plain.model, window=4_096, windowed_layers=plain.model.layers)
+    )
     for asked in (plain, every):
         assert kv_bytes_per_token(asked) == 2 * 32 * 8 * 128 * 2
         assert window_bytes_per_token(asked) == 0

@@ -1,4 +1,5 @@
-"""Watts of GPUs: published idle and full power, limits of the form, and the held-out errors of the shipped fit."""
+"""Watts of GPUs: published idle and full power, limits of the form, and the held-out errors of the
+shipped fit."""
 
 from __future__ import annotations
 
@@ -25,19 +26,30 @@ from tonnage.spec.hardware import capped, clocked
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "energy" / "ml_energy.csv"
 
 
-@pytest.mark.parametrize(("gpu", "idle", "full"), [("h100-sxm-80gb", 69, 700), ("h200-sxm-141gb", 78, 700), ("b200-sxm-180gb", 140, 1000)])
+@pytest.mark.parametrize(
+    ("gpu", "idle", "full"),
+    [("h100-sxm-80gb", 69, 700), ("h200-sxm-141gb", 78, 700), ("b200-sxm-180gb", 140, 1000)],
+)
 def test_idle_and_full_power_are_the_published(gpu: str, idle: float, full: float) -> None:
     assert idle_watts(find_gpu(gpu)) == pytest.approx(idle, rel=0.1)
     one = deployment(gpu=gpu, precision="fp8")
     c = step_model(one).coefficients
-    prompts = StepLoad(sequences=1, prompt_tokens=8192, isl=8192, context=8192, seconds=step_model(one).seconds(8192, 1, 0, 8192**2, 0))
+    prompts = StepLoad(
+        sequences=1,
+        prompt_tokens=8192,
+        isl=8192,
+        context=8192,
+        seconds=step_model(one).seconds(8192, 1, 0, 8192**2, 0),
+    )
     found = draw(one, c, prompts)
     assert found.watts == pytest.approx(full, rel=0.1)
     assert draw(one, c, prompts, busy=0.0).watts == found.idle_watts  # type: ignore[union-attr]
 
 
 @given(st.floats(0.01, 40), st.floats(50, 4000), st.floats(2, 1000))
-def test_more_load_never_draws_less_and_never_more_than_the_board(rate: float, isl: float, osl: float) -> None:
+def test_more_load_never_draws_less_and_never_more_than_the_board(
+    rate: float, isl: float, osl: float
+) -> None:
     one = deployment(gpu="h100-sxm-80gb", precision="fp8")
     c = step_model(one).coefficients
     found = []
@@ -51,7 +63,9 @@ def test_more_load_never_draws_less_and_never_more_than_the_board(rate: float, i
 
 
 def test_arithmetic_under_a_power_limit_follows_the_published_sweeps() -> None:
-    found = json.loads((Path(power.__file__).parent / "coefficients" / "power.json").read_text())["clocks"]
+    found = json.loads((Path(power.__file__).parent / "coefficients" / "power.json").read_text())[
+        "clocks"
+    ]
     watts, rates = (np.log([each[name] for each in found["sweeps"]]) for name in ("watts", "rate"))
     assert found["rate_exponent"] == round(float(watts @ rates / (watts @ watts)), 2)
     for each in found["sweeps"]:
@@ -65,17 +79,25 @@ def test_a_power_limit_slows_arithmetic_and_no_reading(share: float, tokens: int
     held = replace(free, gpu=capped(free.gpu, f"{100 * share}%"))
     first, then = step_model(free), step_model(held)
     most = 1 / clock(held.gpu)
-    prompt, decode = ((model.seconds(tokens, 1, 0, tokens**2, 0), model.seconds(0, 0, 1, 0, tokens)) for model in (first, then))
+    prompt, decode = (
+        (model.seconds(tokens, 1, 0, tokens**2, 0), model.seconds(0, 0, 1, 0, tokens))
+        for model in (first, then)
+    )
     assert prompt[0] <= then.seconds(tokens, 1, 0, tokens**2, 0) <= most * prompt[0] * (1 + 1e-9)
     assert decode[1] == pytest.approx(prompt[1], rel=0.01)
 
 
 @given(st.floats(0.6, 0.99), st.floats(1, 256), st.floats(500, 8000))
-def test_no_gpu_draws_more_than_its_limit_and_none_below_it_draws_less(share: float, sequences: float, rate: float) -> None:
+def test_no_gpu_draws_more_than_its_limit_and_none_below_it_draws_less(
+    share: float, sequences: float, rate: float
+) -> None:
     free = deployment(gpu="h100-sxm-80gb", precision="fp8")
     load, busy = seen_load(sequences=sequences, tokens_per_second=rate, isl=1000, osl=200)
     before = draw(free, step_model(free).coefficients, load, busy=busy)
-    for held in (replace(free, gpu=capped(free.gpu, f"{100 * share}%")), replace(free, gpu=clocked(free.gpu, share))):
+    for held in (
+        replace(free, gpu=capped(free.gpu, f"{100 * share}%")),
+        replace(free, gpu=clocked(free.gpu, share)),
+    ):
         after = draw(held, step_model(held).coefficients, load, busy=busy)
         assert before is not None
         assert after is not None
@@ -83,11 +105,22 @@ def test_no_gpu_draws_more_than_its_limit_and_none_below_it_draws_less(share: fl
             assert after.watts <= before.watts
         else:
             assert after.watts <= held.gpu.power_cap_w
-            assert after.watts >= min(before.watts, held.gpu.power_cap_w * busy + before.idle_watts * (1 - busy)) - 1e-9
+            assert (
+                after.watts
+                >= min(before.watts, held.gpu.power_cap_w * busy + before.idle_watts * (1 - busy))
+                - 1e-9
+            )
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("much", "not a power"), ("300W", "too low"), ("0W", "too low"), ("59%", "too low"), ("-5W", "not a power")]
+    ("text", "says"),
+    [
+        ("much", "not a power"),
+        ("300W", "too low"),
+        ("0W", "too low"),
+        ("59%", "too low"),
+        ("-5W", "not a power"),
+    ],
 )
 def test_limits_that_cannot_be(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
@@ -111,7 +144,12 @@ def test_models_left_out_are_within_fifteen_percent(tmp_path: Path) -> None:
     if not DATA.exists():
         pytest.skip(f"{DATA} is not there")
     said = fit(DATA, tmp_path / "power.json")
-    errors = {gpu: float(error) for gpu, error in re.findall(r"^(\S+): joules per token of models left out ([\d.]+) %", said, re.MULTILINE)}
+    errors = {
+        gpu: float(error)
+        for gpu, error in re.findall(
+            r"^(\S+): joules per token of models left out ([\d.]+) %", said, re.MULTILINE
+        )
+    }
     assert set(errors) == {"h100-sxm-80gb", "b200-sxm-180gb"}
     assert max(errors.values()) <= 15
     inside = [int(share) for share in re.findall(r"; (\d+) % inside the 80 % interval", said)]
@@ -129,6 +167,13 @@ def test_poisson_arrivals_leave_the_gpus_idle_as_the_simulator_does() -> None:
     begins = np.maximum(due[order], np.concatenate([[0], reached[:-1]]))
     served = float(np.maximum(reached - begins, 0).sum() / (reached[-1] - due[order][0]))
     one = deployment_of(**asked)
-    load, busy = steady_load(one, step_model(one).coefficients, requests_per_second=0.3125, isl=600, osl=250, computed=600)
+    load, busy = steady_load(
+        one,
+        step_model(one).coefficients,
+        requests_per_second=0.3125,
+        isl=600,
+        osl=250,
+        computed=600,
+    )
     assert busy == pytest.approx(served, abs=0.05)
     assert load.sequences > 1

@@ -27,7 +27,10 @@ from tools.fit.solving import solve
 from tools.fit.terms import NIM, STATIC, layout
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; coverage is not checked on them")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(),
+    reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; coverage is not checked on them",
+)
 
 NOWHERE = {"known_gpu": False, "known_engine": False}
 
@@ -36,7 +39,9 @@ def regime(load: str = "light", mix: str = "prompt", family: str = "dense", **kn
     return Regime(load=load, mix=mix, family=family, **known)
 
 
-def held_out(groups: int, rows: int, *, of_group: float, of_row: float, seed: int = 0) -> Iterator[HeldOut]:
+def held_out(
+    groups: int, rows: int, *, of_group: float, of_row: float, seed: int = 0
+) -> Iterator[HeldOut]:
     """Errors with a part that a group shares; those of "heavy" loads are three times as large."""
     rng = np.random.default_rng(seed)
     for g in range(groups):
@@ -44,7 +49,13 @@ def held_out(groups: int, rows: int, *, of_group: float, of_row: float, seed: in
         for i in range(rows):
             load = ("light", "heavy")[i % 2]
             error = (1 if load == "light" else 3) * (shared + of_row * rng.standard_normal())
-            yield HeldOut(metric="e2e_ms", log_error=error, regime=regime(load), group=f"g{g}", unseen_gpu=False)
+            yield HeldOut(
+                metric="e2e_ms",
+                log_error=error,
+                regime=regime(load),
+                group=f"g{g}",
+                unseen_gpu=False,
+            )
 
 
 def width(bounds: tuple[float, float]) -> float:
@@ -53,7 +64,9 @@ def width(bounds: tuple[float, float]) -> float:
 
 @pytest.mark.accuracy
 @pytest.mark.parametrize(("of_group", "of_row"), [(0.05, 0.02), (0.02, 0.05), (0.0, 0.05)])
-def test_80_percent_intervals_hold_80_percent_of_groups_that_were_not_seen(of_group: float, of_row: float) -> None:
+def test_80_percent_intervals_hold_80_percent_of_groups_that_were_not_seen(
+    of_group: float, of_row: float
+) -> None:
     seen = list(held_out(30, 60, of_group=of_group, of_row=of_row))
     table = residuals_of(residual_table(seen, "today"))
     inside = []
@@ -62,7 +75,9 @@ def test_80_percent_intervals_hold_80_percent_of_groups_that_were_not_seen(of_gr
         inside.append(low <= math.exp(-row.log_error) <= high)
     assert 0.75 <= np.mean(inside) <= 0.85
     assert 75 <= coverage(seen)["e2e_ms"]["loaded"] <= 85
-    assert width(table.interval("e2e_ms", 1.0, regime("heavy"))) > 2 * width(table.interval("e2e_ms", 1.0, regime("light")))
+    assert width(table.interval("e2e_ms", 1.0, regime("heavy"))) > 2 * width(
+        table.interval("e2e_ms", 1.0, regime("light"))
+    )
 
 
 def test_an_interval_is_of_80_percent_where_no_other_share_is_asked_for() -> None:
@@ -74,9 +89,15 @@ def test_an_interval_is_of_80_percent_where_no_other_share_is_asked_for() -> Non
 
 def test_a_gpu_without_rows_is_less_sure_where_its_vendor_has_few_with_some() -> None:
     asked = {"model": "llama-3.1-70b", "precision": "fp8", "tp": 8, "engine": "vllm"}
-    amd, nvidia = (regime_of(api.deployment_of(gpu=gpu, **asked), isl=1000, osl=1000, clients=16) for gpu in ("mi300x", "h200-sxm-141gb"))
+    amd, nvidia = (
+        regime_of(api.deployment_of(gpu=gpu, **asked), isl=1000, osl=1000, clients=16)
+        for gpu in ("mi300x", "h200-sxm-141gb")
+    )
     assert (amd.known_gpu, amd.few_of_vendor, nvidia.few_of_vendor) == (True, True, False)
-    of_amd, of_nvidia = (width(shipped_residuals().interval("itl_ms", 1.0, found.on_unknown_gpu)) for found in (amd, nvidia))
+    of_amd, of_nvidia = (
+        width(shipped_residuals().interval("itl_ms", 1.0, found.on_unknown_gpu))
+        for found in (amd, nvidia)
+    )
     assert of_amd > 1.5 * of_nvidia
     assert width(shipped_residuals().interval("itl_ms", 1.0, amd)) < of_nvidia
 
@@ -92,7 +113,9 @@ def test_the_shipped_table_covers_what_its_own_folds_held_out() -> None:
     assert set(of_kind) == {"static", "loaded", "current", "calibrated"}
     assert all(75 <= np.mean(percents) <= 85 for percents in of_kind.values())
     for unseen in ("coverage_unseen_gpu", "coverage_unseen_engine"):
-        assert all(percent >= 75 for kinds in table.report[unseen].values() for percent in kinds.values())
+        assert all(
+            percent >= 75 for kinds in table.report[unseen].values() for percent in kinds.values()
+        )
     for by_regime in table.report["coverage_by_regime"].values():
         for load in ("light", "middle", "heavy", "small batch", "large batch"):
             assert 70 <= by_regime.get(load, {"percent": 80})["percent"] <= 90
@@ -103,24 +126,39 @@ def test_the_shipped_table_covers_what_its_own_folds_held_out() -> None:
             known = table.interval(metric, 100.0, regime(load))
             assert known[0] < known[1]
             assert 0.02 < width(known) < 1.0
-            assert width(table.interval(metric, 100.0, regime(load, **NOWHERE))) > 1.5 * width(known)  # narrower where data are
+            # narrower where data are
+            assert width(table.interval(metric, 100.0, regime(load, **NOWHERE))) > 1.5 * width(
+                known
+            )
             assert width(table.interval(metric, 100.0, regime(load), share=0.5)) < width(known)
 
 
 @pytest.mark.accuracy
 @needs_data
 def test_intervals_cover_nim_groups_that_neither_the_terms_nor_the_table_have_seen() -> None:
-    """Terms fitted without each group in turn, then a table of errors without each: its intervals hold about 80 % of the group.
+    """Terms fitted without each group in turn, then a table of errors without each: its intervals
+    hold about 80 % of the group.
 
-    A twelfth of the static rows makes it quick and rougher than the shipped table, whose coverage is tested above.
-    """
-    nim = [row for row in read_measured(DATA / FILES[NIM]) if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]
+    A twelfth of the static rows makes it quick and rougher than the shipped table, whose coverage
+    is tested above."""
+    nim = [
+        row
+        for row in read_measured(DATA / FILES[NIM])
+        if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95
+    ]
     static = read_measured(DATA / FILES[STATIC])[::12]
-    found = layout({("h100-sxm-80gb", "16"), ("h100-sxm-80gb", "8"), ("a100-sxm-80gb", "16"), ("l40s", "16")})
+    found = layout(
+        {("h100-sxm-80gb", "16"), ("h100-sxm-80gb", "8"), ("a100-sxm-80gb", "16"), ("l40s", "16")}
+    )
     rows: list[HeldOut] = []
     for out in sorted({(row["model"], row["gpu"]) for row in nim}):
         kept = {STATIC: static, NIM: [row for row in nim if (row["model"], row["gpu"]) != out]}
-        x = solve(found, [(WEIGHTS[e], rows_of(e, part)) for e, part in kept.items()], found.start, found.free(kept))
+        x = solve(
+            found,
+            [(WEIGHTS[e], rows_of(e, part)) for e, part in kept.items()],
+            found.start,
+            found.free(kept),
+        )
         left = rows_of(NIM, [row for row in nim if (row["model"], row["gpu"]) == out])
         rows += held_out_rows(left.points, errors(left, found.terms(x)), unseen_gpu=False)
     shares = [kinds["loaded"] for kinds in coverage(rows).values()]
@@ -146,7 +184,16 @@ def test_noise_of_the_run_only_widens(noise: float) -> None:
 
 
 def test_columns_take_the_errors_of_what_they_are_made_of() -> None:
-    found = intervals_of({"tpot_ms": 10.0, "itl_ms": 10.0, "output_tok_s": 100.0, "requests_s": 1.0, "peak_gpu_memory_gb": 3.0}, regime())
+    found = intervals_of(
+        {
+            "tpot_ms": 10.0,
+            "itl_ms": 10.0,
+            "output_tok_s": 100.0,
+            "requests_s": 1.0,
+            "peak_gpu_memory_gb": 3.0,
+        },
+        regime(),
+    )
     assert found["tpot_ms"] == found["itl_ms"]
     assert found["output_tok_s"] == pytest.approx([100 * bound for bound in found["requests_s"]])
     assert "peak_gpu_memory_gb" not in found
@@ -157,37 +204,68 @@ def test_a_calibrated_deployment_has_narrower_intervals_and_its_own_left_out_poi
     table, narrower = shipped_residuals(), []
     for metric in ("itl_ms", "e2e_ms"):
         for load in ("light", "middle", "heavy"):
-            plain, calibrated = (width(table.interval(metric, 1.0, regime(load, calibrated=c))) for c in (False, True))
+            plain, calibrated = (
+                width(table.interval(metric, 1.0, regime(load, calibrated=c)))
+                for c in (False, True)
+            )
             assert calibrated < 1.2 * plain
             narrower.append(math.log(calibrated / plain))
             good, bad = (
-                width(table.interval(metric, 1.0, regime(load, calibrated=True, own=((metric, rms, 30),), by_curve=True)))
+                width(
+                    table.interval(
+                        metric,
+                        1.0,
+                        regime(load, calibrated=True, own=((metric, rms, 30),), by_curve=True),
+                    )
+                )
                 for rms in (0.005, 0.3)
             )
-            few = width(table.interval(metric, 1.0, regime(load, calibrated=True, own=((metric, 0.3, 3),))))
-            points = width(table.interval(metric, 1.0, regime(load, calibrated=True, own=((metric, 0.3, 30),))))
+            few = width(
+                table.interval(metric, 1.0, regime(load, calibrated=True, own=((metric, 0.3, 3),)))
+            )
+            points = width(
+                table.interval(metric, 1.0, regime(load, calibrated=True, own=((metric, 0.3, 30),)))
+            )
             assert good < calibrated == few < points < bad
     assert np.mean(narrower) < math.log(0.9)
 
 
 def test_a_calibration_narrows_predictions_of_what_it_was_measured_on_alone() -> None:
     c = Calibration(
-        preset="nim-2024", gpu="h100-sxm-80gb", multipliers=(("step_s", 1.1),), data="mine", deployments=("llama-3-8b fp16 tp1",)
+        preset="nim-2024",
+        gpu="h100-sxm-80gb",
+        multipliers=(("step_s", 1.1),),
+        data="mine",
+        deployments=("llama-3-8b fp16 tp1",),
     )
-    asked = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "nim-2024"}
+    asked = {
+        "model": "llama-3-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp16",
+        "tp": 1,
+        "engine": "nim-2024",
+    }
 
     def kind(calibration: Calibration = c, **change: object) -> str:
         d = replace(api.deployment_of(**{**asked, **change}), calibration=calibration)
         return regime_of(d, isl=200, osl=200, clients=8).kind
 
     assert kind() == "calibrated"
-    for change in ({"model": "llama-3.1-8b"}, {"precision": "fp8"}, {"tp": 2}, {"gpu": "h200-sxm-141gb"}):
+    for change in (
+        {"model": "llama-3.1-8b"},
+        {"precision": "fp8"},
+        {"tp": 2},
+        {"gpu": "h200-sxm-141gb"},
+    ):
         assert kind(**change) == "loaded"
     assert kind(replace(c, multipliers=())) == "loaded"
     assert kind(replace(c, deployments=())) == "loaded"
-    for points, found in ((5, "loaded"), (6, "calibrated")):  # enough points confirm the shipped terms
+    # enough points confirm the shipped terms
+    for points, found in ((5, "loaded"), (6, "calibrated")):
         assert kind(replace(c, multipliers=(), left_out=(("itl_ms", 0.03, points),))) == found
-        assert kind(replace(c, multipliers=(), left_out=(("itl_ms", 0.03, points),)), tp=2) == "loaded"
+        assert (
+            kind(replace(c, multipliers=(), left_out=(("itl_ms", 0.03, points),)), tp=2) == "loaded"
+        )
     d = replace(api.deployment_of(**asked), calibration=c)
     assert regime_of(d, isl=200, osl=200, batch=8).kind == "static"
 
@@ -196,7 +274,8 @@ def test_an_engine_without_rows_widens_no_interval_of_a_calibrated_deployment() 
     table = shipped_residuals()
     for calibrated, wider in ((False, True), (True, False)):
         known, unknown = (
-            width(table.interval("itl_ms", 1.0, regime(calibrated=calibrated, known_engine=engine))) for engine in (True, False)
+            width(table.interval("itl_ms", 1.0, regime(calibrated=calibrated, known_engine=engine)))
+            for engine in (True, False)
         )
         assert (unknown > known) == wider
 
@@ -211,49 +290,80 @@ def test_an_engine_without_rows_widens_no_interval_of_a_calibrated_deployment() 
         ({"engine": "vllm", "gpu": "l40s"}, "known_engine"),
     ],
 )
-def test_what_no_row_is_of_widens_the_interval_and_never_fails(change: dict[str, object], unknown: str) -> None:
-    asked = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "nim-2024"}
+def test_what_no_row_is_of_widens_the_interval_and_never_fails(
+    change: dict[str, object], unknown: str
+) -> None:
+    asked = {
+        "model": "llama-3-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp16",
+        "tp": 1,
+        "engine": "nim-2024",
+    }
     d = api.deployment_of(**{**asked, **change})
     for load in ({"clients": 8}, {"batch": 8}, {}):
         found = regime_of(d, isl=200, osl=200, **load)
         assert not getattr(found, unknown)
         for metric in ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s"):
-            known = replace(found, known_gpu=True, known_engine=True, known_format=True, known_family=True)
-            assert width(shipped_residuals().interval(metric, 1.0, found)) > width(shipped_residuals().interval(metric, 1.0, known))
+            known = replace(
+                found, known_gpu=True, known_engine=True, known_format=True, known_family=True
+            )
+            assert width(shipped_residuals().interval(metric, 1.0, found)) > width(
+                shipped_residuals().interval(metric, 1.0, known)
+            )
 
 
-def test_an_engine_older_than_every_one_with_rows_has_intervals_that_hold_the_courses_measurement() -> None:
+def test_an_engine_older_than_every_one_with_rows_has_intervals_that_hold_the_courses_measurement() -> (
+    None
+):
     asked = {"model": "llama-2-70b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 4}
-    old, fitted = (regime_of(api.deployment_of(**asked, engine=f"tensorrt-llm-0.{n}"), isl=3500, osl=99, batch=8) for n in (5, 9))
+    old, fitted = (
+        regime_of(
+            api.deployment_of(**asked, engine=f"tensorrt-llm-0.{n}"), isl=3500, osl=99, batch=8
+        )
+        for n in (5, 9)
+    )
     assert replace(old, before_rows=False) == fitted
     for metric, predicted, measured in (("ttft_ms", 2_002, 2_600), ("itl_ms", 20.6, 26.8)):
-        (low, high), (_, near) = (shipped_residuals().interval(metric, predicted, one) for one in (old, fitted))
+        (low, high), (_, near) = (
+            shipped_residuals().interval(metric, predicted, one) for one in (old, fitted)
+        )
         assert low < predicted < near < measured < high
 
 
 def test_rates_of_static_batches_err_as_their_token_latency_does_the_other_way() -> None:
     table, batch = shipped_residuals(), regime("small batch")
-    assert table.log_error("requests_s", batch, 0.9) == pytest.approx(-table.log_error("itl_ms", batch, 0.1))
+    assert table.log_error("requests_s", batch, 0.9) == pytest.approx(
+        -table.log_error("itl_ms", batch, 0.1)
+    )
     assert table.log_error("e2e_ms", batch, 0.9) == table.log_error("itl_ms", batch, 0.9)
 
 
 def test_regimes() -> None:
-    d = api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=1, engine="nim-2024")
+    d = api.deployment_of(
+        model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=1, engine="nim-2024"
+    )
     assert regime_of(d, isl=2000, osl=200, clients=8) == regime("light", "prompt")
     assert regime_of(d, isl=200, osl=200, clients=64) == regime("heavy", "output")
     assert regime_of(d, isl=200, osl=200).load == "open"
     assert regime_of(d, isl=200, osl=200, batch=64).kind == "static"
-    unseen = api.deployment_of(model="mixtral-8x7b", gpu="gb300-279gb", precision="fp16", tp=1, engine="vllm")
+    unseen = api.deployment_of(
+        model="mixtral-8x7b", gpu="gb300-279gb", precision="fp16", tp=1, engine="vllm"
+    )
     assert regime_of(unseen, isl=200, osl=200, clients=10) == regime(
         "middle", "output", "moe", **NOWHERE, current=True, apart=frozenset({"host"})
     )
-    of_no_row = api.deployment_of(model="mixtral-8x7b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024")
+    of_no_row = api.deployment_of(
+        model="mixtral-8x7b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024"
+    )
     assert not regime_of(of_no_row, isl=200, osl=200, clients=10).known_family
 
 
 def test_a_model_without_rows_has_wider_intervals_and_one_with_newer_kinds_wider_still() -> None:
     def width(model: str) -> float:
-        d = api.deployment_of(model=model, gpu="h200-sxm-141gb", precision="fp8", tp=8, engine="vllm")
+        d = api.deployment_of(
+            model=model, gpu="h200-sxm-141gb", precision="fp8", tp=8, engine="vllm"
+        )
         near = replace(regime_of(d, isl=1000, osl=1000, clients=32), apart=frozenset())
         low, high = shipped_residuals().interval("itl_ms", 10.0, near)
         return math.log(high / low)
@@ -267,9 +377,24 @@ def test_a_model_without_rows_has_wider_intervals_and_one_with_newer_kinds_wider
 def test_the_page_has_the_factors_of_what_was_not_measured() -> None:
     text = (Path(__file__).parents[2] / "docs" / "intervals.md").read_text(encoding="utf-8")
     page = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+)\D", text, re.MULTILINE))
-    rows = ("generation", "the model", "vendor", "indexers", "older", "the engine on", "the format", "experts or")
+    rows = (
+        "generation",
+        "the model",
+        "vendor",
+        "indexers",
+        "older",
+        "the engine on",
+        "the format",
+        "experts or",
+    )
     factors = [float(next(value for cause, value in page.items() if row in cause)) for row in rows]
-    names = ("UNSEEN_GENERATION", "UNSEEN_MODEL", "UNSEEN_OF_VENDOR", "UNSEEN_KINDS", "OLDER_ENGINE")
+    names = (
+        "UNSEEN_GENERATION",
+        "UNSEEN_MODEL",
+        "UNSEEN_OF_VENDOR",
+        "UNSEEN_KINDS",
+        "OLDER_ENGINE",
+    )
     names = (*names, "UNSEEN_ENGINE", "UNSEEN_FORMAT", "UNSEEN_FAMILY")
     assert factors == [getattr(residuals, name) for name in names]
 
@@ -280,19 +405,34 @@ def test_what_only_first_images_ran_is_marked_as_first_support() -> None:
     for name in named:
         family, model, precision, gpu = name.split()
         of_first = deployment(model=model, gpu=gpu, precision=precision, tp=8, engine=family)
-        assert [mark for mark in marks(of_first) if FIRST_SUPPORT in mark] == [f"{model} {precision} on {gpu}: {FIRST_SUPPORT}"]
-    assert not any(FIRST_SUPPORT in mark for mark in marks(deployment(model="gpt-oss-120b", precision="mxfp4", engine="vllm")))
+        assert [mark for mark in marks(of_first) if FIRST_SUPPORT in mark] == [
+            f"{model} {precision} on {gpu}: {FIRST_SUPPORT}"
+        ]
+    assert not any(
+        FIRST_SUPPORT in mark
+        for mark in marks(deployment(model="gpt-oss-120b", precision="mxfp4", engine="vllm"))
+    )
 
 
 def test_first_support_widens_the_slower_side_alone() -> None:
-    """A pair of which no release was measured may be slower by what one in ten of such points was, but no faster than others."""
+    """A pair of which no release was measured may be slower by what one in ten of such points was,
+    but no faster than others."""
     family, model, precision, gpu = shipped()["origins"]["first_support"][0].split()
-    regime = regime_of(deployment(model=model, gpu=gpu, precision=precision, tp=8, engine=family), isl=1000, osl=1000, clients=32)
+    regime = regime_of(
+        deployment(model=model, gpu=gpu, precision=precision, tp=8, engine=family),
+        isl=1000,
+        osl=1000,
+        clients=32,
+    )
     assert regime.first_support
     table, released = shipped_residuals(), replace(regime, first_support=False)
     for metric, slower in (("itl_ms", 1), ("requests_s", 0)):
         first, usual = (table.interval(metric, 10.0, kind) for kind in (regime, released))
         assert first[1 - slower] == pytest.approx(usual[1 - slower])
         assert abs(math.log(first[slower] / usual[slower])) > 0.1
-    wide = table.interval("itl_ms", 10.0, replace(regime, known_model=True, known_engine=True, differs=1.0, apart=frozenset()))
+    wide = table.interval(
+        "itl_ms",
+        10.0,
+        replace(regime, known_model=True, known_engine=True, differs=1.0, apart=frozenset()),
+    )
     assert wide[1] > 1.6 * 10.0

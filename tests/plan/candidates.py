@@ -42,14 +42,22 @@ def candidate(**changed: Any) -> Candidate:
         "concurrency_per_instance": 1.0,
         "utilisation": 1.0,
         "headroom_to_saturation": 0.0,
-        **{f"{metric}_ms": Latencies(mean=1.0, p50=1.0, p90=1.0, p95=1.0, p99=1.0) for metric in ("ttft", "itl", "tpot", "e2e")},
+        **{
+            f"{metric}_ms": Latencies(mean=1.0, p50=1.0, p90=1.0, p95=1.0, p99=1.0)
+            for metric in ("ttft", "itl", "tpot", "e2e")
+        },
         "binds": SATURATION,
         "load": Load(kind="open", requests_per_second=rate, process="poisson"),
     }
-    return Candidate(pools=(pool,), **{**values, **{name: value for name, value in changed.items() if name not in names}})
+    return Candidate(
+        pools=(pool,),
+        **{**values, **{name: value for name, value in changed.items() if name not in names}},
+    )
 
 
-def plan_of(demand: Demand, *candidates: Candidate, isl: float = 2_000.0, osl: float = 200.0, **changed: Any) -> Plan:
+def plan_of(
+    demand: Demand, *candidates: Candidate, isl: float = 2_000.0, osl: float = 200.0, **changed: Any
+) -> Plan:
     """A plan of a demand and some candidates."""
     limits: tuple[Limit, ...] = changed.pop("limits", ())
     understood = Understood(

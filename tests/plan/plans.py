@@ -17,8 +17,17 @@ from tonnage.spec.scenario_file import scenario_of
 NUMBERS = st.floats(min_value=-1e12, max_value=1e12, allow_nan=False)
 TEXTS = st.text(alphabet='abcxyz µ≤é"\\\n', max_size=6)
 ASKED = (
-    {"model": "llama-3.1-8b", "lengths": {"isl": 2000, "osl": "200+-50"}, "demand": {"peak_rps": 12.5}},
-    {"model": ["a", "b"], "limits": {"ttft": ["p95<=1s", "mean<=300ms"]}, "prices": {"systems": {"dgx-h100": 250000}}, "seed": 3},
+    {
+        "model": "llama-3.1-8b",
+        "lengths": {"isl": 2000, "osl": "200+-50"},
+        "demand": {"peak_rps": 12.5},
+    },
+    {
+        "model": ["a", "b"],
+        "limits": {"ttft": ["p95<=1s", "mean<=300ms"]},
+        "prices": {"systems": {"dgx-h100": 250000}},
+        "seed": 3,
+    },
 )
 
 LOADS = (
@@ -45,7 +54,8 @@ SIMPLE: Strategies = {
 
 
 def any_of(kind: Any, own: Strategies = {}) -> st.SearchStrategy[Any]:  # noqa: B006
-    """Values of an annotation; those of the types that a test has its own for are drawn from these."""
+    """Values of an annotation; those of the types that a test has its own for are drawn from
+    these."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return any_of(arguments[0], own)
@@ -55,19 +65,28 @@ def any_of(kind: Any, own: Strategies = {}) -> st.SearchStrategy[Any]:  # noqa: 
         return st.sampled_from(arguments)
     if origin is tuple:
         each = [any_of(one, own) for one in arguments if one is not ...]
-        return st.lists(each[0], max_size=2).map(tuple) if arguments[-1] is ... else st.tuples(*each)
+        return (
+            st.lists(each[0], max_size=2).map(tuple) if arguments[-1] is ... else st.tuples(*each)
+        )
     if origin is dict:
         return st.dictionaries(TEXTS, any_of(arguments[1], own), max_size=2)
     found = own.get(kind, SIMPLE.get(kind))
     return filled(kind, own) if found is None else found
 
 
-def filled(kind: type, own: Strategies = {}, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:  # noqa: B006
+def filled(
+    kind: type, own: Strategies | None = None, **fixed: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Any]:
     """Objects of a class with any values."""
     hints = get_type_hints(kind, include_extras=True)
-    parts = {part.name: fixed[part.name] if part.name in fixed else any_of(hints[part.name], own) for part in fields(kind)}
+    parts = {
+        part.name: fixed[part.name] if part.name in fixed else any_of(hints[part.name], own or {})
+        for part in fields(kind)
+    }
     return st.fixed_dictionaries(parts).map(lambda values: kind(**values))
 
 
 PLAIN = filled(Plan)
-PLANS: st.SearchStrategy[Plan] = st.one_of(PLAIN, filled(Plan, measured=filled(Measured, plan=PLAIN)))
+PLANS: st.SearchStrategy[Plan] = st.one_of(
+    PLAIN, filled(Plan, measured=filled(Measured, plan=PLAIN))
+)

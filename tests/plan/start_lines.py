@@ -18,14 +18,30 @@ from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.interfaces import find_interface
 
 MODELS = (
-    *("llama-3.1-8b", "llama-3-70b", "qwen3-32b", "gemma-3-27b", "mixtral-8x7b", "gpt-oss-120b", "qwen3-235b-a22b", "deepseek-v3"),
-    *("qwen3.6-27b", "nemotron-3-super-120b-a12b", "glm-5.3-flash", "kimi-linear-48b-a3b", "qwen3-next-80b-a3b"),
+    *(
+        "llama-3.1-8b",
+        "llama-3-70b",
+        "qwen3-32b",
+        "gemma-3-27b",
+        "mixtral-8x7b",
+        "gpt-oss-120b",
+        "qwen3-235b-a22b",
+        "deepseek-v3",
+    ),
+    *(
+        "qwen3.6-27b",
+        "nemotron-3-super-120b-a12b",
+        "glm-5.3-flash",
+        "kimi-linear-48b-a3b",
+        "qwen3-next-80b-a3b",
+    ),
 )
 ENGINES = ("vllm", "vllm-0.19", "sglang", "tensorrt-llm")
 
 
 def drawn_plan(place: int, engines: tuple[str, ...] = ENGINES) -> Plan | None:
-    """The choice of the question at a place; None where the model has no such format, or nothing meets the limits."""
+    """The choice of the question at a place; None where the model has no such format, or nothing
+    meets the limits."""
     random = np.random.default_rng([58, place])
     isl = int(random.choice([100, 500, 2_000, 8_000, 30_000]))
     asked: dict[str, Any] = {
@@ -42,7 +58,9 @@ def drawn_plan(place: int, engines: tuple[str, ...] = ENGINES) -> Plan | None:
         "max_model_len": None if random.random() < 0.8 else 2 * isl + 2_000,
     }
     try:
-        (drawn,) = ask(**{name: value for name, value in asked.items() if value is not None}).questions
+        (drawn,) = ask(
+            **{name: value for name, value in asked.items() if value is not None}
+        ).questions
         plan = size(replace(drawn, deepen=False), rows=False)
     except InputError:
         return None
@@ -55,19 +73,35 @@ def faults(plan: Plan) -> Iterator[str]:
     pool = plan.choice.pool
     assert pool.knobs is not None
     preset = find_engine(pool.engine_preset or pool.engine)
-    made = deployment_of(model=pool.model, gpu=pool.gpu, precision=pool.precision, tp=1, engine=preset.name)
+    made = deployment_of(
+        model=pool.model, gpu=pool.gpu, precision=pool.precision, tp=1, engine=preset.name
+    )
     # of a pipeline's stage only the tokens are in a plan
-    memory = None if pool.parallelism.pp > 1 else memory_plan(replace(made, parallelism=pool.parallelism, knobs=pool.knobs))
+    memory = (
+        None
+        if pool.parallelism.pp > 1
+        else memory_plan(replace(made, parallelism=pool.parallelism, knobs=pool.knobs))
+    )
     room = memory.room if memory is not None else pool.kv_tokens or 0
-    interface, flags = find_interface(preset.name), dict(zip(pool.launch, (*pool.launch[1:], ""), strict=True))
+    interface, flags = (
+        find_interface(preset.name),
+        dict(zip(pool.launch, (*pool.launch[1:], ""), strict=True)),
+    )
     if interface is not None and (fault := interface.fault(pool.launch, pool.launch_file)):
         yield fault
     if preset.family == "vllm":
         slots, tokens = int(flags["--max-num-seqs"]), int(flags["--max-num-batched-tokens"])
-        context, graph = int(flags["--max-model-len"]), int(flags.get("--max-cudagraph-capture-size", 0))
+        context, graph = (
+            int(flags["--max-model-len"]),
+            int(flags.get("--max-cudagraph-capture-size", 0)),
+        )
         if slots > tokens:
             yield f"{slots} sequences of {tokens} tokens a step"
-        if memory is not None and memory.state_bytes and slots > memory.blocks // memory.request_blocks(1):
+        if (
+            memory is not None
+            and memory.state_bytes
+            and slots > memory.blocks // memory.request_blocks(1)
+        ):
             yield f"{slots} sequences, whose states do not fit"
         if context > room:
             yield f"a context of {context} tokens in a pool of {room}"

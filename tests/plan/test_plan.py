@@ -23,7 +23,9 @@ from tonnage.plan.sensitivity import pareto
 from tonnage.results.metrics import Latencies
 
 ANY = settings(
-    examples(0.15), phases=(Phase.reuse, Phase.generate), suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
+    examples(0.15),
+    phases=(Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 FEW = settings(ANY, max_examples=examples(0.05).max_examples)
 """For what no value of the plan can change; to draw one takes a tenth of a second."""
@@ -52,13 +54,29 @@ def test_the_choice_shows_the_names_of_its_only_pool(plan: Plan, choice: Candida
     assert next(iter(document)) == "schema"
     assert document["schema"] == SCHEMA
     assert shown == document["candidates"][0]
-    names = ("gpu", "system", "gpus_per_system", "precision", "tp", "pp", "dp", "ep", "engine", "knobs", "instances", "systems", "launch")
+    names = (
+        "gpu",
+        "system",
+        "gpus_per_system",
+        "precision",
+        "tp",
+        "pp",
+        "dp",
+        "ep",
+        "engine",
+        "knobs",
+        "instances",
+        "systems",
+        "launch",
+    )
     assert {name: shown[name] for name in names} == {name: pool[name] for name in names}
 
 
 @FEW
 @given(plan=PLANS, first=filled(Pool), second=filled(Pool), choice=one_pool())
-def test_two_pools_show_what_adds_up_and_what_they_agree_on(plan: Plan, first: Pool, second: Pool, choice: Candidate) -> None:
+def test_two_pools_show_what_adds_up_and_what_they_agree_on(
+    plan: Plan, first: Pool, second: Pool, choice: Candidate
+) -> None:
     second = replace(second, gpu=f"{first.gpu} 2", system=f"{first.system} 2")
     both = replace(choice, pools=(first, second))
     plan = replace(plan, candidates=(both,))
@@ -69,7 +87,9 @@ def test_two_pools_show_what_adds_up_and_what_they_agree_on(plan: Plan, first: P
     assert Plan.from_json(plan.to_json()) == plan
     with pytest.raises(ValueError, match="2 pools"):
         _ = both.gpu
-    alike = replace(choice, pools=(first, replace(first, role="decode", instances=first.instances + 1)))
+    alike = replace(
+        choice, pools=(first, replace(first, role="decode", instances=first.instances + 1))
+    )
     assert alike.systems == first.systems
     assert json_of(alike)["gpu"] == alike.gpu == first.gpu
     assert json_of(alike)["instances"] == 2 * first.instances + 1
@@ -91,7 +111,13 @@ def test_a_shown_name_that_contradicts_the_pool_is_refused(plan: Plan, choice: C
 def keys(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The path of every object in a document."""
     found = [path] if isinstance(value, dict) else []
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return found + [below for name, each in inner for below in keys(each, (*path, name))]
 
 
@@ -103,7 +129,11 @@ OPEN = ("prices", "coefficients", "step_factors", "launch_file")
 @given(plan=PLANS, data=st.data())
 def test_an_unknown_key_is_refused_wherever_it_stands(plan: Plan, data: st.DataObject) -> None:
     document = plan.to_json()
-    places = [path for path in keys(document) if not set(path) & set(OPEN) and path[-1:] not in (("systems",), ("after",), ("usd",))]
+    places = [
+        path
+        for path in keys(document)
+        if not set(path) & set(OPEN) and path[-1:] not in (("systems",), ("after",), ("usd",))
+    ]
     place: Any = document
     for name in data.draw(st.sampled_from(places)):
         place = place[name]
@@ -133,7 +163,12 @@ def test_course_example_needs_five_systems_and_is_4_806_exactly() -> None:
     assert math.isclose(need.utilisation(199.77, 5.195428), 199.77 / (5.195428 * 40))
     assert carrying(0.3 * 8, 0.1).systems == 3
     need = carrying(1.0, 0.9, 16)
-    assert (need.systems, need.instances, need.systems_per_instance, need.instances_per_system) == (4, 2, 2, 1)
+    assert (need.systems, need.instances, need.systems_per_instance, need.instances_per_system) == (
+        4,
+        2,
+        2,
+        1,
+    )
     assert need.of(3).instances == 1
 
 
@@ -167,7 +202,9 @@ def test_front_is_what_no_other_beats(points: list[tuple[int, int]]) -> None:
     front = [p for p, point in zip(points, found, strict=True) if point.front_gpus]
     assert len(set(front)) == len(front)
     for point in points:
-        beaten = any(other[0] <= point[0] and other[1] <= point[1] and other != point for other in points)
+        beaten = any(
+            other[0] <= point[0] and other[1] <= point[1] and other != point for other in points
+        )
         assert (point in front) != beaten
     assert [p.chosen for p in found] == [True] + [False] * (len(points) - 1)
 

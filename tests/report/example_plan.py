@@ -15,7 +15,10 @@ from tonnage.spec.scenario import Scenario
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
-HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">'\"&|`*_"
+HOSTILE = (
+    "</script><script>document.title='owned'</script><img src=x"
+    " onerror=\"document.title='owned'\">'\"&|`*_"
+)
 
 
 @cache
@@ -25,13 +28,22 @@ def full() -> Plan:
 
 
 def bare() -> Plan:
-    """The same answer with nothing beside it: no curve, no cost, no fleet check, nothing measured."""
+    """The same answer with nothing beside it: no curve, no cost, no fleet check, nothing
+    measured."""
     found = full()
     bare_demand = replace(found.demand, profile=None)
     return Plan(
         scenario=found.scenario,
-        demand=replace(bare_demand, source=replace(found.demand.source, kind="peak", requests_per_second=826.8, profile_hours=None)),
-        candidates=tuple(replace(c, pools=(replace(c.pool, memory=(), kv_tokens=None),)) for c in found.candidates),
+        demand=replace(
+            bare_demand,
+            source=replace(
+                found.demand.source, kind="peak", requests_per_second=826.8, profile_hours=None
+            ),
+        ),
+        candidates=tuple(
+            replace(c, pools=(replace(c.pool, memory=(), kv_tokens=None),))
+            for c in found.candidates
+        ),
         rejected=found.rejected,
         notes=(),
         provenance=found.provenance,
@@ -51,7 +63,12 @@ def hostile() -> Plan:
 
 def documents() -> dict[str, Document]:
     """A report of each of them."""
-    plans = {"full": full(), "bare": bare(), "without answer": without_answer(), "hostile": hostile()}
+    plans = {
+        "full": full(),
+        "bare": bare(),
+        "without answer": without_answer(),
+        "hostile": hostile(),
+    }
     return {name: report(plan) for name, plan in plans.items()}
 
 
@@ -65,7 +82,13 @@ def _poisoned(value: Any, kind: Any) -> Any:
         return replace(value, title=HOSTILE)
     if is_dataclass(value) and not isinstance(value, type):
         kinds = get_type_hints(type(value))
-        return replace(value, **{part.name: _poisoned(getattr(value, part.name), kinds[part.name]) for part in fields(value)})
+        return replace(
+            value,
+            **{
+                part.name: _poisoned(getattr(value, part.name), kinds[part.name])
+                for part in fields(value)
+            },
+        )
     if isinstance(value, tuple):
         inner = str if str in get_args(kind) else None
         return tuple(_poisoned(each, inner) for each in value)

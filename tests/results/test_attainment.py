@@ -1,4 +1,5 @@
-"""Joint attainment and goodput against counting requests one by one, and against the definitions of two other tools on their own files."""
+"""Joint attainment and goodput against counting requests one by one, and against the definitions of
+two other tools on their own files."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_goodput_needs_every_limit() -> None:
         (100, 2, ["0.0% of the requests did not complete in the first run, 2.0% in the second"]),
     ],
 )
-def test_two_runs_that_were_asked_other_things_say_so(tokens: int, failed: int, notes: list[str]) -> None:
+def test_two_runs_that_were_asked_other_things_say_so(
+    tokens: int, failed: int, notes: list[str]
+) -> None:
     times = [0] * 100, [10] * 100, [500] * 100
     second = record(*times, [tokens] * 100, status=[FAILED] * failed + [COMPLETED] * (100 - failed))
     assert list(compare(record(*times, [100] * 100), second).notes) == notes
@@ -51,26 +54,49 @@ def test_two_runs_that_were_asked_other_things_say_so(tokens: int, failed: int, 
 
 def test_a_request_at_its_limit_meets_it() -> None:
     r = record([0, 0, 0], [10, 10, 10], [10, 30, 31], [1, 2, 2])
-    for limit in (Limit(metric="tpot", statistic="p99", seconds=0.020), Limit(metric="itl", statistic="mean", seconds=0.0205)):
+    for limit in (
+        Limit(metric="tpot", statistic="p99", seconds=0.020),
+        Limit(metric="itl", statistic="mean", seconds=0.0205),
+    ):
         assert attained(r, (limit,))[0].share == pytest.approx(2 / 3)
 
 
 requests = st.lists(
-    st.tuples(st.integers(0, 5000), st.integers(0, 900), st.integers(0, 9000), st.integers(1, 40), st.sampled_from([COMPLETED, FAILED])),
+    st.tuples(
+        st.integers(0, 5000),
+        st.integers(0, 900),
+        st.integers(0, 9000),
+        st.integers(1, 40),
+        st.sampled_from([COMPLETED, FAILED]),
+    ),
     min_size=1,
     max_size=60,
 )
 
 
 @given(requests, st.floats(0.01, 1), st.integers(1, 900), st.integers(1, 400), st.integers(1, 9000))
-def test_the_share_is_that_of_counting_one_by_one(rows: list[Any], share: float, ttft: int, tpot: int, e2e: int) -> None:
+def test_the_share_is_that_of_counting_one_by_one(
+    rows: list[Any], share: float, ttft: int, tpot: int, e2e: int
+) -> None:
     rows = sorted(rows)
     kept = [row[4] == COMPLETED for row in rows]
     first = [due + wait if ok else -1 for (due, wait, *_), ok in zip(rows, kept, strict=True)]
-    last = [due + wait + (more if osl > 1 else 0) if ok else -1 for (due, wait, more, osl, _), ok in zip(rows, kept, strict=True)]
-    r = record([row[0] for row in rows], first, last, [row[3] for row in rows], status=[row[4] for row in rows])
+    last = [
+        due + wait + (more if osl > 1 else 0) if ok else -1
+        for (due, wait, more, osl, _), ok in zip(rows, kept, strict=True)
+    ]
+    r = record(
+        [row[0] for row in rows],
+        first,
+        last,
+        [row[3] for row in rows],
+        status=[row[4] for row in rows],
+    )
     good = sum(
-        ok and wait <= ttft and (osl == 1 or more / (osl - 1) <= tpot) and wait + (more if osl > 1 else 0) <= e2e
+        ok
+        and wait <= ttft
+        and (osl == 1 or more / (osl - 1) <= tpot)
+        and wait + (more if osl > 1 else 0) <= e2e
         for (_, wait, more, osl, _), ok in zip(rows, kept, strict=True)
     )
     limit = parse_attainment(f"{100 * share:.4f}%: ttft<={ttft}ms & tpot<={tpot}ms & e2e<={e2e}ms")
@@ -103,7 +129,9 @@ def test_the_ratio_of_two_shares_is_inside_its_interval_as_often_as_it_says() ->
         for share in (0.85, 0.68):
             waits = np.where(rng.random(400) < share, 50, 200).tolist()
             first = [due + wait for due, wait in enumerate(waits)]
-            pair += attained(record(list(range(400)), first, [each + 10 for each in first], [2] * 400), (limit,))
+            pair += attained(
+                record(list(range(400)), first, [each + 10 for each in first], [2] * 400), (limit,)
+            )
         found = share_ratio(*pair)
         inside += found.low <= 0.8 <= found.high
         assert found.low <= found.ratio <= found.high
@@ -116,41 +144,76 @@ def imported(file: Path, folder: Path) -> Requests:
 
 
 def test_vllm_s_request_goodput(tmp_path: Path) -> None:
-    """vLLM counts the requests whose ttft, tpot and e2el are all inside and divides by the duration; tpot of one token is 0."""
+    """vLLM counts the requests whose ttft, tpot and e2el are all inside and divides by the
+    duration; tpot of one token is 0."""
     said = json.loads((FILES / "vllm.json").read_text())
     latencies, firsts, lengths = said["latencies"], said["ttfts"], said["output_lens"]
-    # Its latency ends 15 to 30 µs after the last token, so that limits between two requests are clear of that.
+    # Its latency ends 15 to 30 µs after the last token, so that limits between two requests are
+    # clear of that.
     ttft, tpot, e2e = (
         float(np.mean(np.sort(values)[12:14]))
         for values in (
             firsts,
-            [(whole - first) / max(n - 1, 1) for whole, first, n in zip(latencies, firsts, lengths, strict=True)],
+            [
+                (whole - first) / max(n - 1, 1)
+                for whole, first, n in zip(latencies, firsts, lengths, strict=True)
+            ],
             latencies,
         )
     )
-    good = sum(f <= ttft and (w - f) / (n - 1) <= tpot and w <= e2e for w, f, n in zip(latencies, firsts, lengths, strict=True))
+    good = sum(
+        f <= ttft and (w - f) / (n - 1) <= tpot and w <= e2e
+        for w, f, n in zip(latencies, firsts, lengths, strict=True)
+    )
     assert 0 < good < 24
     requests = imported(FILES / "vllm.json", tmp_path / "run")
-    sent = Requests(**{name: getattr(requests, name) for name in Requests.__slots__} | {"due_ns": requests.sent_ns})
-    limit = parse_attainment(f"50%: ttft<={1e3 * ttft:.6f}ms & tpot<={1e3 * tpot:.6f}ms & e2e<={1e3 * e2e:.6f}ms")
+    sent = Requests(
+        **{name: getattr(requests, name) for name in Requests.__slots__}
+        | {"due_ns": requests.sent_ns}
+    )
+    limit = parse_attainment(
+        f"50%: ttft<={1e3 * ttft:.6f}ms & tpot<={1e3 * tpot:.6f}ms & e2e<={1e3 * e2e:.6f}ms"
+    )
     found = attained(sent, (limit,))[0]
     assert found.share * 24 == good
     assert found.share * 24 / said["duration"] == good / said["duration"]
-    assert found.requests_per_second == pytest.approx(good / said["duration"], rel=0.02)  # its clock starts a little earlier
+    # its clock starts a little earlier
+    assert found.requests_per_second == pytest.approx(good / said["duration"], rel=0.02)
 
 
 def test_aiperf_s_goodput(tmp_path: Path) -> None:
-    """AIPerf counts the completed requests per second that meet every constraint; its inter_token_latency is a request's mean gap."""
-    lines = [json.loads(line) for line in (FILES / "aiperf" / "profile_export.jsonl").read_text().splitlines()]
-    metrics = [{name: one["metrics"][name]["value"] for name in ("time_to_first_token", "inter_token_latency")} for one in lines]
-    ttft, tpot = (float(np.mean(np.sort([m[name] for m in metrics])[15:17])) for name in ("time_to_first_token", "inter_token_latency"))
-    good = sum(m["time_to_first_token"] <= ttft and m["inter_token_latency"] <= tpot for m in metrics)
+    """AIPerf counts the completed requests per second that meet every constraint; its
+    inter_token_latency is a request's mean gap."""
+    lines = [
+        json.loads(line)
+        for line in (FILES / "aiperf" / "profile_export.jsonl").read_text().splitlines()
+    ]
+    metrics = [
+        {
+            name: one["metrics"][name]["value"]
+            for name in ("time_to_first_token", "inter_token_latency")
+        }
+        for one in lines
+    ]
+    ttft, tpot = (
+        float(np.mean(np.sort([m[name] for m in metrics])[15:17]))
+        for name in ("time_to_first_token", "inter_token_latency")
+    )
+    good = sum(
+        m["time_to_first_token"] <= ttft and m["inter_token_latency"] <= tpot for m in metrics
+    )
     assert 0 < good < len(metrics)
     requests = imported(FILES / "aiperf", tmp_path / "run")
-    sent = Requests(**{name: getattr(requests, name) for name in Requests.__slots__} | {"due_ns": requests.sent_ns})
+    sent = Requests(
+        **{name: getattr(requests, name) for name in Requests.__slots__}
+        | {"due_ns": requests.sent_ns}
+    )
     found = attained(sent, (parse_attainment(f"50%: ttft<={ttft:.6f}ms, tpot<={tpot:.6f}ms"),))[0]
     assert found.share * len(metrics) == pytest.approx(good)
-    seconds = (max(one["metadata"]["request_end_ns"] for one in lines) - min(one["metadata"]["request_start_ns"] for one in lines)) / 1e9
+    seconds = (
+        max(one["metadata"]["request_end_ns"] for one in lines)
+        - min(one["metadata"]["request_start_ns"] for one in lines)
+    ) / 1e9
     assert found.requests_per_second == pytest.approx(good / seconds, rel=0.02)
 
 

@@ -28,8 +28,11 @@ from tonnage.spec.deployment import STATISTICS
 MS = 1_000_000
 
 
-def record(due: list[int], first: list[int], last: list[int], osl: list[int], **other: Any) -> Requests:
-    """A record in milliseconds; -1 stays -1. Others: status, sent (as due), gaps (none), window_ns."""
+def record(
+    due: list[int], first: list[int], last: list[int], osl: list[int], **other: Any
+) -> Requests:
+    """A record in milliseconds; -1 stays -1. Others: status, sent (as due), gaps (none),
+    window_ns."""
     status, sent, gaps = (other.pop(name, None) for name in ("status", "sent", "gaps"))
     histogram = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
     for gap in gaps or []:
@@ -55,7 +58,14 @@ def record(due: list[int], first: list[int], last: list[int], osl: list[int], **
     )
 
 
-THREE = record([0, 100, 200], [50, 200, 350], [150, 500, 350], [11, 4, 1], sent=[10, 100, 220], gaps=[10] * 10 + [100] * 3)
+THREE = record(
+    [0, 100, 200],
+    [50, 200, 350],
+    [150, 500, 350],
+    [11, 4, 1],
+    sent=[10, 100, 220],
+    gaps=[10] * 10 + [100] * 3,
+)
 
 
 def test_three_requests_by_hand() -> None:
@@ -79,7 +89,13 @@ def test_three_requests_by_hand() -> None:
 
 
 def test_only_completed_requests_count() -> None:
-    r = record([0, 0, 0, 900], [50, -1, 60, 950], [150, -1, 2000, 1000], [11, 0, 5, 6], status=[COMPLETED, REJECTED, UNFINISHED, COMPLETED])
+    r = record(
+        [0, 0, 0, 900],
+        [50, -1, 60, 950],
+        [150, -1, 2000, 1000],
+        [11, 0, 5, 6],
+        status=[COMPLETED, REJECTED, UNFINISHED, COMPLETED],
+    )
     s = summarize(r)
     assert s.requests == {"completed": 2, "rejected": 1, "unfinished": 1, "failed": 0}
     assert s.ttft_ms.mean == 50
@@ -101,7 +117,12 @@ def test_benchmark_window_counts_what_completes_in_it() -> None:
 def test_steady_window_leaves_out_ramp_and_drain() -> None:
     due = [i * 10 for i in range(100)]
     slow = [1000 if i < 10 or i >= 90 else 20 for i in range(100)]
-    r = record(due, [d + w for d, w in zip(due, slow, strict=True)], [d + w + 10 for d, w in zip(due, slow, strict=True)], [2] * 100)
+    r = record(
+        due,
+        [d + w for d, w in zip(due, slow, strict=True)],
+        [d + w + 10 for d, w in zip(due, slow, strict=True)],
+        [2] * 100,
+    )
     s = summarize(r, window="steady")
     assert s.counted == 80
     assert s.ttft_ms.p99 == 20
@@ -143,17 +164,34 @@ def test_undefined_is_null_and_never_a_warning(empty: Requests) -> None:
         assert document["itl_ms"] == dict.fromkeys(STATISTICS)
 
 
-@given(st.lists(st.integers(0, 2**50), min_size=1, max_size=40), st.sampled_from([0.0, 50.0, 90.0, 95.0, 99.0, 100.0]))
-def test_percentiles_are_those_of_numpy_to_the_last_bit(values: list[int], percentile: float) -> None:
+@given(
+    st.lists(st.integers(0, 2**50), min_size=1, max_size=40),
+    st.sampled_from([0.0, 50.0, 90.0, 95.0, 99.0, 100.0]),
+)
+def test_percentiles_are_those_of_numpy_to_the_last_bit(
+    values: list[int], percentile: float
+) -> None:
     for column in (np.array(values), np.array(values) / 3.0):
         expected = [float(np.percentile(column, p)) for p in (percentile, 90.0)]
         assert percentiles(column, (percentile, 90.0)) == expected
 
 
-@given(st.lists(st.integers(0, 10**11), min_size=1, max_size=400), st.sampled_from([50.0, 90.0, 95.0, 99.0]))
-def test_gap_percentiles_are_within_a_bin_of_the_true_ones(gaps: list[int], percentile: float) -> None:
+@given(
+    st.lists(st.integers(0, 10**11), min_size=1, max_size=400),
+    st.sampled_from([50.0, 90.0, 95.0, 99.0]),
+)
+def test_gap_percentiles_are_within_a_bin_of_the_true_ones(
+    gaps: list[int], percentile: float
+) -> None:
     histogram = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
-    np.add.at(histogram, (np.arange(len(gaps)) % POSITION_BUCKETS, np.searchsorted(gap_edges_ns(), gaps, side="right") - 1), 1)
+    np.add.at(
+        histogram,
+        (
+            np.arange(len(gaps)) % POSITION_BUCKETS,
+            np.searchsorted(gap_edges_ns(), gaps, side="right") - 1,
+        ),
+        1,
+    )
     true = float(np.percentile(gaps, percentile, method="inverted_cdf"))
     got = gap_percentile_ns(histogram, percentile)
     assert got == pytest.approx(true, rel=0.0101, abs=510)
@@ -176,7 +214,9 @@ def test_latencies_fit_together(r: Requests) -> None:
     s: Summary = summarize(r)
     ttft = (r.first_token_ns - r.due_ns) / MS
     for name in ("p50", "p90", "p95", "p99"):
-        assert getattr(s.ttft_ms, name) == pytest.approx(float(np.percentile(ttft, float(name[1:]))))
+        assert getattr(s.ttft_ms, name) == pytest.approx(
+            float(np.percentile(ttft, float(name[1:])))
+        )
     assert s.ttft_ms.mean <= s.e2e_ms.mean + 1e-9
     assert s.ttft_ms.p50 <= s.ttft_ms.p90 <= s.ttft_ms.p95 <= s.ttft_ms.p99
     if s.window_s > 0:
@@ -187,7 +227,9 @@ def test_latencies_fit_together(r: Requests) -> None:
 @given(records(), st.integers(1, 1_000_000))
 def test_moving_the_whole_run_changes_no_latency(r: Requests, shift: int) -> None:
     moved = Requests(
-        **{name: getattr(r, name) + (shift if name.endswith("_ns") else 0) for name in ROW_COLUMNS}, gaps=r.gaps, window_ns=r.window_ns
+        **{name: getattr(r, name) + (shift if name.endswith("_ns") else 0) for name in ROW_COLUMNS},
+        gaps=r.gaps,
+        window_ns=r.window_ns,
     )
     a, b = summarize(r).to_json(), summarize(moved).to_json()
     for name in ("ttft_ms", "tpot_ms", "e2e_ms", "requests"):
@@ -196,7 +238,9 @@ def test_moving_the_whole_run_changes_no_latency(r: Requests, shift: int) -> Non
 
 @pytest.mark.parametrize("degrees", [5, 9, 40])
 @pytest.mark.parametrize("p", [0.03, 0.5, 0.8, 0.975])
-def test_quantiles_of_student_s_t_are_those_of_scipy_and_finite_at_the_ends(p: float, degrees: int) -> None:
+def test_quantiles_of_student_s_t_are_those_of_scipy_and_finite_at_the_ends(
+    p: float, degrees: int
+) -> None:
     assert student_t(p, degrees) == pytest.approx(t.ppf(p, degrees), rel=0.02, abs=1e-9)
     assert student_t(1.0, degrees) == pytest.approx(-student_t(0.0, degrees))
     assert student_t(1.0, degrees) > student_t(0.9999, degrees)

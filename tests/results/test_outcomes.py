@@ -33,8 +33,35 @@ def test_words_of_failure_are_failures(words: tuple[object, ...], outcome: str) 
 @pytest.mark.parametrize(
     "word",
     [
-        *("stop", "length", "tool_calls", "function_call", "content_filter", "eos_token", "stop_sequence", "end_turn", "max_tokens"),
-        *("completed", "incomplete", "STOP", "MAX_TOKENS", "OK", "success", 200, "200", "200 OK", 204.0, None, "", True, False, [], {}),
+        *(
+            "stop",
+            "length",
+            "tool_calls",
+            "function_call",
+            "content_filter",
+            "eos_token",
+            "stop_sequence",
+            "end_turn",
+            "max_tokens",
+        ),
+        *(
+            "completed",
+            "incomplete",
+            "STOP",
+            "MAX_TOKENS",
+            "OK",
+            "success",
+            200,
+            "200",
+            "200 OK",
+            204.0,
+            None,
+            "",
+            True,
+            False,
+            [],
+            {},
+        ),
         *("4290", "4.29", "repetition", "a word that nobody knows"),
     ],
 )
@@ -44,9 +71,20 @@ def test_ends_of_a_whole_output_and_unknown_words_are_none(word: object) -> None
 
 @pytest.mark.parametrize(
     ("tokens", "wanted", "off"),
-    [(20, 20, False), (22, 20, False), (23, 20, True), (18, 20, False), (17, 20, True), (3, 20, True), (40, 20, True), (4, 5, False)],
+    [
+        (20, 20, False),
+        (22, 20, False),
+        (23, 20, True),
+        (18, 20, False),
+        (17, 20, True),
+        (3, 20, True),
+        (40, 20, True),
+        (4, 5, False),
+    ],
 )
-def test_a_pinned_output_may_miss_its_length_by_a_tenth_and_by_one_token(tokens: int, wanted: int, off: bool) -> None:
+def test_a_pinned_output_may_miss_its_length_by_a_tenth_and_by_one_token(
+    tokens: int, wanted: int, off: bool
+) -> None:
     assert off_length(tokens, wanted) == off
 
 

@@ -1,4 +1,5 @@
-"""A run folder comes back as it was written, whole or not at all, the same bytes from the same run."""
+"""A run folder comes back as it was written, whole or not at all, the same bytes from the same
+run."""
 
 from __future__ import annotations
 
@@ -20,9 +21,23 @@ from tonnage.errors import DataError, InputError
 from tonnage.results import store
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, ROW_COLUMNS, Requests
-from tonnage.results.store import Batch, RunWriter, check_free, json_text, read_run, write_json, write_run, write_together
+from tonnage.results.store import (
+    Batch,
+    RunWriter,
+    check_free,
+    json_text,
+    read_run,
+    write_json,
+    write_run,
+    write_together,
+)
 
-SCENARIO = {"model": "llama-3-8b", "isl": 2000, "limits": ["TTFT p95 ≤ 500 ms"], "load": {"concurrency": 10}}
+SCENARIO = {
+    "model": "llama-3-8b",
+    "isl": 2000,
+    "limits": ["TTFT p95 ≤ 500 ms"],
+    "load": {"concurrency": 10},
+}
 PROVENANCE = {"tonnage": "0.1.0", "seed": 7, "command": "tonnage simulate"}
 FILES = {"scenario.yaml", "requests.parquet", "gaps.parquet", "summary.json", "provenance.json"}
 
@@ -35,7 +50,14 @@ def records(draw: st.DrawFn) -> Requests:
     small = hnp.arrays(np.int64, count, elements=st.integers(0, 10**7))
     gaps = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
     for bucket, index, number in draw(
-        st.lists(st.tuples(st.integers(0, POSITION_BUCKETS - 1), st.integers(0, GAP_BINS - 1), st.integers(1, 10**12)), max_size=20)
+        st.lists(
+            st.tuples(
+                st.integers(0, POSITION_BUCKETS - 1),
+                st.integers(0, GAP_BINS - 1),
+                st.integers(1, 10**12),
+            ),
+            max_size=20,
+        )
     ):
         gaps[bucket, index] = number
     return Requests(
@@ -77,12 +99,16 @@ def a_record(count: int = 50) -> Requests:
 
 def same(a: Requests, b: Requests) -> bool:
     pairs = [(getattr(a, name), getattr(b, name)) for name in (*ROW_COLUMNS, "gaps")]
-    return a.window_ns == b.window_ns and all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)
+    return a.window_ns == b.window_ns and all(
+        x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs
+    )
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(records())
-def test_a_record_comes_back_equal(tmp_path_factory: pytest.TempPathFactory, requests: Requests) -> None:
+def test_a_record_comes_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, requests: Requests
+) -> None:
     folder = tmp_path_factory.mktemp("run")
     summary = summarize(requests)
     write_run(folder, SCENARIO, requests, summary, PROVENANCE)
@@ -128,8 +154,12 @@ def test_a_folder_in_use_is_refused_and_kept(tmp_path: Path) -> None:
     assert same(read_run(tmp_path / "deep" / "er").requests, requests)
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError, OSError(28, "No space left on device")])
-def test_nothing_is_left_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Any) -> None:
+@pytest.mark.parametrize(
+    "failure", [KeyboardInterrupt, MemoryError, OSError(28, "No space left on device")]
+)
+def test_nothing_is_left_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Any
+) -> None:
     requests = a_record()
 
     def fails(rows: Requests) -> None:
@@ -157,7 +187,11 @@ def test_json_is_plain_and_finite(tmp_path: Path) -> None:
     document = {"a": math.nan, "b": (1, np.int64(2), np.float64(2.5)), "c": {"µ": math.inf}}
     write_json(tmp_path / "plan.json", document)
     write_json(tmp_path / "plan.json", document)
-    assert json.loads((tmp_path / "plan.json").read_text()) == {"a": None, "b": [1, 2, 2.5], "c": {"µ": None}}
+    assert json.loads((tmp_path / "plan.json").read_text()) == {
+        "a": None,
+        "b": [1, 2, 2.5],
+        "c": {"µ": None},
+    }
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="cannot be written"):
@@ -168,7 +202,9 @@ def test_json_is_plain_and_finite(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=st.sampled_from(sorted(FILES)), damage=st.binary(max_size=80), at=st.floats(0, 1))
-def test_damage_is_named(tmp_path_factory: pytest.TempPathFactory, name: str, damage: bytes, at: float) -> None:
+def test_damage_is_named(
+    tmp_path_factory: pytest.TempPathFactory, name: str, damage: bytes, at: float
+) -> None:
     folder = tmp_path_factory.mktemp("run") / "run"
     requests = a_record(5)
     write_run(folder, SCENARIO, requests, summarize(requests), PROVENANCE)
@@ -199,7 +235,9 @@ def test_tables_of_another_kind_are_named(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             read_run(tmp_path / "run")
     pq.write_table(good_rows, rows)
-    buckets, low, count = (good_gaps.column(name).to_numpy() for name in ("bucket", "bin_low_ns", "count"))
+    buckets, low, count = (
+        good_gaps.column(name).to_numpy() for name in ("bucket", "bin_low_ns", "count")
+    )
     for place, name, values, message in (
         (1, "bin_low_ns", count, "bins are not those"),
         (0, "bucket", np.where(buckets == buckets[0], -1, buckets), "out of range"),
@@ -213,9 +251,16 @@ def test_tables_of_another_kind_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", ["tokens", "requests", "gaps"])
-def test_a_record_that_cannot_be_written_is_still_whole_in_memory(fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third write of that file fails, as on a disk that fills up meanwhile; nothing of the folder is left."""
-    column, room = {"tokens": ("offsets_ns", 2), "requests": ("due_ns", 2), "gaps": ("bin_low_ns", 0)}[fails]
+def test_a_record_that_cannot_be_written_is_still_whole_in_memory(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third write of that file fails, as on a disk that fills up meanwhile; nothing of the
+    folder is left."""
+    column, room = {
+        "tokens": ("offsets_ns", 2),
+        "requests": ("due_ns", 2),
+        "gaps": ("bin_low_ns", 0),
+    }[fails]
     whole, count = pq.ParquetWriter.write_table, 0
 
     def filling(writer: Any, table: Any, *further: Any, **more: Any) -> None:
@@ -230,7 +275,13 @@ def test_a_record_that_cannot_be_written_is_still_whole_in_memory(fails: str, tm
     rows = np.arange(60, dtype=np.int64).reshape(6, 10) + 1
     rows[:, 8] = 0
     for part in np.split(rows, 6):
-        writer.add(Batch(rows=part, offsets_ns=np.array([5], dtype=np.int64), lengths=np.array([1], dtype=np.int64)))
+        writer.add(
+            Batch(
+                rows=part,
+                offsets_ns=np.array([5], dtype=np.int64),
+                lengths=np.array([1], dtype=np.int64),
+            )
+        )
     record = writer.finish()
     assert writer.fault == "No space left on device"
     assert record.due_ns.tolist() == rows[:, 0].tolist()
@@ -239,7 +290,9 @@ def test_a_record_that_cannot_be_written_is_still_whole_in_memory(fails: str, tm
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_belong_together_are_all_there_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_belong_together_are_all_there_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "b.yaml").write_bytes(b"old")
     write = Path.write_bytes
 
@@ -254,4 +307,7 @@ def test_files_that_belong_together_are_all_there_or_none(tmp_path: Path, monkey
         write_together(tmp_path, {"a.csv": b"first", "b.yaml": b"second"})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"b.yaml": b"old"}
     write_together(tmp_path, {"a.csv": b"first", "b.yaml": b"third"})
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.csv": b"first", "b.yaml": b"third"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "a.csv": b"first",
+        "b.yaml": b"third",
+    }

@@ -28,7 +28,9 @@ def engine(kv_blocks: int = 200) -> CachedEngine:
     """An engine of four slots."""
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, STEP_S
-    return CachedEngine(EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=kv_blocks))
+    return CachedEngine(
+        EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=kv_blocks)
+    )
 
 
 SERVED = Served(

@@ -47,7 +47,11 @@ class Server:
         return ask(self.port, "GET", path)
 
     def stream(self, path: str, body: dict[str, Any]) -> list[Any]:
-        events = [line.removeprefix("data: ") for line in ask(self.port, "POST", path, {**body, "stream": True})[1].split("\n\n") if line]
+        events = [
+            line.removeprefix("data: ")
+            for line in ask(self.port, "POST", path, {**body, "stream": True})[1].split("\n\n")
+            if line
+        ]
         assert events[-1] == "[DONE]"
         return [json.loads(event) for event in events[:-1]]
 
@@ -64,35 +68,52 @@ def idle(server: Server, within_s: float = 5.0) -> bool:
     """Whether the engines hold nothing, at the latest after some seconds."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
-        if all(not one.member.live and one.member.engine.kv_blocks_used == 0 for one in server.fleet.instances):
+        if all(
+            not one.member.live and one.member.engine.kv_blocks_used == 0
+            for one in server.fleet.instances
+        ):
             return True
         time.sleep(0.02)
     return False
 
 
 def test_a_whole_chat(server: Server) -> None:
-    status, reply = server.post("/v1/chat/completions", {"model": "toy", "messages": [{"role": "user", "content": "a b c d e f"}], "n": 2})
+    status, reply = server.post(
+        "/v1/chat/completions",
+        {"model": "toy", "messages": [{"role": "user", "content": "a b c d e f"}], "n": 2},
+    )
     assert status == 200
     assert reply["object"] == "chat.completion"
-    assert reply["usage"].items() >= {"prompt_tokens": 9, "completion_tokens": 82, "total_tokens": 91}.items()
+    assert (
+        reply["usage"].items()
+        >= {"prompt_tokens": 9, "completion_tokens": 82, "total_tokens": 91}.items()
+    )
     assert [choice["finish_reason"] for choice in reply["choices"]] == ["stop", "stop"]
     assert all(len(choice["message"]["content"].split()) == 40 for choice in reply["choices"])
 
 
 def test_a_streamed_chat_takes_its_steps(server: Server) -> None:
     began = time.monotonic()
-    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 20, "stream_options": {"include_usage": True}}
+    body = {
+        "messages": [{"role": "user", "content": "a"}],
+        "max_tokens": 20,
+        "stream_options": {"include_usage": True},
+    }
     events = server.stream("/v1/chat/completions", body)
     assert time.monotonic() - began >= 20 * STEP_S
     assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert len(events) == 1 + 20 + 1
-    assert [event["choices"][0]["finish_reason"] for event in events[1:-1]] == [None] * 19 + ["length"]
+    assert [event["choices"][0]["finish_reason"] for event in events[1:-1]] == [None] * 19 + [
+        "length"
+    ]
     assert events[-1]["choices"] == []
     assert events[-1]["usage"]["completion_tokens"] == 20
 
 
 def test_a_stop_text_ends_the_answer_and_frees_the_engine(server: Server) -> None:
-    events = server.stream("/v1/completions", {"prompt": "a", "max_tokens": 900, "ignore_eos": True, "stop": [" "]})
+    events = server.stream(
+        "/v1/completions", {"prompt": "a", "max_tokens": 900, "ignore_eos": True, "stop": [" "]}
+    )
     assert len(events) == 1
     assert events[-1]["choices"][0]["finish_reason"] == "stop"
     assert events[-1]["choices"][0]["stop_reason"] == " "
@@ -107,7 +128,9 @@ def test_a_client_that_leaves_frees_its_slot(server: Server) -> None:
             "POST",
             "/v1/completions",
             headers=JSON,
-            body=json.dumps({"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": stream}),
+            body=json.dumps(
+                {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": stream}
+            ),
         )
         if stream:
             connection.getresponse().read(20)
@@ -121,7 +144,10 @@ def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Server) -> None:
     for _ in range(2 * 4 + 3):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
         connection.request(
-            "POST", "/v1/completions", headers=JSON, body=json.dumps({"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True})
+            "POST",
+            "/v1/completions",
+            headers=JSON,
+            body=json.dumps({"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}),
         )
         held.append(connection)
         time.sleep(0.03)
@@ -131,13 +157,24 @@ def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Server) -> None:
     for connection in held:
         connection.close()
     assert status == 503
-    assert reply["error"]["type"] == "Service Unavailable"  # the phrase of the status, as vLLM has it
-    running = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("vllm:num_requests_running{")]
-    waiting = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("vllm:num_requests_waiting{")]
+    # the phrase of the status, as vLLM has it
+    assert reply["error"]["type"] == "Service Unavailable"
+    running = [
+        float(line.split()[-1])
+        for line in text.splitlines()
+        if line.startswith("vllm:num_requests_running{")
+    ]
+    waiting = [
+        float(line.split()[-1])
+        for line in text.splitlines()
+        if line.startswith("vllm:num_requests_waiting{")
+    ]
     assert running == [4.0, 4.0]
     assert sum(waiting) == 3
     assert 'vllm:request_success_total{engine="0",finished_reason="length"' in text
-    assert 'vllm:admission_rejections_total{model_name="toy",reason="max_num_queued_reqs"} 1.0' in text
+    assert (
+        'vllm:admission_rejections_total{model_name="toy",reason="max_num_queued_reqs"} 1.0' in text
+    )
     assert idle(server)
 
 
@@ -152,16 +189,28 @@ def test_the_role_of_a_chat_comes_with_the_first_token() -> None:
             pass
 
     async def first_event(silent: Silent) -> bytes:
-        asked = Asked(kind="chat", model="toy", prompts=(PROMPT,), osl=5, sampling=Sampling(), stream=True)
+        asked = Asked(
+            kind="chat", model="toy", prompts=(PROMPT,), osl=5, sampling=Sampling(), stream=True
+        )
         answer = Answer(source=silent, metrics=Metrics(list, "toy"), asked=asked, prompt=PROMPT)
         answer.begin()
-        reply = Reply(asked=asked, id="c", call_id="t", model="toy", created=0, further=Further(), tokens=SERVED.tokens)
+        reply = Reply(
+            asked=asked,
+            id="c",
+            call_id="t",
+            model="toy",
+            created=0,
+            further=Further(),
+            tokens=SERVED.tokens,
+        )
         events = events_of(reply, 0, [answer], [False])
         coming = asyncio.ensure_future(anext(events))
         assert not (await asyncio.wait([coming], timeout=0.05))[0]
         answer.take(Piece(text="a", tokens=1))
         role = await coming
-        assert json.loads((await anext(events)).removeprefix(b"data: "))["choices"][0]["delta"] == {"content": "a"}
+        assert json.loads((await anext(events)).removeprefix(b"data: "))["choices"][0]["delta"] == {
+            "content": "a"
+        }
         await events.aclose()
         return role
 
@@ -172,9 +221,17 @@ def asked_of_small_cache(*prompts: int, osl: int) -> tuple[list[str], str]:
     """The texts of requests to an engine of 12 blocks of 16 tokens, and its metrics."""
 
     async def run() -> tuple[list[str], str]:
-        service = replace(SERVED, engine=lambda: engine(kv_blocks=12), instances=1, max_context=0).build(asyncio.get_running_loop())
-        body = {"prompt": [[1] * tokens for tokens in prompts], "max_tokens": osl, "ignore_eos": True}
-        made = service.engines.answers(asked_of("completions", body, reader=service.reader, limits=service.limits))
+        service = replace(
+            SERVED, engine=lambda: engine(kv_blocks=12), instances=1, max_context=0
+        ).build(asyncio.get_running_loop())
+        body = {
+            "prompt": [[1] * tokens for tokens in prompts],
+            "max_tokens": osl,
+            "ignore_eos": True,
+        }
+        made = service.engines.answers(
+            asked_of("completions", body, reader=service.reader, limits=service.limits)
+        )
         for answer in made:
             answer.begin()
         texts = [one.text for one in await asyncio.gather(*(ended(answer) for answer in made))]
@@ -184,10 +241,15 @@ def asked_of_small_cache(*prompts: int, osl: int) -> tuple[list[str], str]:
 
 
 def test_a_cache_that_runs_out_preempts_and_metrics_count_it() -> None:
-    """Two requests that fit at first and not as they grow: one loses its blocks and is computed again, and both end in full."""
+    """Two requests that fit at first and not as they grow: one loses its blocks and is computed
+    again, and both end in full."""
     texts, page = asked_of_small_cache(80, 80, osl=60)
     assert [len(text.split()) for text in texts] == [60, 60]
-    counts = {line.split("{")[0]: float(line.split()[-1]) for line in page.splitlines() if "preempt" in line and line[0] != "#"}
+    counts = {
+        line.split("{")[0]: float(line.split()[-1])
+        for line in page.splitlines()
+        if "preempt" in line and line[0] != "#"
+    }
     assert counts["vllm:num_preemptions_total"] >= 1
     assert counts["vllm:request_num_preemptions_sum"] == counts["vllm:num_preemptions_total"]
 
@@ -209,7 +271,15 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     logs: Path = tmp_path_factory.mktemp("logs")
     instances = served_instances(["--engine", "simulated", "--model", MODEL, "--speed", "5"], 1)
     gateway = gateway_before(instances, policy="round-robin")
-    with processes(instances, gateway, logs, ready_s=60, grace_s=3, told=lambda line: None, seen=lambda ready, of: None) as up:
+    with processes(
+        instances,
+        gateway,
+        logs,
+        ready_s=60,
+        grace_s=3,
+        told=lambda line: None,
+        seen=lambda ready, of: None,
+    ) as up:
         yield {"engine": instances[0].url, "gateway": up.url}
 
 
@@ -234,5 +304,9 @@ def test_a_client_that_leaves_frees_its_slot_behind_the_gateway(urls: dict[str, 
         time.sleep(0.05)
     else:
         pytest.fail("a request is still held")
-    aborted = [value for name, value in held.items() if "request_success_total" in name and '"abort"' in name]
+    aborted = [
+        value
+        for name, value in held.items()
+        if "request_success_total" in name and '"abort"' in name
+    ]
     assert sum(aborted) == 1

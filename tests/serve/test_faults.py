@@ -22,11 +22,15 @@ from tonnage.serve.faults import KINDS, Fault, Faults, clock_changes, parse_faul
 
 
 def test_faults_are_read() -> None:
-    assert parse_fault("slow factor=5 instance=1 from=10s to=30s") == Fault(kind="slow", factor=5, instance=1, start_s=10, end_s=30)
+    assert parse_fault("slow factor=5 instance=1 from=10s to=30s") == Fault(
+        kind="slow", factor=5, instance=1, start_s=10, end_s=30
+    )
     assert parse_fault("stall for=2s from=1s") == Fault(kind="stall", start_s=1, end_s=3)
     assert parse_fault("crash from=10s instance=0") == Fault(kind="crash", start_s=10, instance=0)
     assert parse_fault("429 share=0.1") == Fault(kind="429", share=0.1)
-    assert parse_fault("cut share=1 after=7 to=500ms") == Fault(kind="cut", share=1, after=7, end_s=0.5)
+    assert parse_fault("cut share=1 after=7 to=500ms") == Fault(
+        kind="cut", share=1, after=7, end_s=0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,12 @@ def test_any_text_is_a_fault_or_refused(text: str) -> None:
 def test_the_pace_of_an_instance() -> None:
     faults = [
         parse_fault(text)
-        for text in ("slow factor=2 from=1s to=4s", "slow factor=3 instance=1 from=2s", "stall for=1s from=3s", "429 share=1")
+        for text in (
+            "slow factor=2 from=1s to=4s",
+            "slow factor=3 instance=1 from=2s",
+            "stall for=1s from=3s",
+            "429 share=1",
+        )
     ]
     assert clock_changes(faults, 0) == ((0, 1), (1, 2), (3, math.inf), (4, 1))
     assert clock_changes(faults, 1) == ((0, 1), (1, 2), (2, 6), (3, math.inf), (4, 3))
@@ -88,7 +97,10 @@ def test_the_share_of_the_requests_that_a_fault_meets() -> None:
         return [first, *(made.next() for _ in range(requests - 1))]
 
     found = drawn(20.0, 20_000)
-    refused, cut = (sum(one is not None and one.kind == kind for one in found) / len(found) for kind in ("429", "cut"))
+    refused, cut = (
+        sum(one is not None and one.kind == kind for one in found) / len(found)
+        for kind in ("429", "cut")
+    )
     assert abs(refused - 0.1) < 4 * math.sqrt(0.1 * 0.9 / len(found))
     assert abs(cut - 0.9 * 0.3) < 4 * math.sqrt(0.27 * 0.73 / len(found))
     assert drawn(20.0, 200) == found[:200]
@@ -96,7 +108,8 @@ def test_the_share_of_the_requests_that_a_fault_meets() -> None:
     assert begun == ["begun"] * 3
 
 
-# Faults as a client sees them: refused, failed and cut requests, a slow instance, a crash, each counted by bench as what it is.
+# Faults as a client sees them: refused, failed and cut requests, a slow instance, a crash, each
+# counted by bench as what it is.
 
 MODEL = "llama-3.1-8b"
 
@@ -104,20 +117,47 @@ MODEL = "llama-3.1-8b"
 @contextmanager
 def fleet(logs: Path, own: list[list[str]]) -> Iterator[Processes]:
     """One process for each list of arguments."""
-    instances = served_instances(["--engine", "simulated", "--model", MODEL, "--speed", "4"], len(own), own)
+    instances = served_instances(
+        ["--engine", "simulated", "--model", MODEL, "--speed", "4"], len(own), own
+    )
     gateway = gateway_before(instances, policy="round-robin")
-    with processes(instances, gateway, logs, ready_s=60, grace_s=3, told=lambda line: None, seen=lambda ready, of: None) as up:
+    with processes(
+        instances,
+        gateway,
+        logs,
+        ready_s=60,
+        grace_s=3,
+        told=lambda line: None,
+        seen=lambda ready, of: None,
+    ) as up:
         yield up
 
 
 def measured(url: str, **more: Any) -> Measured:
-    asked = {"isl": 200, "osl": 20, "endpoint_type": "completions", "metrics_url": ["none"], "max_error_rate": 1.0}
+    asked = {
+        "isl": 200,
+        "osl": 20,
+        "endpoint_type": "completions",
+        "metrics_url": ["none"],
+        "max_error_rate": 1.0,
+    }
     return bench(url=url, model=MODEL, selftest=False, **{**asked, **more})[0]
 
 
 @pytest.mark.live
 def test_each_fault_is_seen_as_what_it_is(tmp_path: Path) -> None:
-    own = [["--fault", "429 share=0.2", "--fault", "500 share=0.2", "--fault", "cut share=0.3 after=5", "--seed", "2"]]
+    own = [
+        [
+            "--fault",
+            "429 share=0.2",
+            "--fault",
+            "500 share=0.2",
+            "--fault",
+            "cut share=0.3 after=5",
+            "--seed",
+            "2",
+        ]
+    ]
     with fleet(tmp_path, own) as up:
         url = up.supervisor.children[0].program.url
         direct = measured(url, concurrency=4, request_count=120)
@@ -131,8 +171,12 @@ def test_each_fault_is_seen_as_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.engines
 def test_a_slow_instance_is_slow(tmp_path: Path) -> None:
     with fleet(tmp_path, [[], ["--fault", "slow factor=5"]]) as up:
-        # of few tokens, the first of which is late on a busy machine, the fast one's TPOT would be too short
-        fast, slow = (measured(child.program.url, concurrency=2, request_count=8, osl=300) for child in up.supervisor.children)
+        # of few tokens, the first of which is late on a busy machine, the fast one's TPOT would be
+        # too short
+        fast, slow = (
+            measured(child.program.url, concurrency=2, request_count=8, osl=300)
+            for child in up.supervisor.children
+        )
     ratio = slow.summary.tpot_ms.mean / fast.summary.tpot_ms.mean
     assert 4 < ratio < 5.2
 
@@ -144,7 +188,9 @@ def test_a_crash_ends_the_process_once(tmp_path: Path) -> None:
         run = measured(up.url, request_rate=20, benchmark_duration="6s", osl=200)
         assert child.starts == 2
     cut = run.summary_json["errors"]
-    assert 0 < cut < 20  # the streams that it had begun; the rest goes to the other instance, and to it again when it is back
+    # the streams that it had begun; the rest goes to the other instance, and to it again when it is
+    # back
+    assert 0 < cut < 20
     assert run.summary.counted + cut == run.observed.sent
 
 

@@ -64,15 +64,22 @@ def test_tokens_come_at_the_ends_of_steps(speed: float) -> None:
 
 
 @given(
-    requests=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 400), st.integers(1, 30)), min_size=1, max_size=12),
+    requests=st.lists(
+        st.tuples(st.integers(0, 40), st.integers(1, 400), st.integers(1, 30)),
+        min_size=1,
+        max_size=12,
+    ),
     extra=st.lists(st.integers(0, 200), max_size=8),
 )
-def test_what_is_delivered_is_what_the_engine_makes_by_itself(requests: list[tuple[int, int, int]], extra: list[int]) -> None:
+def test_what_is_delivered_is_what_the_engine_makes_by_itself(
+    requests: list[tuple[int, int, int]], extra: list[int]
+) -> None:
     wall, instance, _ = served()
     ordered = sorted(requests, key=lambda r: r[0])
     alone, began, made = engine(), wall.now_ns, defaultdict(list[tuple[int, int]])
     instants = sorted(
-        [(began + ms * 1_000_000, i) for i, (ms, _, _) in enumerate(ordered)] + [(began + ms * 1_000_000, -1) for ms in extra]
+        [(began + ms * 1_000_000, i) for i, (ms, _, _) in enumerate(ordered)]
+        + [(began + ms * 1_000_000, -1) for ms in extra]
     )
     for moment, which in instants:
         while wall.alarms and wall.alarms[-1] <= moment:
@@ -86,11 +93,20 @@ def test_what_is_delivered_is_what_the_engine_makes_by_itself(requests: list[tup
         _, isl, osl = ordered[which]
         at = max((wall.now_ns - began) * 1_000, instance.member.engine.now)
         alone.submit(Request(id=which, isl=isl, osl=osl, at=at))
-        instance.submit(which, isl=isl, osl=osl, deliver=lambda tokens, status, which=which: made[which].append((tokens, status)))
+        instance.submit(
+            which,
+            isl=isl,
+            osl=osl,
+            deliver=lambda tokens, status, which=which: made[which].append((tokens, status)),
+        )
     wall.until_quiet()
     happened = alone.advance()
     for which in range(len(ordered)):
-        expected = [(int(t), int(s)) for n, t, s in zip(happened.ids, happened.tokens, happened.status, strict=True) if n == which]
+        expected = [
+            (int(t), int(s))
+            for n, t, s in zip(happened.ids, happened.tokens, happened.status, strict=True)
+            if n == which
+        ]
         assert made[which] == expected
     assert instance.member.tokens == 0
 
@@ -126,7 +142,12 @@ def test_first_tokens_leave_before_the_others_of_their_step() -> None:
     wall, instance, _ = served()
     order: list[int] = []
     for number in range(3):
-        instance.submit(number, isl=10, osl=50, deliver=lambda tokens, status, number=number: order.append(number))
+        instance.submit(
+            number,
+            isl=10,
+            osl=50,
+            deliver=lambda tokens, status, number=number: order.append(number),
+        )
     for _ in range(5):
         wall.now_ns = wall.alarms.pop()
         instance.wake()
@@ -140,7 +161,8 @@ def test_first_tokens_leave_before_the_others_of_their_step() -> None:
 
 
 def test_requests_are_forgotten_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that comes when the ended are forgotten is not yet among the engine's jobs, and keeps its content."""
+    """The one that comes when the ended are forgotten is not yet among the engine's jobs, and keeps
+    its content."""
     monkeypatch.setattr("tonnage.serve.instance.KEPT", 2)
     instance = Instance("0", serve_simulated(model="llama-3.1-8b").engine(), WallClock(1e6))
     for number in range(5):
@@ -165,7 +187,9 @@ def test_long_prompts_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> N
 
 START = 1_000_000_000
 CHANGES = st.lists(
-    st.tuples(st.integers(0, 20), st.sampled_from([1.0, 1.15, 5.0, 0.5, math.inf])), max_size=5, unique_by=lambda change: change[0]
+    st.tuples(st.integers(0, 20), st.sampled_from([1.0, 1.15, 5.0, 0.5, math.inf])),
+    max_size=5,
+    unique_by=lambda change: change[0],
 ).map(sorted)
 
 
@@ -176,7 +200,11 @@ def changed(speed: float, changes: Sequence[tuple[float, float]]) -> WallClock:
     return clock
 
 
-@given(speed=st.sampled_from([1.0, 10.0, 0.3]), changes=CHANGES, moments=st.lists(st.integers(0, 25 * 10**9), min_size=1))
+@given(
+    speed=st.sampled_from([1.0, 10.0, 0.3]),
+    changes=CHANGES,
+    moments=st.lists(st.integers(0, 25 * 10**9), min_size=1),
+)
 def test_time_never_goes_back_and_a_moment_is_the_first_at_which_a_time_is_reached(
     speed: float, changes: list[tuple[float, float]], moments: list[int]
 ) -> None:

@@ -1,4 +1,5 @@
-"""The prefix cache of a simulated engine: what it finds, what that saves, and its events over ZeroMQ."""
+"""The prefix cache of a simulated engine: what it finds, what that saves, and its events over
+ZeroMQ."""
 
 from __future__ import annotations
 
@@ -28,12 +29,19 @@ from tonnage.simulator.tiers import Tier
 def spec(blocks: int = 400, tiers: Sequence[Tier] = ()) -> EngineSpec:
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, 0.004
-    return EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=replace(KNOBS, prefix_caching=True), blocks=blocks, tiers=tiers)
+    return EngineSpec(
+        step=StepModel(coefficients=c, frontend_s=0.0),
+        knobs=replace(KNOBS, prefix_caching=True),
+        blocks=blocks,
+        tiers=tiers,
+    )
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Asking]:
-    with in_thread(replace(SERVED, engine=lambda: CachedEngine(spec()), instances=1, max_context=2_000)) as running:
+    with in_thread(
+        replace(SERVED, engine=lambda: CachedEngine(spec()), instances=1, max_context=2_000)
+    ) as running:
         yield Asking(running.port)
 
 
@@ -45,7 +53,11 @@ def test_a_prefix_that_is_sent_again_is_found(server: Asking) -> None:
     salted = server.post("/v1/completions", {**first, "cache_salt": "mine"})[1]
     assert salted["usage"]["prompt_tokens_details"] is None
     page = server.get("/metrics")[1]
-    counts = {line.split("{")[0]: float(line.split()[-1]) for line in page.splitlines() if line.startswith("vllm:prefix_cache")}
+    counts = {
+        line.split("{")[0]: float(line.split()[-1])
+        for line in page.splitlines()
+        if line.startswith("vllm:prefix_cache")
+    }
     assert counts["vllm:prefix_cache_queries_total"] == 480
     assert counts["vllm:prefix_cache_hits_total"] == 96
 
@@ -56,12 +68,15 @@ def test_the_answer_to_a_turn_is_found_in_the_next_one(server: Asking) -> None:
         reply = server.post("/v1/chat/completions", {"messages": said, "temperature": 0})[1]
         whole = reply["usage"]["total_tokens"]
         said = [*said, reply["choices"][0]["message"], {"role": "user", "content": "go on"}]
-        found = server.post("/v1/chat/completions", {"messages": said, "max_tokens": 1})[1]["usage"]["prompt_tokens_details"]
+        found = server.post("/v1/chat/completions", {"messages": said, "max_tokens": 1})[1][
+            "usage"
+        ]["prompt_tokens_details"]
         assert whole - 2 * KNOBS.tokens_per_block <= found["cached_tokens"] <= whole
 
 
 def test_what_was_found_is_not_computed_again() -> None:
-    """The second prompt takes the steps that the simulator predicts of its rest: with 256 tokens a step one in place of two."""
+    """The second prompt takes the steps that the simulator predicts of its rest: with 256 tokens a
+    step one in place of two."""
     engine = CachedEngine(spec())
     firsts = []
     for number in range(2):
@@ -97,7 +112,9 @@ class Follower:
         for event in events:
             if event["type"] == "BlockStored":
                 assert len(event["token_ids"]) == event["block_size"] * len(event["block_hashes"])
-                assert event["parent_block_hash"] is None or event["parent_block_hash"] in self.names
+                assert (
+                    event["parent_block_hash"] is None or event["parent_block_hash"] in self.names
+                )
                 self.names |= set(event["block_hashes"])
             elif event["type"] == "AllBlocksCleared":
                 self.names.clear()
@@ -108,24 +125,54 @@ class Follower:
 
 
 def test_an_adapter_has_blocks_of_its_own_and_its_name_in_events() -> None:
-    stored = Stored(names=[1, 2], parent=None, tokens=[7] * 32, salt="mine" + Adapter(name="a", path="p", number=3, blocks=0).salt)
+    stored = Stored(
+        names=[1, 2],
+        parent=None,
+        tokens=[7] * 32,
+        salt="mine" + Adapter(name="a", path="p", number=3, blocks=0).salt,
+    )
     found = document_of(stored, 16)
-    assert (found["lora_id"], found["lora_name"], found["extra_keys"]) == (3, "a", [["a", "mine"], ["a"]])
-    with in_thread(replace(SERVED, engine=lambda: CachedEngine(spec()), instances=1, max_context=2_000)) as running:
+    assert (found["lora_id"], found["lora_name"], found["extra_keys"]) == (
+        3,
+        "a",
+        [["a", "mine"], ["a"]],
+    )
+    with in_thread(
+        replace(SERVED, engine=lambda: CachedEngine(spec()), instances=1, max_context=2_000)
+    ) as running:
         server, body = Asking(running.port), {"prompt": [7] * 100, "max_tokens": 1}
         engines = running.service.engines
         assert isinstance(engines, Simulated)
-        engine, engines.adapter_cost = engines.fleet.instances[0].member.engine, lambda rank: (rank, 0.0)
+        engine, engines.adapter_cost = (
+            engines.fleet.instances[0].member.engine,
+            lambda rank: (rank, 0.0),
+        )
         free = engine.kv_blocks_free
         for name in ("a", "b"):
-            assert ask(running.port, "POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": "p"})[0] == 200
+            assert (
+                ask(
+                    running.port,
+                    "POST",
+                    "/v1/load_lora_adapter",
+                    {"lora_name": name, "lora_path": "p"},
+                )[0]
+                == 200
+            )
         assert engine.kv_blocks_free == free - 32
         found = [
-            server.post("/v1/completions", {**body, "model": name})[1]["usage"]["prompt_tokens_details"] for name in ("a", "b", "a", "toy")
+            server.post("/v1/completions", {**body, "model": name})[1]["usage"][
+                "prompt_tokens_details"
+            ]
+            for name in ("a", "b", "a", "toy")
         ]
         assert found == [None, None, {"cached_tokens": 96}, None]
         assert server.post("/reset_prefix_cache", {}) == (200, {"success": True})
-        assert server.post("/v1/completions", {**body, "model": "a"})[1]["usage"]["prompt_tokens_details"] is None
+        assert (
+            server.post("/v1/completions", {**body, "model": "a"})[1]["usage"][
+                "prompt_tokens_details"
+            ]
+            is None
+        )
 
 
 def test_what_went_down_to_host_memory_is_found_and_the_step_waits_for_it() -> None:
@@ -144,8 +191,12 @@ def test_what_went_down_to_host_memory_is_found_and_the_step_waits_for_it() -> N
     assert ended - fast[1] >= 7 * 10**9, "the blocks that came up, at 1 ms each"
 
 
-@pytest.mark.parametrize("tiers", [(Tier(blocks=30, block_ps=10**6),), pytest.param((), marks=pytest.mark.accuracy)])
-def test_a_subscriber_rebuilds_the_cache_over_many_requests_with_evictions(tiers: Sequence[Tier]) -> None:
+@pytest.mark.parametrize(
+    "tiers", [(Tier(blocks=30, block_ps=10**6),), pytest.param((), marks=pytest.mark.accuracy)]
+)
+def test_a_subscriber_rebuilds_the_cache_over_many_requests_with_evictions(
+    tiers: Sequence[Tier],
+) -> None:
     engine = CachedEngine(spec(blocks=60, tiers=tiers))
     publisher = Publisher("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", topic="kv", block_tokens=16)
     sent: list[int] = []
@@ -171,7 +222,9 @@ def test_a_subscriber_rebuilds_the_cache_over_many_requests_with_evictions(tiers
     follower.read(len(sent))
     assert follower.names == engine.names == set()
     assert follower.removed > 1_000
-    assert [int.from_bytes(number, "big") for number in batches_again(publisher, len(sent) - 3)] == [len(sent) - 3 + i for i in range(3)]
+    assert [
+        int.from_bytes(number, "big") for number in batches_again(publisher, len(sent) - 3)
+    ] == [len(sent) - 3 + i for i in range(3)]
     follower.socket.close(linger=0)
     publisher.close()
 

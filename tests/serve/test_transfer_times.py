@@ -1,4 +1,5 @@
-"""Two simulated pools behind a router of the simplest kind take the times of the simulator's two pools."""
+"""Two simulated pools behind a router of the simplest kind take the times of the simulator's two
+pools."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_S
 
 CLOCK_MS, HOPS_MS = 2.0, 6.0
-"""How far times may be off, and the TTFT on the wall's clock: a second request over HTTP takes longer than the cache takes on the link."""
+"""How far times may be off, and the TTFT on the wall's clock: a second request over HTTP takes
+longer than the cache takes on the link."""
 
 COUNT, ISL, OSL, RATE = 30, 1000, 40, 5.0
 MODEL = ("--model", "llama-3.1-8b", "--precision", "fp8", "--gpu", "h100-sxm-80gb")
@@ -40,7 +42,9 @@ class Times:
     tpot: float
 
 
-async def post(port: int, body: dict[str, Any]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def post(
+    port: int, body: dict[str, Any]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection whose reply's head has been read."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     data = json.dumps({"model": "llama-3.1-8b", **body}).encode()
@@ -60,23 +64,46 @@ async def routed(ports: tuple[int, int], due: float, prompt: list[int], speed: f
     """A request by way of both pools, at its time."""
     await asyncio.sleep(due - time.monotonic())
     sent = time.monotonic()
-    reader, writer = await post(ports[0], {"prompt": prompt, "max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True}})
+    reader, writer = await post(
+        ports[0],
+        {"prompt": prompt, "max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True}},
+    )
     params = json.loads(await reader.read())["kv_transfer_params"]
     writer.close()
-    asked = {"prompt": prompt, "max_tokens": OSL, "ignore_eos": True, "stream": True, "kv_transfer_params": params}
+    asked = {
+        "prompt": prompt,
+        "max_tokens": OSL,
+        "ignore_eos": True,
+        "stream": True,
+        "kv_transfer_params": params,
+    }
     reader, writer = await post(ports[1], asked)
     moments = [time.monotonic() async for line in reader if line.startswith(b'data: {"id"')]
     writer.close()
-    return Times(ttft=1e3 * speed * (moments[0] - sent), tpot=1e3 * speed * (moments[-1] - moments[0]) / (OSL - 1))
+    return Times(
+        ttft=1e3 * speed * (moments[0] - sent),
+        tpot=1e3 * speed * (moments[-1] - moments[0]) / (OSL - 1),
+    )
 
 
 def simulated(due_s: np.ndarray) -> Requests:
     """The same requests on the simulator's two pools."""
-    one = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="vllm")
-    pools = Disaggregated(prefill=one, decode=one, prefill_instances=1, decode_instances=1, link_bytes_s=50e9)
+    one = deployment_of(
+        model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="vllm"
+    )
+    pools = Disaggregated(
+        prefill=one, decode=one, prefill_instances=1, decode_instances=1, link_bytes_s=50e9
+    )
     lengths = np.full(COUNT, ISL), np.full(COUNT, OSL)
     return simulate_disaggregated(
-        pools, Trace(due_ps=(due_s * PS_PER_S).astype(np.int64), isl=lengths[0], osl=lengths[1], concurrency=0, turnaround_ps=0)
+        pools,
+        Trace(
+            due_ps=(due_s * PS_PER_S).astype(np.int64),
+            isl=lengths[0],
+            osl=lengths[1],
+            concurrency=0,
+            turnaround_ps=0,
+        ),
     )
 
 
@@ -93,7 +120,9 @@ def test_both_pools_take_the_time_of_the_simulation(
         prompts = rng.integers(5, 8000, (count, ISL)).tolist()
         began = time.monotonic() + 0.2
         requests = zip((due_s[:count] / speed).tolist(), prompts, strict=True)
-        return await asyncio.gather(*(routed(ports, began + due, prompt, speed) for due, prompt in requests))
+        return await asyncio.gather(
+            *(routed(ports, began + due, prompt, speed) for due, prompt in requests)
+        )
 
     words = ["--engine", "simulated", *MODEL, "--speed", f"{speed:g}", "--kv-role"]
     sides = [served_instances([*words, role], 1)[0] for role in ("producer", "consumer")]
@@ -103,15 +132,22 @@ def test_both_pools_take_the_time_of_the_simulation(
         asyncio.run(run((first, second), 3))  # the first requests of a server are slower
         found = asyncio.run(run((first, second), COUNT))
     measured = np.array([one.ttft for one in found]), np.array([one.tpot for one in found])
-    ttft, tpot = (predicted.first_token_ns - predicted.due_ns) / 1e6, (predicted.last_token_ns - predicted.first_token_ns) / 1e6 / (OSL - 1)
+    ttft, tpot = (
+        (predicted.first_token_ns - predicted.due_ns) / 1e6,
+        (predicted.last_token_ns - predicted.first_token_ns) / 1e6 / (OSL - 1),
+    )
     off = np.median(measured[0] - ttft), np.median(measured[1] - tpot)
     with capsys.disabled():
-        print(f"at speed {speed:g}, TTFT and TPOT are {off[0]:+.2f} and {off[1]:+.2f} ms off those of two simulated pools, by the median")
+        print(
+            f"at speed {speed:g}, TTFT and TPOT are {off[0]:+.2f} and {off[1]:+.2f} ms off those of"
+            " two simulated pools, by the median"
+        )
     assert abs(off[0]) < off_ms
     assert abs(off[1]) < CLOCK_MS
 
 
-# Prefill and decode apart through the API: one simulated engine computes a prompt, another answers with its KV cache.
+# Prefill and decode apart through the API: one simulated engine computes a prompt, another answers
+# with its KV cache.
 
 LINK = KvLink(bytes_per_token=1000, bytes_s=1e8, layers=4)
 PROMPT = list(range(640))
@@ -124,13 +160,21 @@ Sides = tuple[Asking, Asking]
 def sides() -> Iterator[Sides]:
     """A server that computes prompts, and one that decodes."""
     with ExitStack() as servers:
-        one = [servers.enter_context(in_thread(replace(SERVED, instances=1, transfers=(role, LINK)))) for role in ("producer", "consumer")]
+        one = [
+            servers.enter_context(in_thread(replace(SERVED, instances=1, transfers=(role, LINK))))
+            for role in ("producer", "consumer")
+        ]
         yield Asking(one[0].port), Asking(one[1].port)
 
 
 def computed(side: Asking, tokens: list[int] = PROMPT, **more: Any) -> dict[str, Any]:
     """The reply of the first engine, as a router asks for it."""
-    body = {"model": "toy", "prompt": tokens, "max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True}}
+    body = {
+        "model": "toy",
+        "prompt": tokens,
+        "max_tokens": 1,
+        "kv_transfer_params": {"do_remote_decode": True},
+    }
     status, said = side.post("/v1/completions", body | more)
     assert status == 200
     return said
@@ -139,7 +183,13 @@ def computed(side: Asking, tokens: list[int] = PROMPT, **more: Any) -> dict[str,
 def decoded(side: Asking, params: Any, osl: int = 5) -> tuple[int, dict[str, Any], float]:
     """Status, reply and seconds of the second engine."""
     began = time.monotonic()
-    body = {"model": "toy", "prompt": PROMPT, "max_tokens": osl, "ignore_eos": True, "kv_transfer_params": params}
+    body = {
+        "model": "toy",
+        "prompt": PROMPT,
+        "max_tokens": osl,
+        "ignore_eos": True,
+        "kv_transfer_params": params,
+    }
     status, said = side.post("/v1/completions", body)
     return status, said, time.monotonic() - began
 
@@ -152,31 +202,49 @@ def test_a_cache_is_handed_on_once(sides: Sides) -> None:
     assert params["remote_port"] == sides[0].port
     status, said, _ = decoded(sides[1], params)
     assert (status, said["usage"]["completion_tokens"]) == (200, 5)
-    assert time.monotonic() - began >= 7 * STEP_S  # three of the prompt; the first token came with the cache
+    # three of the prompt; the first token came with the cache
+    assert time.monotonic() - began >= 7 * STEP_S
     assert 'source="external_kv_transfer"} 640.0' in sides[1].get("/metrics")[1]
     again, refused, _ = decoded(sides[1], params)
     assert (again, refused["error"]["type"]) == (500, "InternalServerError")
 
 
 def test_the_decode_engine_does_not_compute_the_prompt(sides: Sides) -> None:
-    received = min(decoded(sides[1], computed(sides[0])["kv_transfer_params"], osl=2)[2] for _ in range(5))
+    received = min(
+        decoded(sides[1], computed(sides[0])["kv_transfer_params"], osl=2)[2] for _ in range(5)
+    )
     itself = min(decoded(sides[1], None, osl=2)[2] for _ in range(5))
     assert itself >= 4 * STEP_S  # three steps of the prompt, and one more token
     assert received < itself
 
 
-@pytest.mark.parametrize("missing", ["remote_engine_id", "remote_request_id", "remote_host", "remote_port", "remote_block_ids"])
+@pytest.mark.parametrize(
+    "missing",
+    ["remote_engine_id", "remote_request_id", "remote_host", "remote_port", "remote_block_ids"],
+)
 def test_without_a_field_the_prompt_is_computed_here(sides: Sides, missing: str) -> None:
-    params = {name: value for name, value in computed(sides[0])["kv_transfer_params"].items() if name != missing}
+    params = {
+        name: value
+        for name, value in computed(sides[0])["kv_transfer_params"].items()
+        if name != missing
+    }
     status, said, seconds = decoded(sides[1], params)
     assert (status, said["usage"]["completion_tokens"]) == (200, 5)
     assert seconds >= 7 * STEP_S
 
 
 @pytest.mark.parametrize(
-    "changed", [{"remote_request_id": "nobody/..%2f"}, {"remote_port": 9}, {"remote_port": "x"}, {"remote_host": "no host"}]
+    "changed",
+    [
+        {"remote_request_id": "nobody/..%2f"},
+        {"remote_port": 9},
+        {"remote_port": "x"},
+        {"remote_host": "no host"},
+    ],
 )
-def test_a_cache_that_cannot_be_fetched_fails_the_request(sides: Sides, changed: dict[str, Any]) -> None:
+def test_a_cache_that_cannot_be_fetched_fails_the_request(
+    sides: Sides, changed: dict[str, Any]
+) -> None:
     assert decoded(sides[1], computed(sides[0])["kv_transfer_params"] | changed)[0] == 500
 
 

@@ -1,19 +1,30 @@
-"""A cache that forgets what was used longest ago, written from the rule alone: an oracle for requests that are served one by one."""
+"""A cache that forgets what was used longest ago, written from the rule alone: an oracle for
+requests that are served one by one."""
 
 from __future__ import annotations
 
 import numpy as np
 
 
-def lru_hits(contents: list[tuple[int, ...]], tokens: list[int], outputs: list[int], *, blocks: int, size: int, parts: bool) -> list[int]:
+def lru_hits(
+    contents: list[tuple[int, ...]],
+    tokens: list[int],
+    outputs: list[int],
+    *,
+    blocks: int,
+    size: int,
+    parts: bool,
+) -> list[int]:
     """Prompt tokens that each request finds.
 
-    Every block has a stamp, the moment at which it was let go, and of the blocks that are not in use the one with the smallest is
-    taken. A request lets go of all its blocks at once, the last of its context first. One that is not full goes before all others then,
-    unless its part can be found.
+    Every block has a stamp, the moment at which it was let go, and of the blocks that are not in
+    use the one with the smallest is taken. A request lets go of all its blocks at once, the last of
+    its context first. One that is not full goes before all others then, unless its part can be
+    found.
 
     Args:
-        contents: of each request the ids of the blocks of its prompt, of which one follows from those before.
+        contents: of each request the ids of the blocks of its prompt, of which one follows from
+            those before.
         tokens: of each prompt.
         outputs: tokens of each answer, of which the last is never in the cache.
         blocks, size: of the cache.

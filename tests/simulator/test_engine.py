@@ -1,4 +1,5 @@
-"""The resumable engine: how time is cut changes nothing, and the kernel is the reference at every cut."""
+"""The resumable engine: how time is cut changes nothing, and the kernel is the reference at every
+cut."""
 
 from __future__ import annotations
 
@@ -29,16 +30,27 @@ EASY = examples(0.2)
 
 
 def engine_of(kind: Any, r: Run) -> Any:
-    return kind(r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context, seed=r.trace.seed)
+    return kind(
+        r.step,
+        r.knobs,
+        r.kv_blocks,
+        windows=r.windows,
+        max_context=r.max_context,
+        seed=r.trace.seed,
+    )
 
 
 def requests_of(trace: Trace) -> list[Request]:
     columns = (column.tolist() for column in (trace.isl, trace.osl, trace.due_ps))
-    return [Request(id=i, isl=isl, osl=osl, at=at) for i, (isl, osl, at) in enumerate(zip(*columns, strict=True))]
+    return [
+        Request(id=i, isl=isl, osl=osl, at=at)
+        for i, (isl, osl, at) in enumerate(zip(*columns, strict=True))
+    ]
 
 
 def opened(r: Run) -> Run:
-    """The same engine without an end of time, under an open loop: clients who all come within a tenth of a second."""
+    """The same engine without an end of time, under an open loop: clients who all come within a
+    tenth of a second."""
     r = replace(r, window_ps=-1)
     if r.trace.concurrency == 0:
         return r
@@ -47,15 +59,25 @@ def opened(r: Run) -> Run:
 
 
 def cuts(engine: Any, requests: list[Request], rng: np.random.Generator) -> Iterator[Happened]:
-    """Submit the requests, early, at their instant or between, and advance in random slices until nothing is left."""
+    """Submit the requests, early, at their instant or between, and advance in random slices until
+    nothing is left."""
     coming = list(requests)
     for number in range(1000):
         event = engine.next_event()
         if event is None and not coming:
             return
         ahead = int(rng.integers(0, 3)) if rng.integers(0, 4) == 0 else 0
-        choices = [engine.now, engine.now + int(rng.integers(1, 30 * MS)), event, coming[0].at if coming else None]
-        until = choices[rng.integers(0, 4)] if number < 200 else max(filter(None, (event, engine.now + 1000 * MS)))
+        choices = [
+            engine.now,
+            engine.now + int(rng.integers(1, 30 * MS)),
+            event,
+            coming[0].at if coming else None,
+        ]
+        until = (
+            choices[rng.integers(0, 4)]
+            if number < 200
+            else max(filter(None, (event, engine.now + 1000 * MS)))
+        )
         until = max(engine.now, until if until is not None else engine.now + MS)
         at_once = rng.integers(0, 2) == 0
         while coming and (coming[0].at < until or ahead > 0 or (at_once and coming[0].at == until)):
@@ -78,13 +100,20 @@ def test_two_engines_in_turn_are_two_runs_to_the_end(kind, scheduler, data):
     pair = [opened(data.draw(runs((scheduler,)))) for _ in range(2)]
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     engines = [engine_of(kind, r) for r in pair]
-    turns = [cuts(engine, requests_of(r.trace), rng) for engine, r in zip(engines, pair, strict=True)]
+    turns = [
+        cuts(engine, requests_of(r.trace), rng) for engine, r in zip(engines, pair, strict=True)
+    ]
     while turns:
         turn = turns[rng.integers(0, len(turns))]
         if next(turn, None) is None:
             turns.remove(turn)
     for engine, r in zip(engines, pair, strict=True):
-        assert_same(engine.requests(), run(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context))
+        assert_same(
+            engine.requests(),
+            run(
+                r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context
+            ),
+        )
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -94,12 +123,20 @@ def test_two_engines_in_turn_are_two_runs_to_the_end(kind, scheduler, data):
 def test_clients_outside_are_clients_inside(kind, scheduler, data):
     """A closed loop that is driven from outside is that of a run, as long as nobody is rejected."""
     r = replace(data.draw(runs((scheduler,))), window_ps=-1)
-    r = replace(r, trace=replace(r.trace, due_ps=np.full(len(r.trace), -1), concurrency=max(r.trace.concurrency, 3)))
+    r = replace(
+        r,
+        trace=replace(
+            r.trace, due_ps=np.full(len(r.trace), -1), concurrency=max(r.trace.concurrency, 3)
+        ),
+    )
     whole = run(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context)
     if (whole.status == REJECTED).any():
         return
     engine, free = engine_of(kind, r), 0
-    coming = [(request.isl, request.osl) for request in requests_of(replace(r.trace, due_ps=np.zeros(len(r.trace), np.int64)))]
+    coming = [
+        (request.isl, request.osl)
+        for request in requests_of(replace(r.trace, due_ps=np.zeros(len(r.trace), np.int64)))
+    ]
 
     def answer(at: int) -> None:
         nonlocal free
@@ -120,7 +157,9 @@ def test_clients_outside_are_clients_inside(kind, scheduler, data):
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @EASY
 @given(data=st.data())
-def test_the_kernel_is_the_reference_at_every_cut_and_nothing_is_lost_when_requests_are_cancelled(scheduler, data):
+def test_the_kernel_is_the_reference_at_every_cut_and_nothing_is_lost_when_requests_are_cancelled(
+    scheduler, data
+):
     r = opened(data.draw(runs((scheduler,))))
     seed = data.draw(st.integers(0, 2**32))
     kernel, plain = (engine_of(kind, r) for kind in ENGINES)
@@ -221,14 +260,21 @@ def test_thousands_of_requests_out_of_order_and_more_entries_than_the_log_holds(
     happened = engine.advance()
     assert np.bincount(happened.ids, happened.tokens).tolist() == osl.tolist()
     order = np.argsort(at, kind="stable")
-    trace = Trace(due_ps=at[order], isl=np.full(3_000, 20), osl=osl[order], concurrency=0, turnaround_ps=0)
-    assert_same(engine.requests(), run(trace, TICK, replace(VLLM, max_batch_size=64, max_num_tokens=512), 2_000))
+    trace = Trace(
+        due_ps=at[order], isl=np.full(3_000, 20), osl=osl[order], concurrency=0, turnaround_ps=0
+    )
+    assert_same(
+        engine.requests(),
+        run(trace, TICK, replace(VLLM, max_batch_size=64, max_num_tokens=512), 2_000),
+    )
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @given(data=st.data())
 @EASY
-def test_an_engine_that_forgets_what_has_ended_goes_on_as_one_that_does_not(scheduler, data) -> None:
+def test_an_engine_that_forgets_what_has_ended_goes_on_as_one_that_does_not(
+    scheduler, data
+) -> None:
     r = opened(data.draw(runs((scheduler,))))
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     keeps, forgets = (engine_of(Engine, r) for _ in range(2))

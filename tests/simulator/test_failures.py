@@ -1,4 +1,5 @@
-"""Instances that fail: the kernel is the reference, nothing is lost untold, and closed forms hold."""
+"""Instances that fail: the kernel is the reference, nothing is lost untold, and closed forms
+hold."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ EASY = examples(0.25)
 @EASY
 @given(data=st.data())
 def test_the_compiled_fleet_is_the_reference_when_instances_fail(router, data):
-    """Engines that differ, under pre-emption, rejections and guesses, which fail every few steps."""
+    """Engines that differ, under pre-emption, rejections and guesses, which fail every few
+    steps."""
     run = opened(data.draw(runs(SCHEDULERS)))
     fleet = [run, *(data.draw(runs(SCHEDULERS)) for _ in range(data.draw(st.integers(0, 2))))]
     failures = Failures(
@@ -41,8 +43,14 @@ def test_the_compiled_fleet_is_the_reference_when_instances_fail(router, data):
         crews=data.draw(st.integers(0, 2)),
         retry=data.draw(st.sampled_from(sorted(RETRIES))),
     )
-    outages = outages_of(failures, len(fleet), int(run.trace.due_ps[-1]), data.draw(st.integers(0, 9)))
-    options = {"seed": 5, "sessions": np.arange(len(run.trace)) % 3, "changes": Changes(outages=outages, retry=failures.retry)}
+    outages = outages_of(
+        failures, len(fleet), int(run.trace.due_ps[-1]), data.draw(st.integers(0, 9))
+    )
+    options = {
+        "seed": 5,
+        "sessions": np.arange(len(run.trace)) % 3,
+        "changes": Changes(outages=outages, retry=failures.retry),
+    }
     plain = simulate_fleet(
         run.trace,
         [engine_of(reference.Engine, one) for one in fleet],
@@ -50,7 +58,9 @@ def test_the_compiled_fleet_is_the_reference_when_instances_fail(router, data):
         fresh=lambda i: engine_of(reference.Engine, fleet[i]),
         **options,
     )
-    routed = run_fleet(run.trace, [engine_of(Engine, one).machine for one in fleet], router, **options)
+    routed = run_fleet(
+        run.trace, [engine_of(Engine, one).machine for one in fleet], router, **options
+    )
     np.testing.assert_array_equal(routed.chosen, plain.chosen)
     assert_same(routed.requests, plain.requests)
     assert routed.changed.retried == plain.changed.retried
@@ -59,19 +69,25 @@ def test_the_compiled_fleet_is_the_reference_when_instances_fail(router, data):
 
 
 def conserved(trace: Trace, record, retry: str) -> None:
-    """Every request ends once; one that completed has all of its tokens, and each gap belongs to a token that somebody had."""
+    """Every request ends once; one that completed has all of its tokens, and each gap belongs to a
+    token that somebody had."""
     assert set(record.status) <= {COMPLETED, REJECTED, FAILED}
     done = record.status == COMPLETED
     np.testing.assert_array_equal(record.osl[done], trace.osl[done])
     np.testing.assert_array_equal(record.due_ns, trace.due_ps // 1000)
     assert (record.sent_ns >= record.due_ns).all()
-    assert (record.first_token_ns[done] > record.sent_ns[done]).all() or (record.first_token_ns[done] >= record.sent_ns[done]).all()
+    assert (record.first_token_ns[done] > record.sent_ns[done]).all() or (
+        record.first_token_ns[done] >= record.sent_ns[done]
+    ).all()
     gaps = int(np.maximum(record.osl - 1, 0).sum())
     assert record.gaps.sum() >= gaps if retry == "all" else record.gaps.sum() == gaps
 
 
 def one_at_a_time(instances: int, step_s: float = 0.001) -> list:
-    return [Engine(engine_model(step_s), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(instances)]
+    return [
+        Engine(engine_model(step_s), replace(KNOBS, max_batch_size=1), 4096).machine
+        for _ in range(instances)
+    ]
 
 
 def spread(requests: int, gap_ps: int, osl: int = 1) -> Trace:
@@ -80,13 +96,21 @@ def spread(requests: int, gap_ps: int, osl: int = 1) -> Trace:
 
 
 def test_what_is_in_flight_is_sent_again_or_lost_by_the_rule() -> None:
-    """Two instances with a token every second: one fails at 2.5 s, when its request has two tokens, and the next one none."""
+    """Two instances with a token every second: one fails at 2.5 s, when its request has two tokens,
+    and the next one none."""
     trace = replace(spread(4, S // 10, osl=5), isl=np.ones(4, np.int64))
-    outages = Outages(at=np.array([5 * S // 2, 3 * S]), instance=np.array([0, 0]), back=np.array([0, 1]))
+    outages = Outages(
+        at=np.array([5 * S // 2, 3 * S]), instance=np.array([0, 0]), back=np.array([0, 1])
+    )
     late = replace(trace, due_ps=np.append(trace.due_ps[:3], 4 * S))
 
     def run(retry: str):
-        return run_fleet(late, one_at_a_time(2, 1.0), "round-robin", changes=Changes(outages=outages, retry=retry))
+        return run_fleet(
+            late,
+            one_at_a_time(2, 1.0),
+            "round-robin",
+            changes=Changes(outages=outages, retry=retry),
+        )
 
     none, unanswered, everything = run("none"), run("unanswered"), run("all")
     assert none.requests.status.tolist() == [FAILED, COMPLETED, FAILED, COMPLETED]
@@ -102,8 +126,12 @@ def test_what_is_in_flight_is_sent_again_or_lost_by_the_rule() -> None:
 
 
 def test_a_request_for_which_no_instance_is_available_is_lost() -> None:
-    outages = Outages(at=np.array([S // 2, 5 * S // 2]), instance=np.array([0, 0]), back=np.array([0, 1]))
-    routed = run_fleet(spread(4, S), one_at_a_time(1), "least-outstanding", changes=Changes(outages=outages))
+    outages = Outages(
+        at=np.array([S // 2, 5 * S // 2]), instance=np.array([0, 0]), back=np.array([0, 1])
+    )
+    routed = run_fleet(
+        spread(4, S), one_at_a_time(1), "least-outstanding", changes=Changes(outages=outages)
+    )
     assert routed.requests.status.tolist() == [COMPLETED, FAILED, FAILED, COMPLETED]
     assert routed.chosen.tolist() == [0, -1, -1, 0]
     assert routed.requests.instance.tolist() == [0, -1, -1, 0]
@@ -111,28 +139,43 @@ def test_a_request_for_which_no_instance_is_available_is_lost() -> None:
 
 def test_a_request_that_is_sent_again_and_lost_then_has_no_token() -> None:
     outages = Outages(at=np.array([5 * S // 2]), instance=np.array([0]), back=np.array([0]))
-    lost = run_fleet(spread(2, 4 * S, osl=5), one_at_a_time(1, 1.0), "round-robin", changes=Changes(outages=outages, retry="all")).requests
-    assert (lost.status.tolist(), lost.osl.tolist(), lost.first_token_ns.tolist()) == ([FAILED] * 2, [0] * 2, [-1] * 2)
+    lost = run_fleet(
+        spread(2, 4 * S, osl=5),
+        one_at_a_time(1, 1.0),
+        "round-robin",
+        changes=Changes(outages=outages, retry="all"),
+    ).requests
+    assert (lost.status.tolist(), lost.osl.tolist(), lost.first_token_ns.tolist()) == (
+        [FAILED] * 2,
+        [0] * 2,
+        [-1] * 2,
+    )
 
 
 @pytest.mark.parametrize("crews", [1, 2, 6])
 def test_availability_is_that_of_the_machine_repairmans_model(crews: int) -> None:
-    """Birth and death: n broken instances of N fail at (N − n)/MTBF and are repaired at min(n, crews)/MTTR (Feller I, XVII.7)."""
+    """Birth and death: n broken instances of N fail at (N − n)/MTBF and are repaired at min(n,
+    crews)/MTTR (Feller I, XVII.7)."""
     instances, mtbf, repair = 6, 50.0, 20.0
     weights = [1.0]
     for n in range(1, instances + 1):
         weights.append(weights[-1] * (instances - n + 1) / mtbf * repair / min(n, crews))
     broken = sum(n * weight for n, weight in enumerate(weights)) / math.fsum(weights)
     until = 400_000 * S
-    outages = outages_of(Failures(mtbf_s=mtbf, repair_s=repair, crews=crews), instances, until, seed=1)
+    outages = outages_of(
+        Failures(mtbf_s=mtbf, repair_s=repair, crews=crews), instances, until, seed=1
+    )
     assert outages.availability(instances, until) == pytest.approx(1 - broken / instances, abs=0.01)
 
 
 def test_requests_see_the_availability_of_one_instance() -> None:
-    """Arrivals that know nothing of failures find the instance broken for the share of time that it is."""
+    """Arrivals that know nothing of failures find the instance broken for the share of time that it
+    is."""
     trace, failures = spread(100_000, S // 5), Failures(mtbf_s=60.0, repair_s=20.0, retry="none")
     outages = outages_of(failures, 1, int(trace.due_ps[-1]), seed=2)
-    routed = run_fleet(trace, one_at_a_time(1), "round-robin", changes=Changes(outages=outages, retry="none"))
+    routed = run_fleet(
+        trace, one_at_a_time(1), "round-robin", changes=Changes(outages=outages, retry="none")
+    )
     served = float(np.mean(routed.requests.status == COMPLETED))
     assert routed.changed.availability == pytest.approx(0.75, abs=0.03)
     assert served == pytest.approx(routed.changed.availability, abs=0.005)

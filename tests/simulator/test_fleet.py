@@ -1,4 +1,5 @@
-"""A fleet behind a router: every request ends once, one instance is a plain run, and balance shows in the waits."""
+"""A fleet behind a router: every request ends once, one instance is a plain run, and balance shows
+in the waits."""
 
 from __future__ import annotations
 
@@ -37,28 +38,38 @@ EASY = examples(0.3)
 def test_one_instance_is_a_run_of_its_engine(run):
     run = opened(run)
     alone = engine_of(Engine, run)
-    for i, (at, isl, osl) in enumerate(zip(*(c.tolist() for c in (run.trace.due_ps, run.trace.isl, run.trace.osl)), strict=True)):
+    for i, (at, isl, osl) in enumerate(
+        zip(*(c.tolist() for c in (run.trace.due_ps, run.trace.isl, run.trace.osl)), strict=True)
+    ):
         alone.submit(Request(id=i, isl=isl, osl=osl, at=at))
     alone.advance()
     routed = simulate_fleet(run.trace, [engine_of(Engine, run)])
     for field in fields(routed.requests):
-        assert np.array_equal(getattr(routed.requests, field.name), getattr(alone.requests(), field.name)), field.name
+        assert np.array_equal(
+            getattr(routed.requests, field.name), getattr(alone.requests(), field.name)
+        ), field.name
 
 
 @pytest.mark.parametrize("router", sorted(ROUTERS))
 @EASY
 @given(data=st.data())
-def test_the_compiled_fleet_is_the_plain_one_behind_every_router_and_every_request_ends_once(router, data):
-    """Engines that differ in scheduler, knobs and prices, with pre-emption, rejections, guesses and slow front ends."""
+def test_the_compiled_fleet_is_the_plain_one_behind_every_router_and_every_request_ends_once(
+    router, data
+):
+    """Engines that differ in scheduler, knobs and prices, with pre-emption, rejections, guesses and
+    slow front ends."""
     run = opened(data.draw(runs(SCHEDULERS)))
     fleet = [run, *(data.draw(runs(SCHEDULERS)) for _ in range(data.draw(st.integers(0, 2))))]
     sessions = np.arange(len(run.trace)) % 3
     weight = [data.draw(st.sampled_from([1.0, 0.5, 3.0])) for _ in fleet]
     options = {"seed": 5, "weight": weight, "sessions": sessions}
     plain, compiled = (
-        simulate_fleet(run.trace, [engine_of(kind, one) for one in fleet], router, **options) for kind in (reference.Engine, Engine)
+        simulate_fleet(run.trace, [engine_of(kind, one) for one in fleet], router, **options)
+        for kind in (reference.Engine, Engine)
     )
-    routed = run_fleet(run.trace, [engine_of(Engine, one).machine for one in fleet], router, **options)
+    routed = run_fleet(
+        run.trace, [engine_of(Engine, one).machine for one in fleet], router, **options
+    )
     for found in (compiled, routed):
         np.testing.assert_array_equal(found.chosen, plain.chosen)
         assert_same(found.requests, plain.requests)
@@ -93,9 +104,18 @@ def poisson(count: int, rate: float) -> Trace:
 
 def test_what_is_no_fleet_is_refused() -> None:
     trace = poisson(3, 1.0)
-    backwards = Trace(due_ps=trace.due_ps[::-1], isl=trace.isl, osl=trace.osl, concurrency=0, turnaround_ps=0)
-    closed = Trace(due_ps=trace.due_ps, isl=trace.isl, osl=trace.osl, concurrency=2, turnaround_ps=0)
-    for asked, engines, router in ((trace, 0, "random"), (trace, 1, "best"), (backwards, 1, "random"), (closed, 1, "random")):
+    backwards = Trace(
+        due_ps=trace.due_ps[::-1], isl=trace.isl, osl=trace.osl, concurrency=0, turnaround_ps=0
+    )
+    closed = Trace(
+        due_ps=trace.due_ps, isl=trace.isl, osl=trace.osl, concurrency=2, turnaround_ps=0
+    )
+    for asked, engines, router in (
+        (trace, 0, "random"),
+        (trace, 1, "best"),
+        (backwards, 1, "random"),
+        (closed, 1, "random"),
+    ):
         with pytest.raises(InputError, match="a fleet"):
             simulate_fleet(asked, [engine(0.01)] * engines, router)
         with pytest.raises(InputError, match="a fleet"):
@@ -107,15 +127,27 @@ def test_few_requests_do_not_wait_for_the_compiler_and_get_the_same_answer(monke
     compiled = simulate_routed(trace, [engine(0.01) for _ in range(3)])
     monkeypatch.setattr(fleet, "is_compiled", lambda loop: False)
     monkeypatch.setattr(fleet, "run_fleet", None)
-    assert_same(simulate_routed(trace, [engine(0.01) for _ in range(3)]).requests, compiled.requests)
+    assert_same(
+        simulate_routed(trace, [engine(0.01) for _ in range(3)]).requests, compiled.requests
+    )
 
 
 def in_system(router: str, load: float, instances: int, requests: int) -> float:
-    """Mean time of a request over its mean service, at instances of one slot with nearly exponential service of mean 1 s."""
+    """Mean time of a request over its mean service, at instances of one slot with nearly
+    exponential service of mean 1 s."""
     rng = np.random.default_rng(4)
     due = np.cumsum(rng.exponential(1e12 / (load * instances), requests)).astype(np.int64)
-    trace = Trace(due_ps=due, isl=np.ones(requests, np.int64), osl=rng.geometric(0.01, requests), concurrency=0, turnaround_ps=0)
-    fleet = [Engine(engine_model(0.01), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(instances)]
+    trace = Trace(
+        due_ps=due,
+        isl=np.ones(requests, np.int64),
+        osl=rng.geometric(0.01, requests),
+        concurrency=0,
+        turnaround_ps=0,
+    )
+    fleet = [
+        Engine(engine_model(0.01), replace(KNOBS, max_batch_size=1), 4096).machine
+        for _ in range(instances)
+    ]
     record = run_fleet(trace, fleet, router, seed=3).requests
     settled = slice(requests // 10, None)
     return float(np.mean((record.last_token_ns - record.due_ns)[settled])) / 1e9
@@ -126,7 +158,8 @@ def test_random_choice_makes_each_instance_an_m_m_1_queue() -> None:
 
 
 def test_power_of_two_is_the_supermarket_model() -> None:
-    """Mitzenmacher (2001): with two choices among many instances, a request is in the system for Σ load^(2^i − 2) services, i = 1, 2, …"""
+    """Mitzenmacher (2001): with two choices among many instances, a request is in the system for Σ
+    load^(2^i − 2) services, i = 1, 2, …"""
     for load in (0.7, 0.9):
         expected = sum(load ** (2**i - 2) for i in range(1, 8))
         assert in_system("power-of-two", load, 500, 200_000) == pytest.approx(expected, rel=0.02)
@@ -142,11 +175,15 @@ def test_least_outstanding_lies_between_one_queue_for_all_and_two_choices() -> N
         total += term
     last = term * offered / instances / (1 - load)
     one_queue = 1 + last / (total + last) / (instances * (1 - load))
-    least, two = (in_system(router, load, instances, 200_000) for router in ("least-outstanding", "power-of-two"))
+    least, two = (
+        in_system(router, load, instances, 200_000)
+        for router in ("least-outstanding", "power-of-two")
+    )
     assert 0.99 * one_queue < least < 0.8 * two
 
 
-# Routers choose among the available, spread as their names promise, and say the same in Python and compiled.
+# Routers choose among the available, spread as their names promise, and say the same in Python and
+# compiled.
 
 
 Router = Callable[[View, Asked, Memory], int]
@@ -171,7 +208,12 @@ def views(draw: st.DrawFn) -> View:
 
 
 def requests() -> st.SearchStrategy[Asked]:
-    return st.builds(Asked, number=st.integers(0, 10**7), session=st.integers(-1, 10**6), isl=st.integers(1, 4000))
+    return st.builds(
+        Asked,
+        number=st.integers(0, 10**7),
+        session=st.integers(-1, 10**6),
+        isl=st.integers(1, 4000),
+    )
 
 
 def idle(n: int, *, weight: list[float] | None = None) -> View:
@@ -180,7 +222,9 @@ def idle(n: int, *, weight: list[float] | None = None) -> View:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(view=views(), request_=requests(), seed=st.integers(0, 2**31))
-def test_only_available_instances_are_chosen_and_one_always_is(name: str, view: View, request_: Asked, seed: int) -> None:
+def test_only_available_instances_are_chosen_and_one_always_is(
+    name: str, view: View, request_: Asked, seed: int
+) -> None:
     chosen = ROUTERS[name](view, request_, memory_of(len(view.available), seed))
     if any(view.available):
         assert view.available[chosen]
@@ -193,7 +237,9 @@ def chosen(router: Router, view: View, count: int, seed: int = 0) -> Counter[int
     return Counter(router(view, Asked(i, -1, 100), memory) for i in range(count))
 
 
-@pytest.mark.parametrize("name", ["round-robin", "least-outstanding", "least-tokens", "least-kv", "prefix-aware"])
+@pytest.mark.parametrize(
+    "name", ["round-robin", "least-outstanding", "least-tokens", "least-kv", "prefix-aware"]
+)
 def test_equals_take_turns(name: str) -> None:
     assert chosen(ROUTERS[name], idle(7), 700) == dict.fromkeys(range(7), 100)
 
@@ -204,8 +250,13 @@ def test_weights_are_kept_exactly_and_smoothly() -> None:
     assert order == [0, 0, 1, 0, 2, 0, 0]
 
 
-@given(sessions=st.lists(st.integers(0, 10**9), min_size=1, max_size=60, unique=True), gone=st.integers(0, 4))
-def test_a_session_stays_and_moves_only_when_its_instance_goes(sessions: list[int], gone: int) -> None:
+@given(
+    sessions=st.lists(st.integers(0, 10**9), min_size=1, max_size=60, unique=True),
+    gone=st.integers(0, 4),
+)
+def test_a_session_stays_and_moves_only_when_its_instance_goes(
+    sessions: list[int], gone: int
+) -> None:
     view, memory = idle(5), memory_of(5)
     smaller = view._replace(available=[int(i != gone) for i in range(5)])
     for s in sessions:

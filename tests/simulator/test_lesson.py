@@ -24,8 +24,14 @@ COURSE = [
     (LessonConfig(batcher="in-flight"), (58.44, 52.90, 1.39, 267.33, 2376.24)),
     (LessonConfig(batcher="in-flight", prefill_chunks=2), (57.42, 54.51, 1.14, 310.00, 2730.00)),
     (LessonConfig(batcher="one-prefill", prefill_chunks=2), (55.94, 52.13, 1.00, 360.00, 3170.00)),
-    (LessonConfig(batcher="one-prefill", prefill_chunks=2, concurrency=6), (15.14, 7.87, 1.00, 360.00, 3170.00)),
-    (LessonConfig(batcher="one-prefill", prefill_chunks=2, tick_rate=0.46), (17.66, 11.03, 1.00, 350.00, 3060.00)),
+    (
+        LessonConfig(batcher="one-prefill", prefill_chunks=2, concurrency=6),
+        (15.14, 7.87, 1.00, 360.00, 3170.00),
+    ),
+    (
+        LessonConfig(batcher="one-prefill", prefill_chunks=2, tick_rate=0.46),
+        (17.66, 11.03, 1.00, 350.00, 3060.00),
+    ),
 ]
 
 LOADS: list[dict[str, Any]] = [
@@ -56,7 +62,8 @@ def mean(values: list[float]) -> float | None:
 
 
 def told_again(c: LessonConfig) -> dict[str, float | int | None]:
-    """The rules of the issue as parallel columns, a row per request, nothing shared with the code under test."""
+    """The rules of the issue as parallel columns, a row per request, nothing shared with the code
+    under test."""
     random = np.random.RandomState(c.seed)
     born: list[float] = []
     length: list[int] = []
@@ -89,7 +96,13 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
         if c.concurrency:
             new = c.concurrency - len(slot_of) - len(waiting)
         else:
-            new = round(t // (1 / c.tick_rate) - previous // (1 / c.tick_rate)) if c.tick_rate else 0 if born else c.initial_batch or 100
+            new = (
+                round(t // (1 / c.tick_rate) - previous // (1 / c.tick_rate))
+                if c.tick_rate
+                else 0
+                if born
+                else c.initial_batch or 100
+            )
         previous = t
         for _ in range(new):
             waiting.append(len(born))
@@ -150,11 +163,17 @@ def test_nothing_is_lost_and_no_slot_is_shared(**drawn: Any) -> None:
     assert result.ticks >= config.until
     assert result.tokens >= result.complete
     assert all(len(step.slots) == config.slots and step.duration >= 1 for step in result.steps)
-    assert [step.start for step in result.steps[1:]] == [step.start + step.duration for step in result.steps[:-1]]
+    assert [step.start for step in result.steps[1:]] == [
+        step.start + step.duration for step in result.steps[:-1]
+    ]
     if config.batcher == "one-prefill":
         assert all(step.slots.count("P") <= 1 for step in result.steps)
     if config.batcher == "static":
-        entered = [after for before, after in itertools.pairwise(result.steps) if before.slots.count(".") > after.slots.count(".")]
+        entered = [
+            after
+            for before, after in itertools.pairwise(result.steps)
+            if before.slots.count(".") > after.slots.count(".")
+        ]
         assert all("=" not in step.slots for step in entered)
 
 
@@ -201,7 +220,13 @@ def test_bad_input_is_one_line_with_its_flag(bad: dict[str, Any], flag: str) -> 
 
 
 def test_the_help_names_the_values_of_a_lesson_that_is_given_none() -> None:
-    named = {one.name: re.search(r"default: ([\d.]+)[ )]", str(one.metadata)) for one in fields(Lesson)}
-    said = {name: float(found[1].rstrip(".")) for name, found in named.items() if found and name != "initial_batch"}
+    named = {
+        one.name: re.search(r"default: ([\d.]+)[ )]", str(one.metadata)) for one in fields(Lesson)
+    }
+    said = {
+        name: float(found[1].rstrip("."))
+        for name, found in named.items()
+        if found and name != "initial_batch"
+    }
     assert len(said) == 7
     assert said == {name: getattr(LessonConfig(), name) for name in said}

@@ -1,4 +1,5 @@
-"""Two pools: the compiled engines and the reference give the same record, whatever the schedulers; and what a transfer costs."""
+"""Two pools: the compiled engines and the reference give the same record, whatever the schedulers;
+and what a transfer costs."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator import reference
-from tonnage.simulator.disaggregated import NETWORK_BYTES_S, Disaggregated, decode_worker, link_between
+from tonnage.simulator.disaggregated import (
+    NETWORK_BYTES_S,
+    Disaggregated,
+    decode_worker,
+    link_between,
+)
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel.pools import run_pools
 from tonnage.simulator.pools import COUNTING, KvLink, simulate_pools
@@ -50,9 +56,16 @@ def trace_of(*requests: tuple[int, int, int]) -> Trace:
 
 
 def pools(
-    kind: Any, trace: Trace, link: KvLink = LINK, blocks: tuple[int, int] = (1000, 1000), numbers: tuple[int, int] = (1, 1)
+    kind: Any,
+    trace: Trace,
+    link: KvLink = LINK,
+    blocks: tuple[int, int] = (1000, 1000),
+    numbers: tuple[int, int] = (1, 1),
 ) -> Requests:
-    prefill, decode = ([kind(TICK, VLLM, size) for _ in range(count)] for size, count in zip(blocks, numbers, strict=True))
+    prefill, decode = (
+        [kind(TICK, VLLM, size) for _ in range(count)]
+        for size, count in zip(blocks, numbers, strict=True)
+    )
     return simulate_pools(trace, prefill, decode, link)
 
 
@@ -62,12 +75,33 @@ def test_kernel_and_reference_agree_on_pools_with_transfers(data):
     first, second = (data.draw(runs(RECEIVING)) for _ in range(2))
     second = replace(second, knobs=replace(second.knobs, chunked_prefill=True))
     rate = data.draw(st.sampled_from([1e3, 3.3e4, 1e9]))
-    link = KvLink(bytes_per_token=100, bytes_s=rate, layers=3, window_bytes_per_token=7, window_tokens=4, overlap=data.draw(st.booleans()))
+    link = KvLink(
+        bytes_per_token=100,
+        bytes_s=rate,
+        layers=3,
+        window_bytes_per_token=7,
+        window_tokens=4,
+        overlap=data.draw(st.booleans()),
+    )
     numbers = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 3)))
     found = []
-    for kinds in ((reference.Engine,) * 2, (Engine,) * 2, (Engine, partial(Engine, ends_only=True))):
+    for kinds in (
+        (reference.Engine,) * 2,
+        (Engine,) * 2,
+        (Engine, partial(Engine, ends_only=True)),
+    ):
         prefill, decode = (
-            [kind(r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context, seed=i) for i in range(count)]
+            [
+                kind(
+                    r.step,
+                    r.knobs,
+                    r.kv_blocks,
+                    windows=r.windows,
+                    max_context=r.max_context,
+                    seed=i,
+                )
+                for i in range(count)
+            ]
             for kind, r, count in zip(kinds, (first, second), numbers, strict=True)
         )
         found.append(simulate_pools(first.trace, prefill, decode, link))
@@ -87,23 +121,44 @@ def test_kernel_and_reference_agree_on_pools_with_transfers(data):
 @settings(examples(0.5), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(data=st.data())
 def test_whole_fleets_give_the_record_of_the_plain_pools_or_none(data):
-    """In an open loop; with blocks for all of them they give one, unless the shortest prompt goes first, or one is less than a block."""
+    """In an open loop; with blocks for all of them they give one, unless the shortest prompt goes
+    first, or one is less than a block."""
     first, second = (data.draw(runs(RECEIVING)) for _ in range(2))
     trace = first.trace
     if trace.concurrency:
         due = np.sort(np.random.default_rng(len(trace)).integers(0, 40 * MS, len(trace)))
         trace = replace(trace, due_ps=due, concurrency=0, turnaround_ps=0)
-    first = replace(first, step=replace(first.step, drafting=None), kv_blocks=data.draw(st.sampled_from([first.kv_blocks, 40_000])))
+    first = replace(
+        first,
+        step=replace(first.step, drafting=None),
+        kv_blocks=data.draw(st.sampled_from([first.kv_blocks, 40_000])),
+    )
     second = replace(second, knobs=replace(second.knobs, chunked_prefill=True))
     link = KvLink(
-        bytes_per_token=100, bytes_s=data.draw(st.sampled_from([1e3, 3.3e4, 1e6, 1e9])), layers=3, overlap=data.draw(st.booleans())
+        bytes_per_token=100,
+        bytes_s=data.draw(st.sampled_from([1e3, 3.3e4, 1e6, 1e9])),
+        layers=3,
+        overlap=data.draw(st.booleans()),
     )
     link = replace(link, block_tokens=first.knobs.tokens_per_block)
-    router, numbers = data.draw(st.sampled_from(COUNTING)), data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    router, numbers = (
+        data.draw(st.sampled_from(COUNTING)),
+        data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+    )
 
     def engines(kind):
         return [
-            [kind(r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context, seed=i) for i in range(count)]
+            [
+                kind(
+                    r.step,
+                    r.knobs,
+                    r.kv_blocks,
+                    windows=r.windows,
+                    max_context=r.max_context,
+                    seed=i,
+                )
+                for i in range(count)
+            ]
             for r, count in zip((first, second), numbers, strict=True)
         ]
 
@@ -112,7 +167,11 @@ def test_whole_fleets_give_the_record_of_the_plain_pools_or_none(data):
     whole = run_pools(trace, *machines, link, router, seed=3)
     if whole is None:
         tight = first.kv_blocks < 40_000 or first.knobs.long_prefill_token_threshold
-        assert tight or first.knobs.queue_order != "fcfs" or trace.isl.min() < first.knobs.tokens_per_block
+        assert (
+            tight
+            or first.knobs.queue_order != "fcfs"
+            or trace.isl.min() < first.knobs.tokens_per_block
+        )
         return
     for name in COLUMNS:
         assert (getattr(plain, name) == getattr(whole, name)).all(), name
@@ -120,7 +179,8 @@ def test_whole_fleets_give_the_record_of_the_plain_pools_or_none(data):
 
 @pytest.mark.parametrize("kind", [Engine, reference.Engine])
 def test_a_request_waits_for_its_cache(kind):
-    """One tick of prefill, 10 ms of transfer for 10 tokens, then a tick for each further token; the first comes with the second."""
+    """One tick of prefill, 10 ms of transfer for 10 tokens, then a tick for each further token; the
+    first comes with the second."""
     record = pools(kind, trace_of((0, 10, 4), (0, 10, 1)))
     assert record.first_token_ns.tolist() == [12_000_000, 1_000_000]
     assert record.last_token_ns.tolist() == [14_000_000, 1_000_000]
@@ -128,7 +188,8 @@ def test_a_request_waits_for_its_cache(kind):
 
 
 def test_with_overlap_only_what_is_left_after_the_prompt_is_waited_for():
-    """Four layers: three quarters of the tick of the prompt send 0.75 ms of the 10; a slow link then has all but that to send."""
+    """Four layers: three quarters of the tick of the prompt send 0.75 ms of the 10; a slow link
+    then has all but that to send."""
     record = pools(Engine, trace_of((0, 10, 4)), replace(LINK, overlap=True))
     assert record.last_token_ns.tolist() == [14_000_000 - 750_000]
     fast = replace(LINK, overlap=True, bytes_s=1e7)
@@ -141,29 +202,51 @@ def test_one_cache_is_sent_after_another():
 
 
 def test_bytes_are_counted_by_kind_of_layer():
-    link = KvLink(bytes_per_token=10, bytes_s=1.0, layers=1, window_bytes_per_token=3, window_tokens=100, state_bytes=50)
+    link = KvLink(
+        bytes_per_token=10,
+        bytes_s=1.0,
+        layers=1,
+        window_bytes_per_token=3,
+        window_tokens=100,
+        state_bytes=50,
+    )
     assert link.bytes_of(40) == 40 * 13 + 50
     assert link.bytes_of(1000) == 10_000 + 300 + 50
 
 
 def test_the_source_keeps_its_blocks_until_the_transfer_has_ended():
-    """The cache of the prefill engine holds one prompt: the second one waits for the first one's transfer of 16 ms."""
+    """The cache of the prefill engine holds one prompt: the second one waits for the first one's
+    transfer of 16 ms."""
     link = replace(LINK, block_tokens=VLLM.tokens_per_block)
-    record = pools(Engine, trace_of((0, 16, 2), (0, 16, 2)), link, blocks=(-(-17 // VLLM.tokens_per_block), 100))
-    assert record.first_token_ns.tolist() == record.last_token_ns.tolist() == [18_000_000, 35_000_000]
+    record = pools(
+        Engine,
+        trace_of((0, 16, 2), (0, 16, 2)),
+        link,
+        blocks=(-(-17 // VLLM.tokens_per_block), 100),
+    )
+    assert (
+        record.first_token_ns.tolist() == record.last_token_ns.tolist() == [18_000_000, 35_000_000]
+    )
 
 
 @pytest.mark.parametrize("kind", [Engine, reference.Engine])
 def test_whoever_waits_for_a_slot_of_the_decode_pool_waits_for_the_first_token(kind):
     """One slot: the second answer of 20 tokens begins when the first has ended."""
     prefill, decode = kind(TICK, VLLM, 1000), kind(TICK, replace(VLLM, max_batch_size=1), 1000)
-    record = simulate_pools(trace_of((0, 10, 20), (0, 10, 20)), [prefill], [decode], replace(LINK, bytes_s=1e15))
+    record = simulate_pools(
+        trace_of((0, 10, 20), (0, 10, 20)), [prefill], [decode], replace(LINK, bytes_s=1e15)
+    )
     assert record.first_token_ns.tolist() == [2_000_000, 21_000_000]
 
 
 def test_a_preempted_request_computes_its_prompt_where_it_decodes():
     size = VLLM.tokens_per_block
-    record = pools(Engine, trace_of((0, 2 * size, 3 * size), (0, 2 * size, 3 * size)), replace(LINK, bytes_s=1e12), blocks=(1000, 6))
+    record = pools(
+        Engine,
+        trace_of((0, 2 * size, 3 * size), (0, 2 * size, 3 * size)),
+        replace(LINK, bytes_s=1e12),
+        blocks=(1000, 6),
+    )
     assert (record.status == COMPLETED).all()
     assert record.preemptions.sum() > 0
 
@@ -175,7 +258,9 @@ def test_a_pool_needs_engines_and_a_link_and_schedulers_that_receive():
         pools(Engine, trace_of((0, 1, 1)), replace(LINK, bytes_s=0.0))
     for kind in (Engine, reference.Engine):
         with pytest.raises(InputError, match="does not take"):
-            kind(TICK, replace(VLLM, scheduler="sglang"), 10).submit(Request(id=0, isl=3, osl=2, at=0, received=True))
+            kind(TICK, replace(VLLM, scheduler="sglang"), 10).submit(
+                Request(id=0, isl=3, osl=2, at=0, received=True)
+            )
 
 
 # Two deployments as two pools, and the command that simulates them.
@@ -191,22 +276,36 @@ def plan(**more) -> Disaggregated:
 
 def test_the_link_is_nvlink_within_a_server_and_the_network_between():
     assert plan().bytes_s == 450e9
-    apart = Disaggregated(prefill=plan().prefill, decode=plan().decode, prefill_instances=4, decode_instances=8)
+    apart = Disaggregated(
+        prefill=plan().prefill, decode=plan().decode, prefill_instances=4, decode_instances=8
+    )
     assert apart.bytes_s == NETWORK_BYTES_S
     assert plan(link_bytes_s=1e9).bytes_s == 1e9
     memory = memory_plan(plan().prefill)
-    assert link_between(memory, memory, bytes_s=1e9).bytes_of(1000) == 1000 * memory.kv_bytes_per_token == 1000 * 131_072
+    assert (
+        link_between(memory, memory, bytes_s=1e9).bytes_of(1000)
+        == 1000 * memory.kv_bytes_per_token
+        == 1000 * 131_072
+    )
 
 
 def test_sglang_decodes_for_others_by_rules_that_take_a_cache():
-    worker = decode_worker(deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", tp=1, engine="sglang"))
+    worker = decode_worker(
+        deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", tp=1, engine="sglang")
+    )
     assert (worker.knobs.scheduler, worker.knobs.chunked_prefill) == ("vllm", True)
 
 
 def test_a_slow_link_is_waited_for_and_layer_by_layer_less():
-    """0.26 GB of cache take 262 ms at 1 GB/s; what is sent while the prompt is computed is not waited for."""
+    """0.26 GB of cache take 262 ms at 1 GB/s; what is sent while the prompt is computed is not
+    waited for."""
     fast, slow, overlapped = (
-        simulate(**ASKED | {"request_rate": 1, "requests": 20}, disaggregated="1:1", kv_link=link, kv_overlap=overlap).summary
+        simulate(
+            **ASKED | {"request_rate": 1, "requests": 20},
+            disaggregated="1:1",
+            kv_link=link,
+            kv_overlap=overlap,
+        ).summary
         for link, overlap in (("1TB/s", False), ("1GB/s", False), ("1GB/s", True))
     )
     assert slow.e2e_ms.p50 - fast.e2e_ms.p50 == pytest.approx(262, rel=0.1)
@@ -216,7 +315,18 @@ def test_a_slow_link_is_waited_for_and_layer_by_layer_less():
 
 
 def test_the_command_says_what_ran(capsys):
-    flags = ["--model", "llama-3.1-8b", "--isl", "500", "--osl", "20", "--request-rate", "5", "--requests", "30"]
+    flags = [
+        "--model",
+        "llama-3.1-8b",
+        "--isl",
+        "500",
+        "--osl",
+        "20",
+        "--request-rate",
+        "5",
+        "--requests",
+        "30",
+    ]
     assert run(["simulate", *flags, "--disaggregated", "1:2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["router"] == "1:2 disaggregated"
     assert run(["simulate", *flags, "--kv-link", "50GB/s"]) == 2

@@ -1,4 +1,5 @@
-"""Prefix caches: what is found is what an oracle finds, no block is lost, and the kernel is the reference."""
+"""Prefix caches: what is found is what an oracle finds, no block is lost, and the kernel is the
+reference."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ from tonnage.spec.sessions import ENDLESS, Pause, Sessions, of_blocks, of_rows
 from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
 
 CACHING = ("tensorrt-llm", "vllm", "sglang", "one-prefill")
-MOONCAKE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
+MOONCAKE = (
+    Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
+)
 SECOND = 1_000 * MS
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
 ENGINE = knobs_of(64, 8192)
@@ -36,21 +39,39 @@ def served(contents, isl, osl, *, due, knobs=ENGINE, blocks=1000, tiers=(), paus
     columns = [np.array(column, np.int64) for column in (due, isl, osl)]
     pause = None if pauses is None else np.array(pauses, np.int64)
     trace = Trace(
-        due_ps=columns[0], isl=columns[1], osl=columns[2], concurrency=0, turnaround_ps=0, contents=of_rows(contents), pause_ps=pause
+        due_ps=columns[0],
+        isl=columns[1],
+        osl=columns[2],
+        concurrency=0,
+        turnaround_ps=0,
+        contents=of_rows(contents),
+        pause_ps=pause,
     )
     return both(trace, STEP, knobs, blocks, tiers=tiers)[2]
 
 
 @pytest.mark.skipif(not MOONCAKE.exists(), reason="the trace is not part of the project")
-@pytest.mark.parametrize(("scheduler", "blocks"), in_turn(["vllm", "sglang", "tensorrt-llm"], [1_000, 3_000, 20_000]))
+@pytest.mark.parametrize(
+    ("scheduler", "blocks"), in_turn(["vllm", "sglang", "tensorrt-llm"], [1_000, 3_000, 20_000])
+)
 def test_on_mooncakes_trace_an_engine_finds_what_the_oracle_finds(scheduler, blocks):
-    """Requests one by one; of TensorRT-LLM's finds the whole blocks, since the oracle knows no parts."""
+    """Requests one by one; of TensorRT-LLM's finds the whole blocks, since the oracle knows no
+    parts."""
     rows = [json.loads(line) for line in MOONCAKE.read_text().splitlines()][:600]
     ids, isl = [tuple(row["hash_ids"]) for row in rows], [row["input_length"] for row in rows]
     osl = [min(row["output_length"], 40) for row in rows]
     due = np.arange(len(rows)) * 10 * SECOND
-    trace = Trace(due_ps=due, isl=np.array(isl), osl=np.array(osl), concurrency=0, turnaround_ps=0, contents=of_blocks(ids, isl, 512))
-    found = run_reference(trace, STEP, replace(ENGINE, scheduler=scheduler, tokens_per_block=512), blocks).requests.cached_tokens
+    trace = Trace(
+        due_ps=due,
+        isl=np.array(isl),
+        osl=np.array(osl),
+        concurrency=0,
+        turnaround_ps=0,
+        contents=of_blocks(ids, isl, 512),
+    )
+    found = run_reference(
+        trace, STEP, replace(ENGINE, scheduler=scheduler, tokens_per_block=512), blocks
+    ).requests.cached_tokens
     expected = lru_hits(ids, isl, osl, blocks=blocks, size=512, parts=scheduler == "tensorrt-llm")
     assert (found // 512 * 512).tolist() == expected
 
@@ -60,7 +81,15 @@ def test_on_mooncakes_trace_an_engine_finds_what_the_oracle_finds(scheduler, blo
 @given(data=st.data())
 def test_no_block_is_lost(scheduler, data):
     r = data.draw(shared_runs((scheduler,)))
-    run = run_reference(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context, tiers=r.tiers)
+    run = run_reference(
+        r.trace,
+        r.step,
+        r.knobs,
+        r.kv_blocks,
+        windows=r.windows,
+        max_context=r.max_context,
+        tiers=r.tiers,
+    )
     assert (run.requests.cached_tokens < run.requests.isl).all()
     assert len(run.requests) == len(r.trace)
     if run.cache is not None:
@@ -79,23 +108,39 @@ def conserved(cache, free: int, blocks: int) -> None:
 
 
 def test_what_is_found_is_not_computed_but_attended_to() -> None:
-    run = served([[(7, 64), (0, ENDLESS)], [(7, 64), (1, ENDLESS)]], [100, 100], [1, 1], due=[0, SECOND])
+    run = served(
+        [[(7, 64), (0, ENDLESS)], [(7, 64), (1, ENDLESS)]], [100, 100], [1, 1], due=[0, SECOND]
+    )
     assert run.requests.cached_tokens.tolist() == [0, 64]
     assert [step[2] for step in run.steps] == [100, 36]
     assert [step[5] for step in run.steps] == [100 * 100, 36 * (2 * 64 + 36)]
 
 
-@pytest.mark.parametrize(("scheduler", "found"), [("vllm", 32), ("sglang", 32), ("tensorrt-llm", 41)])
+@pytest.mark.parametrize(
+    ("scheduler", "found"), [("vllm", 32), ("sglang", 32), ("tensorrt-llm", 41)]
+)
 def test_tensorrt_llm_finds_parts_of_a_block(scheduler, found):
     knobs = replace(ENGINE, scheduler=scheduler)
-    run = served([[(7, 41), (0, ENDLESS)], [(7, 41), (1, ENDLESS)]], [100, 100], [5, 1], due=[0, SECOND], knobs=knobs)
+    run = served(
+        [[(7, 41), (0, ENDLESS)], [(7, 41), (1, ENDLESS)]],
+        [100, 100],
+        [5, 1],
+        due=[0, SECOND],
+        knobs=knobs,
+    )
     assert run.requests.cached_tokens.tolist() == [0, found]
 
 
 @pytest.mark.parametrize(("scheduler", "found"), [("vllm", 96), ("sglang", 0), ("tensorrt-llm", 0)])
 def test_who_enters_in_the_same_step_finds_blocks_on_vllm_alone(scheduler, found):
     knobs = replace(ENGINE, scheduler=scheduler)
-    run = served([[(7, 100), (0, ENDLESS)], [(7, 100), (1, ENDLESS)]], [120, 120], [3, 3], due=[0, 0], knobs=knobs)
+    run = served(
+        [[(7, 100), (0, ENDLESS)], [(7, 100), (1, ENDLESS)]],
+        [120, 120],
+        [3, 3],
+        due=[0, 0],
+        knobs=knobs,
+    )
     assert run.requests.cached_tokens.tolist() == [0, found]
 
 
@@ -107,27 +152,54 @@ def test_a_turn_finds_the_answer_before_it_and_is_sent_after_its_pause() -> None
     assert run.requests.cached_tokens.tolist() == [0, 199 // 16 * 16]
 
 
-@pytest.mark.parametrize(("scheduler", "found"), [("vllm", 48), ("sglang", 48), ("tensorrt-llm", 49)])
+@pytest.mark.parametrize(
+    ("scheduler", "found"), [("vllm", 48), ("sglang", 48), ("tensorrt-llm", 49)]
+)
 def test_a_block_that_is_not_full_is_taken_before_those_that_can_be_found(scheduler, found):
-    """The first prompt leaves three full blocks and a part of one, and six more prompts a part of one each, by which ten blocks are used.
+    """The first prompt leaves three full blocks and a part of one, and six more prompts a part of
+    one each, by which ten blocks are used.
 
-    Of five blocks the six take the same one again and again, but where its part can be found: that one has the others forgotten.
-    """
+    Of five blocks the six take the same one again and again, but where its part can be found: that
+    one has the others forgotten."""
     others = range(1, 7)
-    contents = [[(0, ENDLESS)], *([(number, ENDLESS)] for number in others), [(0, 49), (7, ENDLESS)]]
+    contents = [
+        [(0, ENDLESS)],
+        *([(number, ENDLESS)] for number in others),
+        [(0, 49), (7, ENDLESS)],
+    ]
     lengths = [[49, *(10 for _ in others), 60], [1] * 8]
-    run = served(contents, *lengths, due=[each * SECOND for each in range(8)], knobs=replace(ENGINE, scheduler=scheduler), blocks=10)
+    run = served(
+        contents,
+        *lengths,
+        due=[each * SECOND for each in range(8)],
+        knobs=replace(ENGINE, scheduler=scheduler),
+        blocks=10,
+    )
     assert run.requests.cached_tokens.tolist()[-1] == found
-    tight = served(contents, *lengths, due=[each * SECOND for each in range(8)], knobs=replace(ENGINE, scheduler=scheduler), blocks=5)
+    tight = served(
+        contents,
+        *lengths,
+        due=[each * SECOND for each in range(8)],
+        knobs=replace(ENGINE, scheduler=scheduler),
+        blocks=5,
+    )
     assert tight.requests.cached_tokens.tolist()[-1] == (0 if scheduler == "tensorrt-llm" else 48)
 
 
 @pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
 def test_a_long_answer_takes_the_blocks_that_could_have_been_found(scheduler):
-    """Of 17 blocks two prompts leave four each, and the answer of a third takes three of them before the fourth asks for the first's."""
+    """Of 17 blocks two prompts leave four each, and the answer of a third takes three of them
+    before the fourth asks for the first's."""
     contents = [*([(number, ENDLESS)] for number in range(3)), [(0, 64), (3, ENDLESS)]]
     due = [0, SECOND, 2 * SECOND, 2 * SECOND + 170 * MS]
-    run = served(contents, [64, 64, 16, 64], [1, 1, 176, 1], due=due, knobs=replace(ENGINE, scheduler=scheduler), blocks=17)
+    run = served(
+        contents,
+        [64, 64, 16, 64],
+        [1, 1, 176, 1],
+        due=due,
+        knobs=replace(ENGINE, scheduler=scheduler),
+        blocks=17,
+    )
     assert run.requests.cached_tokens.tolist() == [0, 0, 0, 16]
 
 
@@ -147,7 +219,12 @@ def test_kernel_equals_reference_where_prompts_share(scheduler, data):
 
 
 def compare(r: Run) -> None:
-    options = {"windows": r.windows, "window_ps": r.window_ps, "max_context": r.max_context, "tiers": r.tiers}
+    options = {
+        "windows": r.windows,
+        "window_ps": r.window_ps,
+        "max_context": r.max_context,
+        "tiers": r.tiers,
+    }
     requests, _, expected = both(r.trace, r.step, r.knobs, r.kv_blocks, **options)
     event(f"found: {bool(requests.cached_tokens.any())}")
     event(f"pre-empted: {bool(requests.preemptions.any())}")
@@ -156,11 +233,18 @@ def compare(r: Run) -> None:
         conserved(expected.cache, expected.free_blocks, r.kv_blocks)
 
 
-# Fleets with prefix caches: one instance is the engine itself, sessions stay together, and a router that looks at prompts finds more.
+# Fleets with prefix caches: one instance is the engine itself, sessions stay together, and a router
+# that looks at prompts finds more.
 
 
 CHATS = Sessions(turns=Lengths(mean=5.0), think=Pause(mean_s=2.0, exponential=True))
-CHAT = Workload(isl=Lengths(mean=100.0), osl=Lengths(mean=20.0), arrivals=OpenLoop(rate=8.0), requests=250, sessions=CHATS)
+CHAT = Workload(
+    isl=Lengths(mean=100.0),
+    osl=Lengths(mean=20.0),
+    arrivals=OpenLoop(rate=8.0),
+    requests=250,
+    sessions=CHATS,
+)
 
 
 def fleet(count: int, router: str, blocks: int = 400):
@@ -190,9 +274,13 @@ def test_sessions_stay_together_and_find_more() -> None:
 
 def test_a_router_remembers_whole_blocks_that_it_sent() -> None:
     almost = [(0, 2 * BLOCK_TOKENS - 1), (4, ENDLESS)]
-    index = PrefixIndex(of_rows([[(0, 300), (1, ENDLESS)], [(0, 300), (2, ENDLESS)], [(3, ENDLESS)], almost]), 2)
+    index = PrefixIndex(
+        of_rows([[(0, 300), (1, ENDLESS)], [(0, 300), (2, ENDLESS)], [(3, ENDLESS)], almost]), 2
+    )
     assert index.matched(0, 400) == [0, 0]
     index.sent(0, 400, 1)
     assert index.matched(1, 400) == [0, 300 // BLOCK_TOKENS * BLOCK_TOKENS]
     assert index.matched(2, 400) == [0, 0]
-    assert index.matched(3, 400) == [0, BLOCK_TOKENS], "its second block ends with a token of its own"
+    assert index.matched(3, 400) == [0, BLOCK_TOKENS], (
+        "its second block ends with a token of its own"
+    )

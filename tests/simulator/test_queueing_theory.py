@@ -32,7 +32,13 @@ BATCHES = 40
 
 def poisson(rate: float, count: int, isl: np.ndarray, seed: int = 1) -> Trace:
     gaps = np.random.default_rng(seed).exponential(1e12 / rate, count)
-    return Trace(due_ps=np.rint(gaps).astype(np.int64).cumsum(), isl=isl, osl=np.ones(count, np.int64), concurrency=0, turnaround_ps=0)
+    return Trace(
+        due_ps=np.rint(gaps).astype(np.int64).cumsum(),
+        isl=isl,
+        osl=np.ones(count, np.int64),
+        concurrency=0,
+        turnaround_ps=0,
+    )
 
 
 def exponential_prompts(count: int, seed: int = 2) -> np.ndarray:
@@ -42,7 +48,8 @@ def exponential_prompts(count: int, seed: int = 2) -> np.ndarray:
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """Mean and its standard error from batch means, which holds for the correlated waits of a queue."""
+    """Mean and its standard error from batch means, which holds for the correlated waits of a
+    queue."""
     means = np.array([batch.mean() for batch in np.array_split(values, BATCHES)])
     return float(means.mean()), float(means.std(ddof=1) / math.sqrt(BATCHES))
 
@@ -77,12 +84,15 @@ def test_mean_wait_of_m_m_1(load):
 
 @pytest.mark.parametrize(("servers", "load"), [(2, 0.7), (8, 0.8), (16, 0.85)])
 def test_mean_wait_of_servers_behind_one_queue_is_erlangs(servers, load):
-    """Steps of 1 ms whatever is in them make each slot a server; outputs are geometric with a mean of 100, nearly exponential services."""
+    """Steps of 1 ms whatever is in them make each slot a server; outputs are geometric with a mean
+    of 100, nearly exponential services."""
     count, step_s, tokens = 300_000, 0.001, 100
     trace = poisson(load * servers / (tokens * step_s), count, np.ones(count, np.int64))
     trace = replace(trace, osl=np.random.default_rng(3).geometric(1 / tokens, count))
     step = StepModel(coefficients=coefficient_array(host_step=step_s, norm=1.0), frontend_s=0.0)
-    record = run(trace, step, replace(ONE_AT_A_TIME, scheduler="vllm", max_batch_size=servers), PLENTY)
+    record = run(
+        trace, step, replace(ONE_AT_A_TIME, scheduler="vllm", max_batch_size=servers), PLENTY
+    )
     offered = load * servers
     term = total = 1.0
     for k in range(1, servers):
@@ -98,17 +108,32 @@ def test_mean_wait_of_servers_behind_one_queue_is_erlangs(servers, load):
 def test_wait_of_m_m_1_is_exponential_beyond_zero() -> None:
     count, load, service = 400_000, 0.6, 0.01
     isl = exponential_prompts(count)
-    waits = wait_s(run(poisson(load / service, count, isl), PER_TOKEN, ONE_AT_A_TIME, PLENTY), isl * 1e-6)
+    waits = wait_s(
+        run(poisson(load / service, count, isl), PER_TOKEN, ONE_AT_A_TIME, PLENTY), isl * 1e-6
+    )
     for t in (0.0, 0.01, 0.03, 0.08):
         assert_close((waits > t + 1e-8).astype(float), load * math.exp(-(1 - load) * t / service))
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_littles_law(scheduler):
-    """The time average of the number in the system, read off the record of steps and the due times, is λ·W."""
-    step = StepModel(coefficients=coefficient_array(host_step=0.002, context=1e-8, linear_flops=1e-6, norm=1.0), frontend_s=0.0)
-    knobs = replace(ONE_AT_A_TIME, scheduler=scheduler, max_batch_size=32, max_num_tokens=4096, chunked_prefill=True)
-    lengths = {"isl": Lengths(kind="lognormal", mean=300, std=200), "osl": Lengths(kind="normal", mean=80, std=30)}
+    """The time average of the number in the system, read off the record of steps and the due times,
+    is λ·W."""
+    step = StepModel(
+        coefficients=coefficient_array(host_step=0.002, context=1e-8, linear_flops=1e-6, norm=1.0),
+        frontend_s=0.0,
+    )
+    knobs = replace(
+        ONE_AT_A_TIME,
+        scheduler=scheduler,
+        max_batch_size=32,
+        max_num_tokens=4096,
+        chunked_prefill=True,
+    )
+    lengths = {
+        "isl": Lengths(kind="lognormal", mean=300, std=200),
+        "osl": Lengths(kind="normal", mean=80, std=30),
+    }
     trace = Workload(**lengths, arrivals=OpenLoop(rate=60), requests=3_000).trace(7)
     requests, record = run_recorded(trace, step, knobs, 1_000, most_steps=1_000_000)
     steps = record.steps
@@ -126,7 +151,8 @@ def test_littles_law(scheduler):
 
 
 def simpy_single_server(due: np.ndarray, service: np.ndarray) -> np.ndarray:
-    """End of each service at one server, first come first served, in the integer time of the arrivals."""
+    """End of each service at one server, first come first served, in the integer time of the
+    arrivals."""
     env = simpy.Environment()
     server = simpy.Resource(env, capacity=1)
     ends = np.zeros(len(due), np.int64)
@@ -149,11 +175,16 @@ def test_simpy_serves_one_at_a_time_to_the_same_nanosecond() -> None:
     isl = exponential_prompts(count, seed=5)
     trace = poisson(85.0, count, isl, seed=6)
     requests = run(trace, PER_TOKEN, ONE_AT_A_TIME, PLENTY)
-    np.testing.assert_array_equal(requests.last_token_ns, simpy_single_server(trace.due_ps, isl * 1_000_000) // 1000)
+    np.testing.assert_array_equal(
+        requests.last_token_ns, simpy_single_server(trace.due_ps, isl * 1_000_000) // 1000
+    )
 
 
-def simpy_bulk_server(due: np.ndarray, slots: int, first_ps: int, rest_ps: int, lengths: np.ndarray) -> np.ndarray:
-    """End of each job at a server that takes up to ``slots`` at once and keeps them until the longest has ended."""
+def simpy_bulk_server(
+    due: np.ndarray, slots: int, first_ps: int, rest_ps: int, lengths: np.ndarray
+) -> np.ndarray:
+    """End of each job at a server that takes up to ``slots`` at once and keeps them until the
+    longest has ended."""
     env = simpy.Environment()
     queue = simpy.Store(env)
     ends = np.zeros(len(due), np.int64)
@@ -179,15 +210,26 @@ def simpy_bulk_server(due: np.ndarray, slots: int, first_ps: int, rest_ps: int, 
 
 
 def test_simpy_serves_static_batches_to_the_same_nanosecond() -> None:
-    step = StepModel(coefficients=coefficient_array(host_step=0.004, host_prefill=0.007, norm=1.0), frontend_s=0.0)
-    trace = Workload(isl=Lengths(mean=100), osl=Lengths(kind="normal", mean=20, std=9), arrivals=OpenLoop(rate=70), requests=2_000).trace(3)
-    requests = run(trace, step, replace(ONE_AT_A_TIME, scheduler="static", max_batch_size=8), PLENTY)
+    step = StepModel(
+        coefficients=coefficient_array(host_step=0.004, host_prefill=0.007, norm=1.0),
+        frontend_s=0.0,
+    )
+    trace = Workload(
+        isl=Lengths(mean=100),
+        osl=Lengths(kind="normal", mean=20, std=9),
+        arrivals=OpenLoop(rate=70),
+        requests=2_000,
+    ).trace(3)
+    requests = run(
+        trace, step, replace(ONE_AT_A_TIME, scheduler="static", max_batch_size=8), PLENTY
+    )
     ends = simpy_bulk_server(trace.due_ps, 8, 11_000_000_000, 4_000_000_000, trace.osl)
     np.testing.assert_array_equal(requests.last_token_ns, ends // 1000)
 
 
 def simpy_continuous(due: np.ndarray, slots: int, tick_ps: int, lengths: np.ndarray) -> np.ndarray:
-    """End of each job at an engine whose every tick gives one token to each of up to ``slots`` jobs."""
+    """End of each job at an engine whose every tick gives one token to each of up to ``slots``
+    jobs."""
     env = simpy.Environment()
     pool = simpy.Container(env, capacity=slots, init=slots)
     state = {"queue": [], "left": {}, "wake": env.event()}
@@ -226,8 +268,15 @@ def simpy_continuous(due: np.ndarray, slots: int, tick_ps: int, lengths: np.ndar
 
 @pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm"])
 def test_simpy_batches_in_flight_to_the_same_nanosecond(scheduler):
-    trace = Workload(isl=Lengths(mean=10), osl=Lengths(kind="normal", mean=20, std=9), arrivals=OpenLoop(rate=75), requests=2_000).trace(4)
-    requests = run(trace, CONSTANT, replace(ONE_AT_A_TIME, scheduler=scheduler, max_batch_size=16), PLENTY)
+    trace = Workload(
+        isl=Lengths(mean=10),
+        osl=Lengths(kind="normal", mean=20, std=9),
+        arrivals=OpenLoop(rate=75),
+        requests=2_000,
+    ).trace(4)
+    requests = run(
+        trace, CONSTANT, replace(ONE_AT_A_TIME, scheduler=scheduler, max_batch_size=16), PLENTY
+    )
     ends = simpy_continuous(trace.due_ps, 16, 10_000_000_000, trace.osl)
     np.testing.assert_array_equal(requests.last_token_ns, ends // 1000)
 
@@ -247,24 +296,44 @@ def test_ciw_serves_one_at_a_time_as_we_do() -> None:
     simulation.simulate_until_max_time(1e8)
     records = sorted(simulation.get_all_records(), key=lambda row: row.arrival_date)
     assert len(records) == count
-    np.testing.assert_allclose([row.exit_date for row in records], requests.last_token_ns / 1e9, atol=1e-7)
+    np.testing.assert_allclose(
+        [row.exit_date for row in records], requests.last_token_ns / 1e9, atol=1e-7
+    )
 
 
 def test_a_front_end_alone_is_an_m_d_1_queue() -> None:
-    """An engine that costs nothing in front of it: each request is one message, and the mean wait is that of Pollaczek and Khinchine."""
+    """An engine that costs nothing in front of it: each request is one message, and the mean wait
+    is that of Pollaczek and Khinchine."""
     service, rate, count = 0.001, 700.0, 60_000
-    step = StepModel(coefficients=coefficient_array(host_step=1e-7, norm=1.0), frontend_s=0.0, stream_s=service)
-    requests = run(poisson(rate, count, np.ones(count, np.int64), seed=4), step, replace(ONE_AT_A_TIME, max_batch_size=64), PLENTY)
+    step = StepModel(
+        coefficients=coefficient_array(host_step=1e-7, norm=1.0), frontend_s=0.0, stream_s=service
+    )
+    requests = run(
+        poisson(rate, count, np.ones(count, np.int64), seed=4),
+        step,
+        replace(ONE_AT_A_TIME, max_batch_size=64),
+        PLENTY,
+    )
     load = rate * service
     wait = load / (2 * (1 - load)) * service
-    assert (requests.last_token_ns - requests.due_ns).mean() / 1e9 == pytest.approx(service + wait, rel=0.05)
+    assert (requests.last_token_ns - requests.due_ns).mean() / 1e9 == pytest.approx(
+        service + wait, rel=0.05
+    )
 
 
 def test_clients_wait_at_a_front_end_that_is_slower_than_the_engine() -> None:
-    """Little's law on the whole, the front end's rate as the throughput, and an engine that runs with fewer sequences than clients."""
+    """Little's law on the whole, the front end's rate as the throughput, and an engine that runs
+    with fewer sequences than clients."""
     clients, osl, stream = 64, 50, 0.0005
-    step = StepModel(coefficients=coefficient_array(host_step=0.004, norm=1.0), frontend_s=0.0, stream_s=stream)
-    load = Workload(isl=Lengths(mean=5), osl=Lengths(mean=osl), arrivals=ClosedLoop(concurrency=clients), requests=40 * clients)
+    step = StepModel(
+        coefficients=coefficient_array(host_step=0.004, norm=1.0), frontend_s=0.0, stream_s=stream
+    )
+    load = Workload(
+        isl=Lengths(mean=5),
+        osl=Lengths(mean=osl),
+        arrivals=ClosedLoop(concurrency=clients),
+        requests=40 * clients,
+    )
     knobs = replace(ONE_AT_A_TIME, max_batch_size=clients, max_num_tokens=10_000)
     requests, steps = run_recorded(load.trace(1), step, knobs, PLENTY, most_steps=100_000)
     seconds = requests.last_token_ns.max() / 1e9

@@ -23,13 +23,25 @@ KNOBS = knobs_of(8, 100, block=10, scheduler="tensorrt-llm")
 def open_trace(*requests: tuple[float, int, int]) -> Trace:
     """Requests as (due in ms, isl, osl)."""
     due, isl, osl = zip(*requests, strict=True)
-    return Trace(due_ps=np.array([int(d * MS) for d in due]), isl=np.array(isl), osl=np.array(osl), concurrency=0, turnaround_ps=0)
+    return Trace(
+        due_ps=np.array([int(d * MS) for d in due]),
+        isl=np.array(isl),
+        osl=np.array(osl),
+        concurrency=0,
+        turnaround_ps=0,
+    )
 
 
 def closed_trace(clients: int, turnaround_ms: float, *requests: tuple[int, int]) -> Trace:
     isl, osl = zip(*requests, strict=True)
     due = np.full(len(requests), -1)
-    return Trace(due_ps=due, isl=np.array(isl), osl=np.array(osl), concurrency=clients, turnaround_ps=int(turnaround_ms * MS))
+    return Trace(
+        due_ps=due,
+        isl=np.array(isl),
+        osl=np.array(osl),
+        concurrency=clients,
+        turnaround_ps=int(turnaround_ms * MS),
+    )
 
 
 def composition(result: Reference) -> list[tuple[int, ...]]:
@@ -51,18 +63,27 @@ def test_one_request_prefills_then_decodes_over_a_growing_context() -> None:
 
 def test_an_arrival_waits_for_the_running_step_and_rides_in_the_next() -> None:
     result = run_reference(open_trace((0, 10, 4), (0.2, 20, 1), (2, 30, 1)), TICK, KNOBS, 100)
-    assert composition(result) == [(10, 1, 0, 100, 0), (20, 1, 1, 400, 11), (30, 1, 1, 900, 12), (0, 0, 1, 0, 13)]
+    assert composition(result) == [
+        (10, 1, 0, 100, 0),
+        (20, 1, 1, 400, 11),
+        (30, 1, 1, 900, 12),
+        (0, 0, 1, 0, 13),
+    ]
 
 
 def test_tensorrt_llm_packs_whole_prompts_into_what_decodes_leave() -> None:
-    result = run_reference(open_trace((0, 10, 9), (0.1, 60, 2), (0.1, 39, 2), (0.1, 1, 2)), TICK, KNOBS, 100)
+    result = run_reference(
+        open_trace((0, 10, 9), (0.1, 60, 2), (0.1, 39, 2), (0.1, 1, 2)), TICK, KNOBS, 100
+    )
     # 100 − 1 decode − 60 − 39 = 0: the fourth waits although it is admitted.
     assert composition(result)[1] == (99, 2, 1, 60 * 60 + 39 * 39, 11)
     assert composition(result)[2] == (1, 1, 3, 1, 12 + 61 + 40)
 
 
 def test_tensorrt_llm_keeps_the_order_of_prompts_without_chunks() -> None:
-    result = run_reference(open_trace((0, 10, 9), (0.1, 60, 2), (0.1, 60, 2), (0.1, 5, 2)), TICK, KNOBS, 100)
+    result = run_reference(
+        open_trace((0, 10, 9), (0.1, 60, 2), (0.1, 60, 2), (0.1, 5, 2)), TICK, KNOBS, 100
+    )
     assert composition(result)[1] == (60, 1, 1, 3600, 11)
     assert composition(result)[2] == (65, 2, 2, 3600 + 25, 12 + 61)
 
@@ -70,14 +91,16 @@ def test_tensorrt_llm_keeps_the_order_of_prompts_without_chunks() -> None:
 def test_tensorrt_llm_cuts_prompts_to_whole_blocks_and_fills_up_with_short_ones() -> None:
     knobs = replace(KNOBS, chunked_prefill=True)
     result = run_reference(open_trace((0, 10, 9), (0.1, 250, 2), (0.1, 9, 2)), TICK, knobs, 100)
-    assert composition(result)[1] == (99, 2, 1, 90 * 90 + 81, 11)  # 99 left → 90 of the long prompt, then all of the short one
+    # 99 left → 90 of the long prompt, then all of the short one
+    assert composition(result)[1] == (99, 2, 1, 90 * 90 + 81, 11)
     assert composition(result)[2] == (90, 1, 2, 90 * (180 + 90), 12 + 10)
     assert composition(result)[3] == (70, 1, 1, 70 * (360 + 70), 13)
 
 
 def test_tensorrt_llm_reserves_to_completion_and_the_head_of_the_line_blocks() -> None:
     result = run_reference(open_trace((0, 41, 3), (0.1, 41, 3), (0.2, 2, 1)), TICK, KNOBS, 9)
-    # 5 blocks each: 4 are left, too few for the second, and the third, which needs one, stays behind it.
+    # 5 blocks each: 4 are left, too few for the second, and the third, which needs one, stays
+    # behind it.
     assert [row[7:9] for row in result.steps] == [(1, 0), (1, 2), (1, 2), (2, 0), (1, 0), (1, 0)]
 
 
@@ -98,13 +121,18 @@ def test_vllm_spends_one_budget_on_running_ones_first() -> None:
 def test_vllm_without_chunks_waits_until_a_prompt_fits_whole() -> None:
     knobs = replace(VLLM, chunked_prefill=False)
     result = run_reference(open_trace((0, 10, 2), (0, 85, 2), (0, 10, 2)), TICK, knobs, 1000)
-    assert composition(result) == [(95, 2, 0, 100 + 85 * 85, 0), (10, 1, 2, 100, 11 + 86), (0, 0, 1, 0, 11)]
+    assert composition(result) == [
+        (95, 2, 0, 100 + 85 * 85, 0),
+        (10, 1, 2, 100, 11 + 86),
+        (0, 0, 1, 0, 11),
+    ]
 
 
 def test_vllm_admits_only_when_all_of_a_prompt_has_free_blocks() -> None:
     knobs = replace(VLLM, max_num_tokens=8)
     result = run_reference(open_trace((0, 8, 3), (0.1, 20, 1)), TICK, knobs, 6)
-    # The second needs 5 blocks of 4 although its first chunk would take 2; 2 and then 3 of 6 are taken.
+    # The second needs 5 blocks of 4 although its first chunk would take 2; 2 and then 3 of 6 are
+    # taken.
     assert composition(result) == [
         (8, 1, 0, 64, 0),
         (0, 0, 1, 0, 9),
@@ -116,11 +144,13 @@ def test_vllm_admits_only_when_all_of_a_prompt_has_free_blocks() -> None:
 
 
 def test_vllm_pre_empts_the_last_admitted_and_admits_nobody_in_that_step() -> None:
-    # Two of 8 tokens in 4 blocks of 4: both need a third block in the second step; the first takes that of the second.
+    # Two of 8 tokens in 4 blocks of 4: both need a third block in the second step; the first takes
+    # that of the second.
     result = run_reference(open_trace((0, 8, 5), (0, 8, 5), (0.1, 1, 1)), TICK, VLLM, 4)
     assert composition(result) == [
         (16, 2, 0, 128, 0),
-        (0, 0, 1, 0, 9),  # the second is pre-empted: 1 block is free, and the third request would fit
+        # the second is pre-empted: 1 block is free, and the third request would fit
+        (0, 0, 1, 0, 9),
         (0, 0, 1, 0, 10),  # the second is first in line and needs 3 blocks for 9 tokens
         (0, 0, 1, 0, 11),
         (0, 0, 1, 0, 12),  # the first ends
@@ -134,7 +164,9 @@ def test_vllm_pre_empts_the_last_admitted_and_admits_nobody_in_that_step() -> No
     assert ms(requests.first_token_ns) == [1.0, 1.0, 6.0]
     assert ms(requests.last_token_ns) == [5.0, 9.0, 6.0]
     # The second's gap after its first token spans the computing again: 5 ms; all others are 1 ms.
-    five, one = (int(np.searchsorted(gap_edges_ns(), ns, side="right")) - 1 for ns in (5_000_000, 1_000_000))
+    five, one = (
+        int(np.searchsorted(gap_edges_ns(), ns, side="right")) - 1 for ns in (5_000_000, 1_000_000)
+    )
     assert requests.gaps[0, five] == 1
     assert requests.gaps.sum() == 8
     assert requests.gaps[:, one].sum() == 7
@@ -151,7 +183,9 @@ SGLANG = replace(KNOBS, scheduler="sglang", chunked_prefill=True, tokens_per_blo
 
 
 def test_sglang_runs_prompts_alone_before_any_decode() -> None:
-    result = run_reference(open_trace((0, 10, 3), (0.1, 60, 2), (0.2, 30, 2), (2.5, 5, 1)), TICK, SGLANG, 1000)
+    result = run_reference(
+        open_trace((0, 10, 3), (0.1, 60, 2), (0.2, 30, 2), (2.5, 5, 1)), TICK, SGLANG, 1000
+    )
     assert composition(result) == [
         (10, 1, 0, 100, 0),
         (90, 2, 0, 3600 + 900, 0),
@@ -168,7 +202,9 @@ def test_sglang_runs_prompts_alone_before_any_decode() -> None:
 
 def test_sglang_cuts_one_prompt_to_whole_blocks_and_continues_it_first() -> None:
     knobs = replace(SGLANG, tokens_per_block=10)
-    result = run_reference(open_trace((0, 15, 2), (0, 250, 2), (0, 9, 2), (0, 60, 2)), TICK, knobs, 1000)
+    result = run_reference(
+        open_trace((0, 15, 2), (0, 250, 2), (0, 9, 2), (0, 60, 2)), TICK, knobs, 1000
+    )
     assert composition(result) == [
         (15 + 80, 2, 0, 225 + 6400, 0),  # 15 tokens count as 20
         (100, 1, 0, 100 * (2 * 80 + 100), 0),
@@ -180,22 +216,26 @@ def test_sglang_cuts_one_prompt_to_whole_blocks_and_continues_it_first() -> None
 
 def test_sglang_without_chunks_takes_a_prompt_of_any_length_first() -> None:
     knobs = replace(SGLANG, chunked_prefill=False)
-    result = run_reference(open_trace((0, 300, 1), (0, 40, 1), (0, 60, 1), (0, 5, 1)), TICK, knobs, 1000)
+    result = run_reference(
+        open_trace((0, 300, 1), (0, 40, 1), (0, 60, 1), (0, 5, 1)), TICK, knobs, 1000
+    )
     # 60 reaches what 40 left of 100.
     assert [row[2:4] for row in result.steps] == [(300, 1), (40, 1), (65, 2)]
 
 
 def test_sglang_reserves_a_share_of_the_output_of_those_that_decode() -> None:
-    # In the first pass 210 − (10 + 100 + 1) = 99 tokens are left, and the second needs 20 + 100 + 1. In the second 200 − 0.7 · 99
-    # = 130.7 are left and it enters; the third needs as much of the 9.7 that are left then.
+    # In the first pass 210 − (10 + 100 + 1) = 99 tokens are left, and the second needs 20 + 100 +
+    # 1. In the second 200 − 0.7 · 99 = 130.7 are left and it enters; the third needs as much of the
+    # 9.7 that are left then.
     result = run_reference(open_trace((0, 10, 100), (0, 20, 100), (0, 20, 100)), TICK, SGLANG, 210)
     assert [row[2:5] for row in result.steps[:4]] == [(10, 1, 0), (20, 1, 0), (0, 0, 2), (0, 0, 2)]
 
 
 @pytest.mark.parametrize(("due", "waits"), [(0.1, True), (100.1, False)])
 def test_sglang_looks_at_nobody_until_someone_leaves(due: float, waits: bool) -> None:
-    # The first pass that sees the second finds 1090 − 0.7 · 1000 of the 403 tokens that it needs; 100 rounds later the ratio
-    # is 0.6 and there is room, but the queue is looked at only if it was not before.
+    # The first pass that sees the second finds 1090 − 0.7 · 1000 of the 403 tokens that it needs;
+    # 100 rounds later the ratio is 0.6 and there is room, but the queue is looked at only if it was
+    # not before.
     result = run_reference(open_trace((0, 10, 1001), (due, 400, 2)), TICK, SGLANG, 1100)
     first, second = result.jobs
     assert (second.first_step > first.last_step) == waits
@@ -203,7 +243,8 @@ def test_sglang_looks_at_nobody_until_someone_leaves(due: float, waits: bool) ->
 
 
 def test_sglang_retracts_and_queues_last() -> None:
-    # 30 outputs each. The first two fill 62 tokens before they end; of equals the last one goes, behind those that wait.
+    # 30 outputs each. The first two fill 62 tokens before they end; of equals the last one goes,
+    # behind those that wait.
     four = open_trace((0, 5, 30), (0.1, 5, 30), (1.1, 9, 30), (1.2, 5, 30))
     result = run_reference(four, TICK, SGLANG, 62)
     assert result.requests.preemptions.tolist() == [0, 1, 0, 0]
@@ -221,7 +262,12 @@ ONE_PREFILL = replace(KNOBS, scheduler="one-prefill")
 
 def test_one_prefill_takes_one_prompt_a_step_whatever_room_there_is() -> None:
     result = run_reference(open_trace((0, 10, 3), (0, 20, 2), (0, 30, 2)), TICK, ONE_PREFILL, 100)
-    assert composition(result) == [(10, 1, 0, 100, 0), (20, 1, 1, 400, 11), (30, 1, 2, 900, 12 + 21), (0, 0, 1, 0, 31)]
+    assert composition(result) == [
+        (10, 1, 0, 100, 0),
+        (20, 1, 1, 400, 11),
+        (30, 1, 2, 900, 12 + 21),
+        (0, 0, 1, 0, 31),
+    ]
     assert ms(result.requests.first_token_ns) == [1.0, 2.0, 3.0]
     assert [row[7:9] for row in result.steps] == [(1, 2), (2, 1), (3, 0), (1, 0)]
 
@@ -230,19 +276,30 @@ def test_one_prefill_cuts_a_prompt_and_nobody_enters_until_it_is_done() -> None:
     knobs = replace(ONE_PREFILL, chunked_prefill=True)
     result = run_reference(open_trace((0, 10, 4), (0.1, 150, 1), (0.2, 10, 1)), TICK, knobs, 100)
     # 99 tokens are left beside the decode: 9 blocks of 10, then the rest.
-    assert composition(result)[1:4] == [(90, 1, 1, 8100, 11), (60, 1, 1, 60 * (180 + 60), 12), (10, 1, 1, 100, 13)]
+    assert composition(result)[1:4] == [
+        (90, 1, 1, 8100, 11),
+        (60, 1, 1, 60 * (180 + 60), 12),
+        (10, 1, 1, 100, 13),
+    ]
 
 
 def test_static_pads_to_the_longest_and_holds_the_slots() -> None:
     knobs = replace(KNOBS, scheduler="static", max_batch_size=2)
     result = run_reference(open_trace((0, 10, 2), (0, 30, 4), (0, 7, 1)), TICK, knobs, 1000)
-    assert composition(result) == [(60, 2, 0, 2 * 900, 0), (0, 0, 2, 0, 62), (0, 0, 2, 0, 64), (0, 0, 2, 0, 66), (7, 1, 0, 49, 0)]
+    assert composition(result) == [
+        (60, 2, 0, 2 * 900, 0),
+        (0, 0, 2, 0, 62),
+        (0, 0, 2, 0, 64),
+        (0, 0, 2, 0, 66),
+        (7, 1, 0, 49, 0),
+    ]
     assert ms(result.requests.last_token_ns) == [2.0, 4.0, 5.0]
 
 
 def test_closed_loop_sends_one_after_another() -> None:
     requests = run_reference(closed_trace(2, 0.4, *[(5, 2)] * 5), TICK, KNOBS, 100).requests
-    # Starts at 0.4 and 0.8; the first step runs 0.4–1.4 alone, both decode or prefill in the next, 1.4–2.4.
+    # Starts at 0.4 and 0.8; the first step runs 0.4–1.4 alone, both decode or prefill in the next,
+    # 1.4–2.4.
     assert ms(requests.due_ns) == [0.4, 0.8, 2.8, 3.8, 5.8]
     assert ms(requests.last_token_ns) == [2.4, 3.4, 5.4, 6.4, 8.4]
 
@@ -255,23 +312,34 @@ def test_the_front_end_delays_what_the_engine_sees() -> None:
 
 
 def test_between_two_looks_requests_wait_outside() -> None:
-    # The first decodes from 1 ms on; the second comes at 1.5 and is seen after three steps of decodes, at 4 ms.
+    # The first decodes from 1 ms on; the second comes at 1.5 and is seen after three steps of
+    # decodes, at 4 ms.
     knobs = replace(SGLANG, receive_interval=3)
     requests = run_reference(open_trace((0, 5, 9), (1.5, 5, 1)), TICK, knobs, 1000).requests
     assert ms(requests.first_token_ns) == [1.0, 5.0]
-    assert ms(run_reference(open_trace((0, 5, 9), (1.5, 5, 1)), TICK, SGLANG, 1000).requests.first_token_ns) == [1.0, 3.0]
+    assert ms(
+        run_reference(
+            open_trace((0, 5, 9), (1.5, 5, 1)), TICK, SGLANG, 1000
+        ).requests.first_token_ns
+    ) == [1.0, 3.0]
 
 
 def test_the_engine_looks_after_prompts_and_when_idle() -> None:
     knobs = replace(SGLANG, receive_interval=100)
-    # The second comes during the first's prompt; the third after all have ended, the fourth while nobody decodes any more.
-    requests = run_reference(open_trace((0, 5, 3), (0.5, 5, 3), (9, 5, 3), (11.5, 5, 1)), TICK, knobs, 1000).requests
+    # The second comes during the first's prompt; the third after all have ended, the fourth while
+    # nobody decodes any more.
+    requests = run_reference(
+        open_trace((0, 5, 3), (0.5, 5, 3), (9, 5, 3), (11.5, 5, 1)), TICK, knobs, 1000
+    ).requests
     assert ms(requests.first_token_ns) == [1.0, 2.0, 10.0, 13.0]
 
 
 @pytest.mark.parametrize("knobs", [KNOBS, SGLANG])
-def test_a_step_that_is_put_together_ahead_holds_what_had_come_when_the_last_one_began(knobs: EngineKnobs) -> None:
-    # The second comes during the first's step from 1 to 2 ms, the third at its end, the fourth to an idle engine.
+def test_a_step_that_is_put_together_ahead_holds_what_had_come_when_the_last_one_began(
+    knobs: EngineKnobs,
+) -> None:
+    # The second comes during the first's step from 1 to 2 ms, the third at its end, the fourth to
+    # an idle engine.
     trace = open_trace((0, 5, 9), (1.5, 5, 1), (2, 5, 1), (30, 5, 1))
     at_once = run_reference(trace, TICK, replace(knobs, overlap_schedule=False), 1000).requests
     ahead = run_reference(trace, TICK, replace(knobs, overlap_schedule=True), 1000).requests
@@ -279,24 +347,32 @@ def test_a_step_that_is_put_together_ahead_holds_what_had_come_when_the_last_one
     assert ms(ahead.first_token_ns) == [1.0, 4.0, 4.0, 31.0]
 
 
-WAITING = replace(KNOBS, scheduler="tensorrt-llm", batch_wait_steps=4, batch_wait_ratio=0.5, max_num_tokens=20)
+WAITING = replace(
+    KNOBS, scheduler="tensorrt-llm", batch_wait_steps=4, batch_wait_ratio=0.5, max_num_tokens=20
+)
 
 
 def test_prompts_beside_decodes_wait_to_be_batched() -> None:
-    # The second waits four steps; the third joins it before, and together they make half of the budget.
+    # The second waits four steps; the third joins it before, and together they make half of the
+    # budget.
     alone = run_reference(open_trace((0, 5, 20), (0.5, 4, 2)), TICK, WAITING, 1000).requests
     assert ms(alone.first_token_ns) == [1.0, 6.0]
-    two = run_reference(open_trace((0, 5, 20), (0.5, 4, 2), (2.5, 5, 2)), TICK, WAITING, 1000).requests
+    two = run_reference(
+        open_trace((0, 5, 20), (0.5, 4, 2), (2.5, 5, 2)), TICK, WAITING, 1000
+    ).requests
     assert ms(two.first_token_ns) == [1.0, 4.0, 4.0]
 
 
 def test_prompts_that_fill_the_step_or_find_no_decodes_do_not_wait() -> None:
-    requests = run_reference(open_trace((0, 5, 20), (0.5, 9, 2), (30, 5, 2)), TICK, WAITING, 1000).requests
+    requests = run_reference(
+        open_trace((0, 5, 20), (0.5, 9, 2), (30, 5, 2)), TICK, WAITING, 1000
+    ).requests
     assert ms(requests.first_token_ns) == [1.0, 2.0, 31.0]
 
 
 STREAMING = replace(TICK, stream_s=0.0004)
-"""Steps of 1 ms, a front end that takes 0.4 ms a sequence: two sequences keep it busy, three are more than it can do."""
+"""Steps of 1 ms, a front end that takes 0.4 ms a sequence: two sequences keep it busy, three are
+more than it can do."""
 
 
 def test_the_front_end_streams_one_sequence_after_another() -> None:
@@ -311,7 +387,9 @@ def test_what_the_front_end_cannot_keep_up_with_queues_there_and_the_engine_goes
     assert ms(result.requests.first_token_ns) == [2.2] * 3
     assert ms(result.requests.last_token_ns) == [4.6] * 3
     edges = gap_edges_ns()
-    assert result.requests.gaps.sum(axis=0)[np.searchsorted(edges, 1_200_000, side="right") - 1] == 6
+    assert (
+        result.requests.gaps.sum(axis=0)[np.searchsorted(edges, 1_200_000, side="right") - 1] == 6
+    )
     assert result.free_blocks == 100
 
 
@@ -331,14 +409,27 @@ def test_a_step_without_a_token_leaves_the_front_end_idle() -> None:
 def test_requests_enter_one_after_another_however_long_they_are_under_way() -> None:
     entering = replace(TICK, enter_s=0.002)
     at_once = open_trace(*[(0, 5, 1)] * 3)
-    assert ms(run_reference(at_once, entering, KNOBS, 100).requests.first_token_ns) == [3.0, 5.0, 7.0]
-    assert ms(run_reference(at_once, replace(entering, frontend_s=0.01), KNOBS, 100).requests.first_token_ns) == [11.0, 13.0, 15.0]
+    assert ms(run_reference(at_once, entering, KNOBS, 100).requests.first_token_ns) == [
+        3.0,
+        5.0,
+        7.0,
+    ]
+    assert ms(
+        run_reference(
+            at_once, replace(entering, frontend_s=0.01), KNOBS, 100
+        ).requests.first_token_ns
+    ) == [11.0, 13.0, 15.0]
     by_tokens = replace(entering, enter_s=0.001, enter_token_s=0.001)
-    assert ms(run_reference(open_trace((0, 5, 1), (0, 2, 1)), by_tokens, KNOBS, 100).requests.first_token_ns) == [7.0, 10.0]
+    assert ms(
+        run_reference(
+            open_trace((0, 5, 1), (0, 2, 1)), by_tokens, KNOBS, 100
+        ).requests.first_token_ns
+    ) == [7.0, 10.0]
 
 
 def test_tokens_put_off_who_enters_and_who_entered_puts_off_tokens() -> None:
-    """From 3 ms on half a millisecond of each step is streamed, so that 2 ms of the second take until 5.5; it is heard at 6."""
+    """From 3 ms on half a millisecond of each step is streamed, so that 2 ms of the second take
+    until 5.5; it is heard at 6."""
     step = replace(TICK, enter_s=0.002, stream_s=0.0005)
     requests = run_reference(open_trace((0, 5, 20), (3, 5, 1)), step, KNOBS, 100).requests
     assert ms(requests.first_token_ns) == [3.5, 6.5 + 2.0 + 2 * 0.5]
@@ -347,14 +438,19 @@ def test_tokens_put_off_who_enters_and_who_entered_puts_off_tokens() -> None:
 
 
 def test_steps_that_wait_for_the_front_end_are_taken_up_together() -> None:
-    """Of 2.5 ms to take up a step: the first ends at 1, the next two while that is done, and go along at 3.5."""
-    requests = run_reference(open_trace((0, 5, 4)), replace(TICK, stream_step_s=0.0025), KNOBS, 100).requests
+    """Of 2.5 ms to take up a step: the first ends at 1, the next two while that is done, and go
+    along at 3.5."""
+    requests = run_reference(
+        open_trace((0, 5, 4)), replace(TICK, stream_step_s=0.0025), KNOBS, 100
+    ).requests
     assert ms(requests.first_token_ns) == [3.5]
     assert ms(requests.last_token_ns) == [8.5]
 
 
 def test_tokens_that_clients_would_have_after_the_window_do_not_happen() -> None:
-    result = run_reference(open_trace(*[(0, 5, 3)] * 3), STREAMING, KNOBS, 100, window_ps=int(3.5 * MS))
+    result = run_reference(
+        open_trace(*[(0, 5, 3)] * 3), STREAMING, KNOBS, 100, window_ps=int(3.5 * MS)
+    )
     assert result.requests.osl.tolist() == [2] * 3
     assert result.requests.status.tolist() == [UNFINISHED] * 3
 
@@ -372,17 +468,27 @@ def test_the_impossible_is_rejected_on_arrival_and_blocks_nobody(scheduler) -> N
 
 
 def test_what_exceeds_the_context_is_rejected() -> None:
-    requests = run_reference(open_trace((0, 5, 6), (0, 5, 5)), TICK, KNOBS, 100, max_context=10).requests
+    requests = run_reference(
+        open_trace((0, 5, 6), (0, 5, 5)), TICK, KNOBS, 100, max_context=10
+    ).requests
     assert requests.status.tolist() == [REJECTED, COMPLETED]
 
 
 def test_the_client_of_a_rejected_request_goes_on_at_once() -> None:
-    requests = run_reference(closed_trace(1, 0.5, (5_000, 5), (5, 1), (5, 1)), TICK, KNOBS, 100).requests
+    requests = run_reference(
+        closed_trace(1, 0.5, (5_000, 5), (5, 1), (5, 1)), TICK, KNOBS, 100
+    ).requests
     assert ms(requests.due_ns) == [0.5, 1.0, 2.5]
 
 
 def test_a_window_ends_time() -> None:
-    requests = run_reference(open_trace((0, 5, 3), (1, 5, 3), (3, 5, 3), (3.6, 5, 3)), TICK, KNOBS, 100, window_ps=int(3.5 * MS)).requests
+    requests = run_reference(
+        open_trace((0, 5, 3), (1, 5, 3), (3, 5, 3), (3.6, 5, 3)),
+        TICK,
+        KNOBS,
+        100,
+        window_ps=int(3.5 * MS),
+    ).requests
     assert len(requests) == 3
     assert requests.status.tolist() == [COMPLETED, UNFINISHED, UNFINISHED]
     assert requests.osl.tolist() == [3, 2, 0]
@@ -394,17 +500,25 @@ def test_a_window_ends_time() -> None:
 
 
 def test_prices_are_rounded_once_and_nanoseconds_down() -> None:
-    step = StepModel(coefficients=coefficient_array(host_step=0.001_000_000_999_6, norm=1.0), frontend_s=0.0)
+    step = StepModel(
+        coefficients=coefficient_array(host_step=0.001_000_000_999_6, norm=1.0), frontend_s=0.0
+    )
     result = run_reference(open_trace((0, 5, 2)), step, KNOBS, 100)
     assert [row[1] for row in result.steps] == [1_000_001_000, 1_000_001_000]
     assert result.requests.last_token_ns.tolist() == [2_000_002]
 
 
-@pytest.mark.parametrize("scheduler", [name for name in SCHEDULERS if name != "one-prefill"])  # whose requests do not begin together
+# whose requests do not begin together
+@pytest.mark.parametrize("scheduler", [name for name in SCHEDULERS if name != "one-prefill"])
 def test_decode_steps_are_an_arithmetic_progression(scheduler) -> None:
     step = StepModel(coefficients=ROOFLINE, frontend_s=0.0)
     batch, isl, osl = 5, 20, 400
-    result = run_reference(open_trace(*[(0.0, isl, osl)] * batch), step, replace(KNOBS, scheduler=scheduler, chunked_prefill=True), 1000)
+    result = run_reference(
+        open_trace(*[(0.0, isl, osl)] * batch),
+        step,
+        replace(KNOBS, scheduler=scheduler, chunked_prefill=True),
+        1000,
+    )
     a, c = (int(column[batch]) for column in step.decode_line(8))
     steps = osl - 1
     closed_form = steps * (a + c * batch * isl) + c * batch * steps * (steps + 1) // 2
@@ -414,7 +528,15 @@ def test_decode_steps_are_an_arithmetic_progression(scheduler) -> None:
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(r=runs())
 def test_nothing_is_lost_and_nothing_counted_twice(r: Run) -> None:
-    result = run_reference(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, window_ps=r.window_ps, max_context=r.max_context)
+    result = run_reference(
+        r.trace,
+        r.step,
+        r.knobs,
+        r.kv_blocks,
+        windows=r.windows,
+        window_ps=r.window_ps,
+        max_context=r.max_context,
+    )
     requests = result.requests
     if r.window_ps < 0:
         assert len(requests) == len(r.trace)
@@ -439,7 +561,10 @@ def test_nothing_is_lost_and_nothing_counted_twice(r: Run) -> None:
     if r.knobs.scheduler == "sglang":
         assert all(row[2] == 0 or row[4] == 0 for row in result.steps)
         size, chunks = r.knobs.tokens_per_block, r.knobs.chunked_prefill
-        assert all(row[2] <= max(size, r.knobs.max_num_tokens) or (row[3] == 1 and not chunks) for row in result.steps)
+        assert all(
+            row[2] <= max(size, r.knobs.max_num_tokens) or (row[3] == 1 and not chunks)
+            for row in result.steps
+        )
     elif r.knobs.scheduler != "static":
         each = 1 + drafted_tokens(r.step)
         assert all(row[2] + row[4] * each <= r.knobs.max_num_tokens for row in result.steps)

@@ -36,7 +36,9 @@ def deployment(engine: str = "tensorrt-llm-0.15") -> Deployment:
     )
 
 
-def workload(arrivals: OpenLoop | ClosedLoop, requests: int = 300, isl: float = 500, osl: float = 60) -> Workload:
+def workload(
+    arrivals: OpenLoop | ClosedLoop, requests: int = 300, isl: float = 500, osl: float = 60
+) -> Workload:
     return Workload(
         isl=Lengths(kind="normal", mean=isl, std=isl / 5),
         osl=Lengths(kind="normal", mean=osl, std=osl / 5),
@@ -46,16 +48,22 @@ def workload(arrivals: OpenLoop | ClosedLoop, requests: int = 300, isl: float = 
 
 
 def same(one: Requests, other: Requests) -> bool:
-    return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(Requests))
+    return all(
+        np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(Requests)
+    )
 
 
 @pytest.mark.parametrize("engine", ["tensorrt-llm-0.15", "vllm", "nim-2024"])
-@pytest.mark.parametrize("arrivals", [OpenLoop(rate=30), ClosedLoop(concurrency=20, turnaround_s=0.001)])
+@pytest.mark.parametrize(
+    "arrivals", [OpenLoop(rate=30), ClosedLoop(concurrency=20, turnaround_s=0.001)]
+)
 def test_a_real_deployment_is_simulated_as_the_reference_says(engine, arrivals):
     d, w = deployment(engine), workload(arrivals)
     requests = simulate(d, w, seed=4)
     assert (requests.status == COMPLETED).all()
-    expected = run_reference(w.trace(4), step_model(d), d.knobs, memory_plan(d).blocks, max_context=d.model.max_context)
+    expected = run_reference(
+        w.trace(4), step_model(d), d.knobs, memory_plan(d).blocks, max_context=d.model.max_context
+    )
     assert same(requests, expected.requests)
 
 
@@ -77,7 +85,9 @@ def test_seeds_matter_and_nothing_else_does() -> None:
 
 
 def test_a_window_counts_from_a_common_start() -> None:
-    requests = simulate(deployment(), workload(ClosedLoop(concurrency=10), requests=1_000_000), seed=0, window_s=5.0)
+    requests = simulate(
+        deployment(), workload(ClosedLoop(concurrency=10), requests=1_000_000), seed=0, window_s=5.0
+    )
     assert requests.window_ns == 5_000_000_000
     assert 50 < len(requests) < 10_000
     assert (requests.status == UNFINISHED).sum() == 10
@@ -85,7 +95,8 @@ def test_a_window_counts_from_a_common_start() -> None:
 
 
 def test_an_interrupt_stops_the_running_points() -> None:
-    guessing = replace(deployment(), speculation=parse_speculation("ngram k=2 acceptance=0.01"))  # every step by itself
+    # every step by itself
+    guessing = replace(deployment(), speculation=parse_speculation("ngram k=2 acceptance=0.01"))
     long_one = workload(ClosedLoop(concurrency=1), requests=1_000_000, osl=4000)
 
     def interrupt(*_: Any) -> None:
@@ -93,14 +104,23 @@ def test_an_interrupt_stops_the_running_points() -> None:
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        simulate_many([(deployment(), workload(OpenLoop(rate=30))), (guessing, long_one)], seed=0, progress=interrupt, workers=2)
+        simulate_many(
+            [(deployment(), workload(OpenLoop(rate=30))), (guessing, long_one)],
+            seed=0,
+            progress=interrupt,
+            workers=2,
+        )
     assert time.monotonic() - began < 15  # the long one would take a minute
 
 
 def test_a_failing_point_stops_the_others() -> None:
     long_one = workload(ClosedLoop(concurrency=1), requests=1_000_000, osl=4000)
     with pytest.raises(InputError, match=r"^request_rate"):
-        simulate_many([(deployment(), long_one), (deployment(), workload(OpenLoop(rate=-1.0)))], seed=0, workers=2)
+        simulate_many(
+            [(deployment(), long_one), (deployment(), workload(OpenLoop(rate=-1.0)))],
+            seed=0,
+            workers=2,
+        )
 
 
 def test_the_kernel_works_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +133,13 @@ def test_the_kernel_works_where_nothing_can_be_cached(monkeypatch: pytest.Monkey
     assert driven.compiled(driven._builder("drive")(1)).__name__ == "drive"
 
 
-def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [(deployment(), workload(ClosedLoop(concurrency=8))), (deployment("vllm"), workload(OpenLoop(rate=30)))]
+def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = [
+        (deployment(), workload(ClosedLoop(concurrency=8))),
+        (deployment("vllm"), workload(OpenLoop(rate=30))),
+    ]
     expected = simulate_many(points, seed=2, window_s=20.0)
     assert not answers_soon(points)
     monkeypatch.setattr(module, "is_compiled", lambda _: False)

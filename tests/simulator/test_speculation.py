@@ -7,7 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.simulator.test_reference import KNOBS, SGLANG, TICK, VLLM, closed_trace, composition, ms, open_trace
+from tests.simulator.test_reference import (
+    KNOBS,
+    SGLANG,
+    TICK,
+    VLLM,
+    closed_trace,
+    composition,
+    ms,
+    open_trace,
+)
 from tests.strategies import MS, ROOFLINE, coefficient_array
 from tonnage.api.simulation import simulate_sweep
 from tonnage.errors import InputError
@@ -21,7 +30,9 @@ from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 NOTHING = coefficient_array(norm=1.0)
 
 
-def drafting(tokens: int, acceptance: float, passes: int = 0, coefficients: np.ndarray = NOTHING) -> Drafting:
+def drafting(
+    tokens: int, acceptance: float, passes: int = 0, coefficients: np.ndarray = NOTHING
+) -> Drafting:
     return Drafting(tokens=tokens, acceptance=acceptance, passes=passes, coefficients=coefficients)
 
 
@@ -31,11 +42,18 @@ def guessing(tokens: int, acceptance: float) -> StepModel:
 
 
 def test_draws_are_even_and_independent() -> None:
-    draws = np.array([[draw(7, request, position) for position in range(1, 201)] for request in range(200)]) / ONE
+    draws = (
+        np.array(
+            [[draw(7, request, position) for position in range(1, 201)] for request in range(200)]
+        )
+        / ONE
+    )
     assert draws.mean() == pytest.approx(0.5, abs=0.005)
     assert draws.var() == pytest.approx(1 / 12, abs=0.002)
     assert np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
-    assert np.corrcoef(draws[:, :-1].ravel(), draws[:, 1:].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
+    assert np.corrcoef(draws[:, :-1].ravel(), draws[:, 1:].ravel())[0, 1] == pytest.approx(
+        0.0, abs=0.02
+    )
     assert draw(7, 3, 5) != draw(8, 3, 5)
 
 
@@ -69,7 +87,9 @@ def test_slots_are_held_to_what_guesses_leave_of_the_budget() -> None:
         narrow = replace(knobs, max_num_tokens=10, chunked_prefill=True, tokens_per_block=1)
         result = run_reference(open_trace(*[(0.0, 1, 9)] * 5), guessing(3, 0.5), narrow, 1000)
         assert max(row[7] for row in result.steps) == 2
-    result = run_reference(open_trace(*[(0.0, 1, 9)] * 5), guessing(3, 0.5), replace(SGLANG, max_num_tokens=10), 1000)
+    result = run_reference(
+        open_trace(*[(0.0, 1, 9)] * 5), guessing(3, 0.5), replace(SGLANG, max_num_tokens=10), 1000
+    )
     assert max(row[7] for row in result.steps) == 5
 
 
@@ -77,7 +97,10 @@ def test_slots_are_held_to_what_guesses_leave_of_the_budget() -> None:
 def test_guesses_have_their_place_in_the_cache(knobs) -> None:
     knobs = replace(knobs, tokens_per_block=1)
     room = 13 + (2 if knobs.scheduler == "sglang" else 0)
-    fits, not_quite = (run_reference(open_trace((0, 7, 3)), guessing(3, 0.5), knobs, blocks) for blocks in (room, room - 1))
+    fits, not_quite = (
+        run_reference(open_trace((0, 7, 3)), guessing(3, 0.5), knobs, blocks)
+        for blocks in (room, room - 1)
+    )
     assert fits.requests.status.tolist() == [COMPLETED]
     assert fits.free_blocks == room
     assert not_quite.requests.status.tolist() == [REJECTED]
@@ -88,18 +111,36 @@ def test_guesses_have_their_place_in_the_cache(knobs) -> None:
 def test_kernel_equals_reference_with_guesses(scheduler, blocks):
     from tests.simulator.test_kernel import ENGINE, both
 
-    lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
-    trace = Workload(**lengths, arrivals=ClosedLoop(concurrency=40, turnaround_s=0.0016), requests=300).trace(5)
-    step = StepModel(coefficients=ROOFLINE, frontend_s=0.002, drafting=drafting(3, 0.6, 3, ROOFLINE * 0.1 + NOTHING))
+    lengths = {
+        "isl": Lengths(kind="lognormal", mean=200, std=150),
+        "osl": Lengths(kind="normal", mean=60, std=30),
+    }
+    trace = Workload(
+        **lengths, arrivals=ClosedLoop(concurrency=40, turnaround_s=0.0016), requests=300
+    ).trace(5)
+    step = StepModel(
+        coefficients=ROOFLINE,
+        frontend_s=0.002,
+        drafting=drafting(3, 0.6, 3, ROOFLINE * 0.1 + NOTHING),
+    )
     requests, _, _ = both(trace, step, replace(ENGINE, scheduler=scheduler), blocks)
     assert (requests.preemptions.sum() > 0) == (blocks == 60 and scheduler != "tensorrt-llm")
     both(trace, step, replace(ENGINE, scheduler=scheduler), blocks, window_ps=2_000 * MS)
 
 
-@pytest.mark.parametrize(("tokens", "acceptance"), [(1, 0.5), (3, 0.7), (5, 0.9), (4, 0.0), (2, 1.0)])
+@pytest.mark.parametrize(
+    ("tokens", "acceptance"), [(1, 0.5), (3, 0.7), (5, 0.9), (4, 0.0), (2, 1.0)]
+)
 def test_tokens_per_step_are_the_closed_form(tokens: int, acceptance: float) -> None:
-    work = Workload(isl=Lengths(mean=10), osl=Lengths(mean=4_001), arrivals=ClosedLoop(concurrency=1), requests=20)
-    requests = kernel.run(work.trace(0), guessing(tokens, acceptance), replace(VLLM, max_batch_size=1), 10_000)
+    work = Workload(
+        isl=Lengths(mean=10),
+        osl=Lengths(mean=4_001),
+        arrivals=ClosedLoop(concurrency=1),
+        requests=20,
+    )
+    requests = kernel.run(
+        work.trace(0), guessing(tokens, acceptance), replace(VLLM, max_batch_size=1), 10_000
+    )
     expected = (1 - acceptance ** (tokens + 1)) / (1 - acceptance) if acceptance < 1 else tokens + 1
     steps = (requests.last_token_ns - requests.first_token_ns) / 1e6
     assert 4_000 / steps.mean() == pytest.approx(expected, rel=0.01)
@@ -115,7 +156,9 @@ def test_a_price_with_guesses_is_that_of_its_parts() -> None:
     drafter = StepModel(coefficients=d.coefficients, frontend_s=0.0).seconds(0, 0, 5, 0, 700)
     host = ROOFLINE[18] * 15
     context = (ROOFLINE[11] / 5 - ROOFLINE[11] / 20) * 700
-    assert step.seconds(0, 0, 5, 0, 700) == pytest.approx(plain + context - host + 2 * drafter, rel=1e-12)
+    assert step.seconds(0, 0, 5, 0, 700) == pytest.approx(
+        plain + context - host + 2 * drafter, rel=1e-12
+    )
 
 
 def test_static_batches_and_impossible_guesses_are_refused() -> None:
@@ -127,11 +170,23 @@ def test_static_batches_and_impossible_guesses_are_refused() -> None:
 
 
 def test_alone_its_gain_is_the_closed_form() -> None:
-    point = simulate_sweep(model="llama-3.1-8b", isl=100, osl=4_001, concurrency=1, requests=50, speculation="eagle k=3 acceptance=0.7")[0]
+    point = simulate_sweep(
+        model="llama-3.1-8b",
+        isl=100,
+        osl=4_001,
+        concurrency=1,
+        requests=50,
+        speculation="eagle k=3 acceptance=0.7",
+    )[0]
     from tonnage.perf.terms import step_model
 
-    guessed, plain = (step_model(replace(point.deployment, speculation=s)) for s in (point.deployment.speculation, None))
+    guessed, plain = (
+        step_model(replace(point.deployment, speculation=s))
+        for s in (point.deployment.speculation, None)
+    )
     context = 100 + 2_000
-    expected = plain.seconds(0, 0, 1, 0, context) / (guessed.seconds(0, 0, 1, 0, context) / guessed.tokens_per_step)
+    expected = plain.seconds(0, 0, 1, 0, context) / (
+        guessed.seconds(0, 0, 1, 0, context) / guessed.tokens_per_step
+    )
     assert point.gain == pytest.approx(expected, rel=0.01)
     assert 1.0 < expected < 2.533

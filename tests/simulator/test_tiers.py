@@ -1,4 +1,5 @@
-"""Memory below the KV cache: what comes back is what a plain LRU keeps, every block is in one place, and moved blocks balance."""
+"""Memory below the KV cache: what comes back is what a plain LRU keeps, every block is in one
+place, and moved blocks balance."""
 
 from __future__ import annotations
 
@@ -24,23 +25,33 @@ from tonnage.simulator.tiers import Tier
 from tonnage.spec.sessions import ENDLESS
 from tonnage.spec.workload import Trace
 
-WEKA = Path(__file__).parents[3] / "shared" / "data" / "traces" / "agentic" / "claude_code_150.jsonl.gz"
+WEKA = (
+    Path(__file__).parents[3]
+    / "shared"
+    / "data"
+    / "traces"
+    / "agentic"
+    / "claude_code_150.jsonl.gz"
+)
 BLOCK = 1024
 """Tokens of a block here: sixteen of the recorded ones."""
 
 
 def lru_of_two(prompts: list[tuple[list[object], int]], cache: int, tier: int) -> list[int]:
-    """Blocks that each request finds, served one by one with an answer of one token; from the rule alone.
+    """Blocks that each request finds, served one by one with an answer of one token; from the rule
+    alone.
 
-    Both memories are dicts whose first entry is the next to go. A request takes the longest beginning that is in either of them, drives
-    out as many blocks as it needs places, and leaves its own ones behind, the last first; a part of a block is useless to all.
-    """
+    Both memories are dicts whose first entry is the next to go. A request takes the longest
+    beginning that is in either of them, drives out as many blocks as it needs places, and leaves
+    its own ones behind, the last first; a part of a block is useless to all."""
     near: OrderedDict[object, None] = OrderedDict()
     far: OrderedDict[object, None] = OrderedDict()
     found = []
     for number, (names, tokens) in enumerate(prompts):
         hits = 0
-        while hits < min(len(names), (tokens - 1) // BLOCK) and (names[hits] in near or names[hits] in far):
+        while hits < min(len(names), (tokens - 1) // BLOCK) and (
+            names[hits] in near or names[hits] in far
+        ):
             hits += 1
         for name in names[:hits]:
             near.pop(name, None)
@@ -51,10 +62,13 @@ def lru_of_two(prompts: list[tuple[list[object], int]], cache: int, tier: int) -
                 far[name] = None
                 if len(far) > tier:
                     far.popitem(last=False)
-        for place, name in enumerate(names[hits:]):  # a block that is computed again takes the name of the one that nobody reached
+        # a block that is computed again takes the name of the one that nobody reached
+        for place, name in enumerate(names[hits:]):
             far.pop(name, None)
             if name in near:
-                near = OrderedDict((number + place / 1e6 if old == name else old, None) for old in near)
+                near = OrderedDict(
+                    (number + place / 1e6 if old == name else old, None) for old in near
+                )
         near.update(dict.fromkeys(reversed(names)))
         found.append(hits)
     return found
@@ -64,7 +78,8 @@ def lru_of_two(prompts: list[tuple[list[object], int]], cache: int, tier: int) -
 @pytest.mark.skipif(not WEKA.exists(), reason="the sessions are not part of the project")
 @pytest.mark.parametrize("tier", [300, 1_500, 6_000])
 def test_on_recorded_sessions_a_tier_finds_what_a_plain_lru_finds(tier):
-    """All sessions at once, each request in its turn: a cache of 600 blocks, less than the sessions have, and a tier of three sizes."""
+    """All sessions at once, each request in its turn: a cache of 600 blocks, less than the sessions
+    have, and a tier of three sizes."""
     sessions = read_sessions(str(WEKA), "trace").within(200_000)
     order = np.argsort(sessions.at_ns, kind="stable")
     rows = len(order)
@@ -77,21 +92,32 @@ def test_on_recorded_sessions_a_tier_finds_what_a_plain_lru_finds(tier):
         contents=sessions.contents.part(order),
     )
     knobs = replace(ENGINE, tokens_per_block=BLOCK, max_num_tokens=1 << 20)
-    got, _ = run_recorded(trace, STEP, knobs, 600, most_steps=0, tiers=(Tier(blocks=tier, block_ps=MS),))
+    got, _ = run_recorded(
+        trace, STEP, knobs, 600, most_steps=0, tiers=(Tier(blocks=tier, block_ps=MS),)
+    )
     prompts = [prompt for prompt in plain_prompts() if prompt[1] + prompt[2] <= 200_000]
     assert [prompts[row][1] for row in order.tolist()] == trace.isl.tolist()
     expected = lru_of_two([prompts[row][:2] for row in order.tolist()], 600, tier)
     assert (got.cached_tokens // BLOCK).tolist() == expected
     assert (got.cached_tokens % BLOCK == 0).all()
-    print(f"600 blocks and {tier} below: {sum(expected) * BLOCK / trace.isl.sum():.2%} of the prompt tokens found, exactly")
+    print(
+        f"600 blocks and {tier} below: {sum(expected) * BLOCK / trace.isl.sum():.2%} of the prompt"
+        " tokens found, exactly"
+    )
 
 
 def plain_prompts() -> list[tuple[list[object], int, int]]:
-    """Names of the whole blocks of each recorded prompt, its tokens and those of its answer, as the file has them."""
+    """Names of the whole blocks of each recorded prompt, its tokens and those of its answer, as the
+    file has them."""
     found = []
     with gzip.open(WEKA, "rt") as lines:
         for session, line in enumerate(lines):
-            for one in [one for _, one in sorted(sent(json.loads(line)["requests"], 0.0), key=lambda each: each[0])]:
+            for one in [
+                one
+                for _, one in sorted(
+                    sent(json.loads(line)["requests"], 0.0), key=lambda each: each[0]
+                )
+            ]:
                 ids, names, before = one["hash_ids"], [], 0
                 for end in range(BLOCK // 64, len(ids) + 1, BLOCK // 64):
                     before = hash((before, tuple(ids[end - BLOCK // 64 : end])))
@@ -104,12 +130,17 @@ def sent(requests: list[dict], begins: float) -> list[tuple[float, dict]]:
     """The requests of a session and its sub-agents, with the seconds at which they were sent."""
     found = []
     for one in requests:
-        found += sent(one["requests"], begins + one["t"]) if one["type"] == "subagent" else [(begins + one["t"], one)]
+        found += (
+            sent(one["requests"], begins + one["t"])
+            if one["type"] == "subagent"
+            else [(begins + one["t"], one)]
+        )
     return found
 
 
 class Ledger(PrefixCache):
-    """A cache that counts what goes down, comes up, is displaced by a block computed again, and is forgotten."""
+    """A cache that counts what goes down, comes up, is displaced by a block computed again, and is
+    forgotten."""
 
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
@@ -129,9 +160,15 @@ class Ledger(PrefixCache):
 
 
 @pytest.mark.parametrize("scheduler", CACHING)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
-def test_a_block_is_in_one_place_and_what_goes_down_comes_up_stays_or_is_forgotten(scheduler, data, monkeypatch):
+def test_a_block_is_in_one_place_and_what_goes_down_comes_up_stays_or_is_forgotten(
+    scheduler, data, monkeypatch
+):
     monkeypatch.setattr(reference_engine, "PrefixCache", Ledger)
     r = data.draw(shared_runs((scheduler,)))
     knobs = replace(r.knobs, prefix_caching=True)
@@ -140,21 +177,38 @@ def test_a_block_is_in_one_place_and_what_goes_down_comes_up_stays_or_is_forgott
     ran = run_reference(r.trace, r.step, knobs, r.kv_blocks, tiers=endless, **limits)
     if ran.cache is not None:
         conserved(ran.cache, ran.free_blocks, r.kv_blocks)
-        assert ran.cache.down == ran.cache.up + ran.cache.displaced + len(ran.cache.below[0]), "an endless tier forgets nothing"
+        assert ran.cache.down == ran.cache.up + ran.cache.displaced + len(ran.cache.below[0]), (
+            "an endless tier forgets nothing"
+        )
     nothing = run_reference(r.trace, r.step, knobs, r.kv_blocks, **limits).requests
-    empty = run_reference(r.trace, r.step, knobs, r.kv_blocks, tiers=(Tier(blocks=0, block_ps=MS), Tier(blocks=0, block_ps=1)), **limits)
+    empty = run_reference(
+        r.trace,
+        r.step,
+        knobs,
+        r.kv_blocks,
+        tiers=(Tier(blocks=0, block_ps=MS), Tier(blocks=0, block_ps=1)),
+        **limits,
+    )
     for name in ("cached_tokens", "first_token_ns", "last_token_ns", "preemptions", "status"):
         np.testing.assert_array_equal(getattr(nothing, name), getattr(empty.requests, name))
 
 
-PROMPTS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 15)), min_size=2, max_size=40)
-"""Requests one by one: which of six texts, how many of its blocks, and how many tokens of their own."""
+PROMPTS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 15)), min_size=2, max_size=40
+)
+"""Requests one by one: which of six texts, how many of its blocks, and how many tokens of their
+own."""
 
 
 def one_by_one(prompts, **more):
-    contents = [[(text, 16 * whole), (10 + number, ENDLESS)] for number, (text, whole, _) in enumerate(prompts)]
+    contents = [
+        [(text, 16 * whole), (10 + number, ENDLESS)]
+        for number, (text, whole, _) in enumerate(prompts)
+    ]
     isl = [16 * whole + own for _, whole, own in prompts]
-    return served(contents, isl, [1] * len(isl), due=[number * SECOND for number in range(len(isl))], **more)
+    return served(
+        contents, isl, [1] * len(isl), due=[number * SECOND for number in range(len(isl))], **more
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -169,7 +223,8 @@ def test_a_tier_without_latency_and_of_endless_bandwidth_is_a_larger_cache(promp
 @settings(max_examples=40, deadline=None)
 @given(prompts=PROMPTS, cache=st.integers(12, 30), tier=st.integers(1, 40))
 def test_a_tier_of_copies_is_one_of_as_many_blocks_less_as_the_cache_has(prompts, cache, tier):
-    """Written through, the larger memory has all that the cache has: found is what an LRU of its blocks alone has kept.
+    """Written through, the larger memory has all that the cache has: found is what an LRU of its
+    blocks alone has kept.
 
     The cache has one part of a block at a time, which no tier keeps.
     """

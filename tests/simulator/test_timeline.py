@@ -1,4 +1,5 @@
-"""Which request held which slot in which step: the same run as the compiled one, and files that others open."""
+"""Which request held which slot in which step: the same run as the compiled one, and files that
+others open."""
 
 from __future__ import annotations
 
@@ -13,7 +14,18 @@ from tonnage.api import simulate
 from tonnage.api.simulation import write_timeline
 from tonnage.cli.main import run
 from tonnage.results.store import write_run
-from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, chrome_trace, read_timeline, timeline_table
+from tonnage.results.timeline import (
+    BLOCKS,
+    DECODE,
+    NOTHING,
+    PREFILL,
+    SLOTS,
+    TOKENS,
+    WAITING,
+    chrome_trace,
+    read_timeline,
+    timeline_table,
+)
 from tonnage.simulator.lesson import LessonConfig, run_lesson
 from tonnage.simulator.timeline import lesson_timeline, simulate_timeline
 
@@ -32,14 +44,17 @@ def test_the_steps_are_those_of_the_run(pair):
     assert (record.last_token_ns == found.requests.last_token_ns).all()
     assert timeline.left == 0
     table = timeline_table(timeline).to_pydict()
-    decoded = np.bincount(np.array(table["request"])[np.array(table["state"]) == DECODE], minlength=40)
+    decoded = np.bincount(
+        np.array(table["request"])[np.array(table["state"]) == DECODE], minlength=40
+    )
     assert decoded.tolist() == [29] * 40
     prefilled = np.array(table["tokens"])[np.array(table["state"]) == PREFILL]
     assert prefilled.sum() == 40 * 700
 
 
 def test_a_report_of_the_run_holds_its_slots(pair, tmp_path, capsys):
-    """Written as data, read again, and drawn in the run's report; what is no timeline is refused."""
+    """Written as data, read again, and drawn in the run's report; what is no timeline is
+    refused."""
     found, _, timeline = pair
     write_run(tmp_path / "run", found.scenario(), found.requests, found.summary, {})
     write_timeline(tmp_path / "slots.parquet", timeline, "")
@@ -69,19 +84,30 @@ def test_a_slot_has_one_request_at_a_time_and_it_stays_there(pair):
         assert sooner.start + sooner.duration == pytest.approx(later.start)
     assert SLOTS in {step.bound for step in timeline.steps} <= {NOTHING, SLOTS, TOKENS, BLOCKS}
     first = timeline.steps[0]
-    assert [[held.state for held in first.held].count(state) for state in (PREFILL, WAITING)] == [3, 5]
+    assert [[held.state for held in first.held].count(state) for state in (PREFILL, WAITING)] == [
+        3,
+        5,
+    ]
 
 
 def check_trace(trace):
-    """The trace event format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (read 2026-11)."""
+    """The trace event format:
+    https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (read
+    2026-11)."""
     assert set(trace) == {"traceEvents", "displayTimeUnit"}
     needed = {
         "X": {"name", "cat", "ts", "dur", "pid", "tid", "args"},
         "C": {"name", "ts", "pid", "args"},
         "M": {"name", "pid", "tid", "args"},
     }
-    threads = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
-    assert threads == {event["tid"]: f"slot {event['tid']}" for event in trace["traceEvents"] if event["ph"] == "X"}
+    threads = {
+        event["tid"]: event["args"]["name"]
+        for event in trace["traceEvents"]
+        if event["name"] == "thread_name"
+    }
+    assert threads == {
+        event["tid"]: f"slot {event['tid']}" for event in trace["traceEvents"] if event["ph"] == "X"
+    }
     for event in trace["traceEvents"]:
         assert set(event) - {"ph"} == needed[event["ph"]]
         assert isinstance(event["name"], str)
@@ -108,14 +134,27 @@ def test_the_lesson_has_one_too():
     result = run_lesson(LessonConfig(batcher="static"))
     timeline = lesson_timeline(result)
     check_trace(chrome_trace(timeline))
-    assert "".join("P" if held.state == PREFILL else "=" for held in timeline.steps[0].held) == result.steps[0].slots.replace(".", "")
+    assert "".join(
+        "P" if held.state == PREFILL else "=" for held in timeline.steps[0].held
+    ) == result.steps[0].slots.replace(".", "")
     assert len({held.request for step in timeline.steps for held in step.held}) >= result.complete
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "json", "html"])
 def test_simulate_writes_it(tmp_path, suffix, capsys):
     target = tmp_path / f"slots.{suffix}"
-    flags = ["--model", "llama-3.1-8b", "--isl", "700", "--osl", "10", "--concurrency", "4", "--requests", "8"]
+    flags = [
+        "--model",
+        "llama-3.1-8b",
+        "--isl",
+        "700",
+        "--osl",
+        "10",
+        "--concurrency",
+        "4",
+        "--requests",
+        "8",
+    ]
     assert run(["simulate", *flags, "--timeline", str(target)]) == 0
     if suffix == "parquet":
         assert pq.read_table(target).num_rows > 20

@@ -1,4 +1,5 @@
-"""Joint attainment as a limit of size: looser asks never take more systems, and what is found holds in the fleet's own run."""
+"""Joint attainment as a limit of size: looser asks never take more systems, and what is found holds
+in the fleet's own run."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ few_parts = plans_with()
 ONE = {**SMALL, "tp": "1", "ttft": None}
 
 
-def rates(asked: Question, runs: Runs, texts: list[str], slower: Slowdown | None = None) -> list[float]:
+def rates(
+    asked: Question, runs: Runs, texts: list[str], slower: Slowdown | None = None
+) -> list[float]:
     found = []
     for text in texts:
         one = contenders(replace(asked, slo=(parse_attainment(text),)), runs)[0]
@@ -38,9 +41,20 @@ def rates(asked: Question, runs: Runs, texts: list[str], slower: Slowdown | None
 @pytest.mark.parametrize(
     "texts",
     [
-        ["99%: ttft<=200ms & tpot<=12ms", "80%: ttft<=200ms & tpot<=12ms", "50%: ttft<=200ms & tpot<=12ms"],
+        [
+            "99%: ttft<=200ms & tpot<=12ms",
+            "80%: ttft<=200ms & tpot<=12ms",
+            "50%: ttft<=200ms & tpot<=12ms",
+        ],
         ["95%: ttft<=100ms & tpot<=12ms", "95%: ttft<=600ms & tpot<=12ms", "95%: tpot<=12ms"],
-        pytest.param(["95%: e2e<=900ms & tpot<=9ms", "95%: e2e<=1s & tpot<=9ms", "95%: e2e<=1s & tpot<=20ms"], marks=pytest.mark.accuracy),
+        pytest.param(
+            [
+                "95%: e2e<=900ms & tpot<=9ms",
+                "95%: e2e<=1s & tpot<=9ms",
+                "95%: e2e<=1s & tpot<=20ms",
+            ],
+            marks=pytest.mark.accuracy,
+        ),
     ],
 )
 def test_a_looser_share_or_limit_carries_no_less(texts: list[str]) -> None:
@@ -73,18 +87,40 @@ def test_one_part_is_the_percentile_of_it() -> None:
     """The share of one limit is that percentile, up to interpolation between two requests."""
     asked = question(**{**ONE, "ttft": "p95<=300ms"})
     runs = Runs((parse_attainment("95%: ttft<=300ms"),))
-    single = contenders(replace(asked, slo=(Limit(metric="ttft", statistic="p95", seconds=0.3),)), runs)[0].capacity(4).rate
+    single = (
+        contenders(replace(asked, slo=(Limit(metric="ttft", statistic="p95", seconds=0.3),)), runs)[
+            0
+        ]
+        .capacity(4)
+        .rate
+    )
     assert rates(asked, runs, ["95%: ttft<=300ms"])[0] == pytest.approx(single, rel=0.02)
 
 
 def test_parts_that_a_mode_does_not_count_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["size", "--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "10", "--mode", "sequential", "--attain"]
+    words = [
+        "size",
+        "--model",
+        "llama-3.1-8b",
+        "--isl",
+        "1000",
+        "--osl",
+        "100",
+        "--peak-rps",
+        "10",
+        "--mode",
+        "sequential",
+        "--attain",
+    ]
     assert run([*words, "95%: ttft<=1s & e2e<=9s"]) == 2
     assert "contradicts the limit" in capsys.readouterr().err
 
 
-def test_where_the_fleet_of_every_deployment_breaks_a_limit_each_is_rejected_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last deployment whose fleet never held ended the search with an error; now the next best is tried."""
+def test_where_the_fleet_of_every_deployment_breaks_a_limit_each_is_rejected_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last deployment whose fleet never held ended the search with an error; now the next best
+    is tried."""
     asked = question(**{**ONE, "tp": "1,2"}, attain="95%: ttft<=200ms & tpot<=12ms")
     broken: list[str] = []
 
@@ -92,7 +128,9 @@ def test_where_the_fleet_of_every_deployment_breaks_a_limit_each_is_rejected_for
         found = check(peak, systems, *worth)
         broken.append(str(peak.instance.deployment))
         worst = Breach(limit=limit_of(asked.limits[0]), value_ms=1_500)
-        return replace(found, runs=tuple(replace(run, holds=False, worst=worst) for run in found.runs))
+        return replace(
+            found, runs=tuple(replace(run, holds=False, worst=worst) for run in found.runs)
+        )
 
     monkeypatch.setattr("tonnage.sizing.search.search.check", never)
     found = planner.size(asked)

@@ -1,4 +1,5 @@
-"""The rule that is proposed for a plan: it holds the limits when it is run again, and no higher target that was tried does."""
+"""The rule that is proposed for a plan: it holds the limits when it is run again, and no higher
+target that was tried does."""
 
 from __future__ import annotations
 
@@ -23,7 +24,16 @@ from tonnage.plan.fleet import Autoscaling, Held, OverHours
 from tonnage.plan.plan import Plan
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.sizing.fleet import autoscaling as fleet_over_hours
-from tonnage.sizing.fleet.autoscaling import SHARES, FleetOverHours, Kind, Search, _fleet, autoscaling, first_load, hardest_hours
+from tonnage.sizing.fleet.autoscaling import (
+    SHARES,
+    FleetOverHours,
+    Kind,
+    Search,
+    _fleet,
+    autoscaling,
+    first_load,
+    hardest_hours,
+)
 from tonnage.sizing.fleet.standby import Failures, with_standby
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
@@ -31,7 +41,32 @@ from tonnage.sizing.question import Question
 
 DAY = tuple(
     1.5 * rate
-    for rate in (0.4, 0.3, 0.2, 0.2, 0.2, 0.3, 0.5, 0.9, 1.3, 1.6, 1.7, 1.7, 1.6, 1.6, 1.7, 1.7, 1.6, 1.5, 1.3, 1.2, 1.0, 0.9, 0.7, 0.5)
+    for rate in (
+        0.4,
+        0.3,
+        0.2,
+        0.2,
+        0.2,
+        0.3,
+        0.5,
+        0.9,
+        1.3,
+        1.6,
+        1.7,
+        1.7,
+        1.6,
+        1.6,
+        1.7,
+        1.7,
+        1.6,
+        1.5,
+        1.3,
+        1.2,
+        1.0,
+        0.9,
+        0.7,
+        0.5,
+    )
 )
 START_S = 180.0
 
@@ -39,7 +74,15 @@ START_S = 180.0
 @cache
 def question(**changed: object) -> Question:
     """A day of long prompts, for which three instances of two GPUs are needed at noon."""
-    asked = {"model": "llama-3.1-70b", "gpu": "h100", "precision": "fp8", "tp": 2, "engine": "vllm", "isl": "6000+-1000", "osl": "400+-100"}
+    asked = {
+        "model": "llama-3.1-70b",
+        "gpu": "h100",
+        "precision": "fp8",
+        "tp": 2,
+        "engine": "vllm",
+        "isl": "6000+-1000",
+        "osl": "400+-100",
+    }
     asked |= {"profile": DAY, "ttft": "p95<=2s", **changed}
     asked["profile"] = list(asked["profile"])
     return replace(ask(**asked).questions[0], tune=False, deepen=False)
@@ -70,7 +113,9 @@ def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
     assert {one.metric for one in found.proposals} == {"outstanding", "rate"}
     assert found.fixed.instance_hours == pytest.approx(3 * 24, rel=0.001)
     for one in found.proposals:
-        begins = max(one.least, -(-first_load(fleet().whole) // one.target) if one.metric == "rate" else 1)
+        begins = max(
+            one.least, -(-first_load(fleet().whole) // one.target) if one.metric == "rate" else 1
+        )
         rule = Autoscale(
             metric=one.metric,
             target=one.target,
@@ -91,18 +136,27 @@ def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
 
 
 def test_a_day_cannot_be_served_with_fewer_instance_hours_than_its_load_asks_for() -> None:
-    """An instance that carries so much at the plan's confidence is held for at least the requests over that."""
+    """An instance that carries so much at the plan's confidence is held for at least the requests
+    over that."""
     choice = plan().choice
     least = sum(DAY) / choice.requests_per_second_per_instance
     assert all(one.run.instance_hours > least for one in proposed().proposals)
 
 
 def test_one_step_up_the_lattice_a_limit_breaks_or_it_is_the_last_step() -> None:
-    search = Search(fleet(), "rate", targets=[1.0] * len(SHARES), carries=1.0, start_s=START_S, broken_share=0.0)
+    search = Search(
+        fleet(), "rate", targets=[1.0] * len(SHARES), carries=1.0, start_s=START_S, broken_share=0.0
+    )
     assert plan().choice is not None
-    search.targets, search.carries = [share * plan().choice.sized_rate for share in SHARES], plan().choice.sized_rate
+    search.targets, search.carries = (
+        [share * plan().choice.sized_rate for share in SHARES],
+        plan().choice.sized_rate,
+    )
     highest = search.highest(Kind())
-    assert highest.place == len(SHARES) - 1 or search.run(Kind(), highest.place + 1, fleet().hardest) is None
+    assert (
+        highest.place == len(SHARES) - 1
+        or search.run(Kind(), highest.place + 1, fleet().hardest) is None
+    )
 
 
 @pytest.mark.parametrize("top", [3, 4, len(SHARES) - 1])
@@ -136,7 +190,13 @@ def test_a_fleet_that_cannot_be_scaled_says_why() -> None:
     found = autoscaling(alone, size(alone))
     assert found.reason == "one-instance"
     assert not found.proposals
-    nothing = plan_of(Demand(peak_requests_per_second=1.0, sizing_requests_per_second=1.0, source=DemandSource(kind="peak")))
+    nothing = plan_of(
+        Demand(
+            peak_requests_per_second=1.0,
+            sizing_requests_per_second=1.0,
+            source=DemandSource(kind="peak"),
+        )
+    )
     assert autoscaling(question(), nothing) is None
 
 
@@ -146,12 +206,16 @@ def test_more_requests_than_are_simulated_are_shared_by_fewer_instances(monkeypa
     assert large.simulated == 4
     outcome = large.run(large.hardest, None)
     assert [each.instances for each in outcome.run.held] == [12]
-    assert len(large.hardest) == pytest.approx(3600 * 4 * sum(hardest_hours(DAY)) * 4 / 12, rel=0.05)
+    assert len(large.hardest) == pytest.approx(
+        3600 * 4 * sum(hardest_hours(DAY)) * 4 / 12, rel=0.05
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=24, max_size=24).filter(any))
-def test_the_hardest_hours_hold_the_busiest_one_and_no_rise_that_the_day_does_not_have(profile: list[int]) -> None:
+def test_the_hardest_hours_hold_the_busiest_one_and_no_rise_that_the_day_does_not_have(
+    profile: list[int],
+) -> None:
     day = tuple(map(float, profile))
     hours = hardest_hours(day)
     assert max(hours) == max(day)
@@ -173,10 +237,13 @@ def test_what_is_rented_at_once_is_paid_for_as_a_whole() -> None:
 def test_the_load_at_first_is_that_of_the_first_hour() -> None:
     whole = fleet().whole
     assert first_load(whole) == pytest.approx(DAY[0], rel=0.1)
-    assert first_load(replace(whole, due_ps=np.arange(len(whole)) * 10**12)) == pytest.approx(1.0, rel=0.001)
+    assert first_load(replace(whole, due_ps=np.arange(len(whole)) * 10**12)) == pytest.approx(
+        1.0, rel=0.001
+    )
 
 
-# The machine-repairman formula against two independent ways: the balance equations, and a simulation of failures.
+# The machine-repairman formula against two independent ways: the balance equations, and a
+# simulation of failures.
 
 FAILURES = st.builds(
     Failures,
@@ -200,14 +267,17 @@ def solved(failures: Failures, total: int) -> np.ndarray:
 
 
 def simulated(failures: Failures, total: int, needed: int, years: float, seed: int) -> float:
-    """The share of the time in which enough units work, unit by unit: exponential lives, repairs in the order of the failures."""
+    """The share of the time in which enough units work, unit by unit: exponential lives, repairs in
+    the order of the failures."""
     rng = np.random.default_rng(seed)
     clock, end, short, under_repair = 0.0, years * 8_760, 0.0, []
     fails = sorted(rng.exponential(failures.mtbf_hours, total).tolist())
     queued = 0
     while clock < end:
         working = len(fails)
-        moment = min(fails[0] if fails else math.inf, under_repair[0] if under_repair else math.inf, end)
+        moment = min(
+            fails[0] if fails else math.inf, under_repair[0] if under_repair else math.inf, end
+        )
         short += (moment - clock) * (working < needed)
         clock = moment
         if fails and moment == fails[0]:
@@ -243,7 +313,8 @@ def test_standing_is_the_fewest_that_do(failures: Failures, needed: int, asked: 
 
 @pytest.mark.parametrize("repairers", [None, 1])
 def test_systems_for_999_per_mille_as_in_a_simulation_with_failures(repairers: int | None) -> None:
-    """The number of the formula holds 99.9 % in a simulation of failures, and one system fewer does not."""
+    """The number of the formula holds 99.9 % in a simulation of failures, and one system fewer does
+    not."""
     failures, needed = Failures(mtbf_hours=2_000.0, repair_hours=48.0, repairers=repairers), 4
     systems = failures.standing(needed, 0.999)
     assert systems == {None: 6, 1: 7}[repairers]
@@ -254,14 +325,21 @@ def test_systems_for_999_per_mille_as_in_a_simulation_with_failures(repairers: i
 
 
 def grown(**asked: object) -> object:
-    sure = Confidence(meets=0.9, systems={"50": 4, "80": 4, "95": 5}, step_factors={}, metric="ttft_ms")
+    sure = Confidence(
+        meets=0.9, systems={"50": 4, "80": 4, "95": 5}, step_factors={}, metric="ttft_ms"
+    )
     one = candidate(systems=4, requests_per_second_per_instance=1.0, confidence=sure)
     return with_standby(one, load=29.0, spare=0, **asked)
 
 
 def test_systems_that_stand_by_are_added_to_those_of_the_peak() -> None:
     found = grown(asked=0.999, failures=Failures(mtbf_hours=2_000.0, repair_hours=48.0))
-    assert (found.systems, found.instances, found.standby.needed, found.standby.extra_systems) == (6, 48, 4, 2)
+    assert (found.systems, found.instances, found.standby.needed, found.standby.extra_systems) == (
+        6,
+        48,
+        4,
+        2,
+    )
     assert found.confidence.systems == {"50": 6, "80": 6, "95": 7}
 
 

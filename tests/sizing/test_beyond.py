@@ -1,4 +1,5 @@
-"""When not to believe an answer: for each cause a deployment or a question that has it, and one that has not; and the line that says it."""
+"""When not to believe an answer: for each cause a deployment or a question that has it, and one
+that has not; and the line that says it."""
 
 from __future__ import annotations
 
@@ -53,57 +54,98 @@ def codes(of: Deployment) -> list[str]:
     return [one.code for one in absent(of)]
 
 
-CURRENT = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "precision": "fp8", "tp": 4, "engine": "vllm"}
+CURRENT = {
+    "model": "llama-3.1-70b",
+    "gpu": "h200-sxm-141gb",
+    "precision": "fp8",
+    "tp": 4,
+    "engine": "vllm",
+}
 
 
 @pytest.mark.parametrize(
     ("changed", "item"),
     [
-        ({"model": "llama-3.1-405b", "tp": 8}, Unmeasured(code="model", name="llama-3.1-405b", nearest="falcon-180b")),
-        ({"model": "kimi-k3", "tp": 8}, Unmeasured(code="model", name="kimi-k3", nearest="kimi-k2.5")),
-        ({"gpu": "h100-pcie-80gb"}, Unmeasured(code="gpu", name="h100-pcie-80gb", nearest="h100-nvl-94gb")),
+        (
+            {"model": "llama-3.1-405b", "tp": 8},
+            Unmeasured(code="model", name="llama-3.1-405b", nearest="falcon-180b"),
+        ),
+        (
+            {"model": "kimi-k3", "tp": 8},
+            Unmeasured(code="model", name="kimi-k3", nearest="kimi-k2.5"),
+        ),
+        (
+            {"gpu": "h100-pcie-80gb"},
+            Unmeasured(code="gpu", name="h100-pcie-80gb", nearest="h100-nvl-94gb"),
+        ),
         ({"gpu": "gaudi3", "engine": "vllm-0.10"}, Unmeasured(code="gpu", name="gaudi3")),
         ({"gpu": "mi350x"}, Unmeasured(code="gpu", name="mi350x", rows=2, nearest="mi355x")),
-        ({"gpu": "rtx-pro-6000-blackwell-se"}, Unmeasured(code="gpu", name="rtx-pro-6000-blackwell-se", rows=6)),
+        (
+            {"gpu": "rtx-pro-6000-blackwell-se"},
+            Unmeasured(code="gpu", name="rtx-pro-6000-blackwell-se", rows=6),
+        ),
         (
             {"gpu": "a100-sxm-80gb", "precision": "fp16", "engine": "tensorrt-llm-1.2"},
             Unmeasured(code="engine", name="tensorrt-llm-1.2", on="a100-sxm-80gb"),
         ),
         (
             {"gpu": "gh200-96gb-hbm3", "tp": 1, "model": "llama-3.1-8b"},
-            Unmeasured(code="engine", name="vllm-0.32", on="gh200-96gb-hbm3", nearest="h100-sxm-80gb"),
+            Unmeasured(
+                code="engine", name="vllm-0.32", on="gh200-96gb-hbm3", nearest="h100-sxm-80gb"
+            ),
         ),
-        ({"gpu": "l40s", "model": "llama-3.1-8b", "tp": 1}, Unmeasured(code="engine", name="vllm-0.32", on="l40s", rows=4)),
-        ({"engine": "tensorrt-llm-0.10"}, Unmeasured(code="engine", name="tensorrt-llm-0.10", nearest="tensorrt-llm-0.9")),
+        (
+            {"gpu": "l40s", "model": "llama-3.1-8b", "tp": 1},
+            Unmeasured(code="engine", name="vllm-0.32", on="l40s", rows=4),
+        ),
+        (
+            {"engine": "tensorrt-llm-0.10"},
+            Unmeasured(code="engine", name="tensorrt-llm-0.10", nearest="tensorrt-llm-0.9"),
+        ),
         ({"precision": "awq"}, Unmeasured(code="format", name="awq", nearest="gptq")),
         ({"precision": "fp8+2:4"}, Unmeasured(code="format", name="fp8+2:4", nearest="fp8")),
     ],
 )
-def test_what_no_row_is_of_is_named_with_the_nearest_that_was_measured(changed: dict[str, Any], item: Unmeasured) -> None:
+def test_what_no_row_is_of_is_named_with_the_nearest_that_was_measured(
+    changed: dict[str, Any], item: Unmeasured
+) -> None:
     assert item in absent(deployment(**{**CURRENT, **changed}))
     assert item.code not in codes(deployment(**CURRENT))
 
 
-def test_experts_and_latent_attention_without_rows_in_an_engine_name_the_engine_that_has_them() -> None:
+def test_experts_and_latent_attention_without_rows_in_an_engine_name_the_engine_that_has_them() -> (
+    None
+):
     latent = {"model": "deepseek-v3", "precision": "fp8", "tp": 8, "gpu": "h200-sxm-141gb"}
-    item = Unmeasured(code="layers", name="latent attention", on="tensorrt-llm-0.15", nearest="tensorrt-llm")
+    item = Unmeasured(
+        code="layers", name="latent attention", on="tensorrt-llm-0.15", nearest="tensorrt-llm"
+    )
     assert item in absent(deployment(**latent, engine="tensorrt-llm-0.15"))
     assert codes(deployment(**latent, engine="tensorrt-llm-1.2")) == []
-    assert "layers" in codes(deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="nim-2024"))
-    assert "layers" not in codes(deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="tensorrt-llm-0.15"))
+    assert "layers" in codes(
+        deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="nim-2024")
+    )
+    assert "layers" not in codes(
+        deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="tensorrt-llm-0.15")
+    )
 
 
 def test_pipelines_ranks_and_speculation_are_named_where_they_are_used() -> None:
     plain = deployment(**CURRENT)
     assert codes(replace(plain, parallelism=Parallelism(tp=4, pp=2))) == ["pipeline"]
-    assert codes(replace(plain, speculation=parse_speculation("ngram k=4 acceptance=0.3"))) == ["speculation"]
+    assert codes(replace(plain, speculation=parse_speculation("ngram k=4 acceptance=0.3"))) == [
+        "speculation"
+    ]
     old = deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="tensorrt-llm-0.15")
     assert codes(old) == []
     assert codes(replace(old, parallelism=Parallelism(tp=1, dp=2, ep=2))) == ["ranks"]
 
 
 def test_step_times_from_elsewhere_are_the_only_item() -> None:
-    of = replace(deployment(**{**CURRENT, "model": "llama-3.1-405b", "tp": 8}), step_source=StepSource(name="steps.csv"))
+    of = replace(
+        deployment(**{**CURRENT, "model": "llama-3.1-405b", "tp": 8}),
+        step_source=StepSource(name="steps.csv"),
+    )
     assert absent(of) == (Unmeasured(code="step-times", name="steps.csv"),)
     assert beyond_text(absent(of)) == "not measured: the step times of steps.csv"
 
@@ -131,7 +173,8 @@ def stated(load: str = "open") -> Candidate:
 
 
 def items_of(best: Sized, chosen: Candidate, **changed: Any) -> tuple[Beyond, ...]:
-    """What is said of the choice where the question, or the choice, has other values than those that were sized."""
+    """What is said of the choice where the question, or the choice, has other values than those
+    that were sized."""
     asked = replace(best.contender.question, **changed)
     return beyond(replace(best, contender=replace(best.contender, question=asked)), chosen)
 
@@ -151,7 +194,9 @@ def test_a_question_inside_what_was_measured_has_no_item() -> None:
         ({"isl": "exact:24500", "osl": "exact:4000"}, "context", False),
     ],
 )
-def test_lengths_beyond_the_rows_are_named_and_those_near_them_are_not(lengths: dict[str, str], code: str, tail: bool) -> None:
+def test_lengths_beyond_the_rows_are_named_and_those_near_them_are_not(
+    lengths: dict[str, str], code: str, tail: bool
+) -> None:
     asked = question(**lengths)
     (item,) = items_of(sized(), stated(), isl=asked.isl, osl=asked.osl)
     assert isinstance(item, OutOfRange)
@@ -164,7 +209,9 @@ def test_lengths_beyond_the_rows_are_named_and_those_near_them_are_not(lengths: 
 def test_more_requests_in_flight_than_any_row_held_are_named() -> None:
     peak = stated().at_peak
     assert peak.e2e_ms.mean is not None
-    longer = replace(peak, e2e_ms=replace(peak.e2e_ms, mean=1e3 * 3_000 / peak.requests_per_second_per_instance))
+    longer = replace(
+        peak, e2e_ms=replace(peak.e2e_ms, mean=1e3 * 3_000 / peak.requests_per_second_per_instance)
+    )
     (item,) = items_of(sized(), replace(stated(), at_peak=longer))
     assert item == OutOfRange(code="in-flight", value=pytest.approx(3_000), most=2_048)
 
@@ -172,7 +219,9 @@ def test_more_requests_in_flight_than_any_row_held_are_named() -> None:
 @pytest.mark.parametrize("cached", [True, False])
 def test_prompts_from_a_cache_are_named_where_the_engine_keeps_one(cached: bool) -> None:
     """The fit leaves out the rows whose prompts look cached."""
-    asked = question(tp="1", engine="vllm", isl="exact:1000", shared_prefix=2_000, peak_rps=5, ttft="p95<=2s")
+    asked = question(
+        tp="1", engine="vllm", isl="exact:1000", shared_prefix=2_000, peak_rps=5, ttft="p95<=2s"
+    )
     found = chosen_of(replace(asked, tune=False, deepen=False, prefix_caching=cached))
     items = beyond(found, candidate(found, chosen=True))
     assert [one.code for one in items] == (["prefix-caching"] if cached else [])
@@ -185,7 +234,10 @@ def test_an_open_loop_near_saturation_names_what_a_usual_error_does() -> None:
     assert peak is not None
 
     def at(share: float) -> tuple[Beyond, ...]:
-        return items_of(sized(), replace(chosen, at_peak=replace(peak, requests_per_second_per_instance=share * busy)))
+        return items_of(
+            sized(),
+            replace(chosen, at_peak=replace(peak, requests_per_second_per_instance=share * busy)),
+        )
 
     assert at(STEADY - 0.01) == ()
     (item,) = at(0.9)
@@ -204,11 +256,17 @@ def test_a_closed_loop_near_saturation_names_the_errors_that_were_measured_there
     assert chosen.at_peak is None
 
     def at(share: float) -> tuple[Beyond, ...]:
-        return items_of(sized("closed"), replace(chosen, requests_per_second_per_instance=share * busy))
+        return items_of(
+            sized("closed"), replace(chosen, requests_per_second_per_instance=share * busy)
+        )
 
     assert at(0.9) == ()
-    assert at(0.97) == (ClosedLoopNearSaturation(share=pytest.approx(0.97), times=CLOSED_TIMES, below=0.8),)
-    assert beyond_text(at(0.97)) == "at 97% of saturation errors of p95 TTFT are 1.6 × those below 80%"
+    assert at(0.97) == (
+        ClosedLoopNearSaturation(share=pytest.approx(0.97), times=CLOSED_TIMES, below=0.8),
+    )
+    assert (
+        beyond_text(at(0.97)) == "at 97% of saturation errors of p95 TTFT are 1.6 × those below 80%"
+    )
 
 
 def test_every_code_has_words() -> None:
@@ -227,7 +285,9 @@ def test_a_line_that_is_too_long_leaves_out_what_is_nearest_and_then_the_last_th
     busy = OpenLoopNearSaturation(share=0.92, times=14.0, below=0.85, times_below=1.3)
     near = beyond_text((*items, busy))
     assert len(near) <= MOST
-    assert near.startswith("not measured: llama-3.2-3b, h100-pcie-80gb, prompts of 40,000 tokens; at 92% of saturation")
+    assert near.startswith(
+        "not measured: llama-3.2-3b, h100-pcie-80gb, prompts of 40,000 tokens; at 92% of saturation"
+    )
     many = beyond_text((*items * 4, busy))
     assert len(many) <= MOST
     assert " more; at 92% of saturation" in many
@@ -246,12 +306,16 @@ def rules(**changed: object) -> dict[str, float]:
     return {warned.rule: warned.value for warned in warnings(found(**changed), None)}
 
 
-def test_large_models_and_wide_groups_over_pcie_are_warned_about_with_their_share_of_the_step() -> None:
+def test_large_models_and_wide_groups_over_pcie_are_warned_about_with_their_share_of_the_step() -> (
+    None
+):
     said = rules(model="llama-3.1-70b", gpu="l40s", tp="4", ttft=None, peak_rps=5)
     assert {"nvlink", "tp-over-pcie"} <= set(said)
     assert 0 < said["nvlink"] < 1
     assert said["nvlink"] == said["tp-over-pcie"]
-    assert not {"nvlink", "tp-over-pcie"} & set(rules(model="llama-3.1-70b", gpu="h100", tp="4", ttft=None, peak_rps=5))
+    assert not {"nvlink", "tp-over-pcie"} & set(
+        rules(model="llama-3.1-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
+    )
 
 
 def test_a_pair_over_pcie_is_warned_about_its_link_and_one_gpu_is_not() -> None:
@@ -274,23 +338,39 @@ def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it(
 
 
 def swings(isl: float | None, osl: float | None, size: int = 8) -> Sensitivity:
-    """Of a plan of ten systems with 8 GPUs each: exactly so many with each length 20 % shorter, in systems of ``size`` GPUs."""
-    base = Changed(change=0.2, systems=13, systems_exact=12.5, deployment=None, gpus=104, reason=None)
+    """Of a plan of ten systems with 8 GPUs each: exactly so many with each length 20 % shorter, in
+    systems of ``size`` GPUs."""
+    base = Changed(
+        change=0.2, systems=13, systems_exact=12.5, deployment=None, gpus=104, reason=None
+    )
 
     def low(exact: float | None) -> Changed:
         systems = None if exact is None else math.ceil(exact)
-        return replace(base, change=-0.2, systems=systems, systems_exact=exact, gpus=size * (systems or 0))
+        return replace(
+            base, change=-0.2, systems=systems, systems_exact=exact, gpus=size * (systems or 0)
+        )
 
-    rows = [Swing(input=name, low=low(exact), high=base) for name, exact in (("isl", isl), ("osl", osl))]
+    rows = [
+        Swing(input=name, low=low(exact), high=base) for name, exact in (("isl", isl), ("osl", osl))
+    ]
     return Sensitivity(systems=10, systems_exact=10.0, swings=tuple(rows), relaxed=None)
 
 
 def test_advice_on_lengths_is_read_off_the_sensitivity() -> None:
-    prompts, answers = length_to_shorten(swings(7.0, 9.5), 80), length_to_shorten(swings(10.0, 8.0), 80)
-    assert (prompts.which, prompts.saved, prompts.other_saved, prompts.value) == ("isl", 3.0, 0.5, 6.0)
+    prompts, answers = (
+        length_to_shorten(swings(7.0, 9.5), 80),
+        length_to_shorten(swings(10.0, 8.0), 80),
+    )
+    assert (prompts.which, prompts.saved, prompts.other_saved, prompts.value) == (
+        "isl",
+        3.0,
+        0.5,
+        6.0,
+    )
     assert (
         warning_text(prompts)
-        == "shorten prompts first: 20% shorter prompts save 24 GPUs (3.00 systems before rounding), 20% shorter answers 0.500"
+        == "shorten prompts first: 20% shorter prompts save 24 GPUs (3.00 systems before rounding),"
+        " 20% shorter answers 0.500"
     )
     assert (answers.which, answers.saved, answers.other_saved) == ("osl", 2.0, 0.0)
     for none in (swings(9.0, 9.0), swings(9.1, 10.0), swings(None, None)):
@@ -306,14 +386,18 @@ def test_systems_of_another_size_are_counted_by_their_gpus() -> None:
 
 
 def test_where_one_system_is_enough_no_limit_is_blamed() -> None:
-    assert "limit-halves-throughput" not in rules(tp="1", isl=2000, ttft="p95<=85ms", e2e="p95<=20s", peak_rps=1)
+    assert "limit-halves-throughput" not in rules(
+        tp="1", isl=2000, ttft="p95<=85ms", e2e="p95<=20s", peak_rps=1
+    )
 
 
 def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
     chosen = found(model="llama-2-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
     warned = next(w for w in warnings(chosen, None) if w.rule == "smaller-model")
     named = find_model(warned.other)
-    assert warned.value == pytest.approx(chosen.contender.question.model.parameters / named.parameters)
+    assert warned.value == pytest.approx(
+        chosen.contender.question.model.parameters / named.parameters
+    )
     assert warned.value >= 2
     scores = [find_score(name) for name in (named.name, "llama-2-70b")]
     assert all(score is not None and f"{score.score:g}" in warning_text(warned) for score in scores)
@@ -326,7 +410,8 @@ def test_scores_asked_another_way_name_no_smaller_model() -> None:
     assert "smaller-model" not in rules(model="qwen2.5-32b", gpu="h100", tp="1,2", ttft=None)
 
 
-# Front ends as a number of the deployment: one of each attention rank by default, more where one ends the load, and told in the plan.
+# Front ends as a number of the deployment: one of each attention rank by default, more where one
+# ends the load, and told in the plan.
 
 SMALL_MODEL: dict[str, object] = {
     "model": "llama-3.2-1b",
@@ -357,8 +442,13 @@ def test_front_ends_share_the_sequences_of_all_ranks(count: int) -> None:
     assert step_model(one).stream_s == pytest.approx(8 * step_model(d).stream_s)
 
 
-@pytest.mark.parametrize(("engine", "front_ends"), [("vllm", 8), ("sglang", 8), ("tensorrt-llm", 8), ("tensorrt-llm-0.15", 1), ("nim", 1)])
-def test_data_parallel_attention_has_a_front_end_for_each_rank_where_the_engine_can(engine: str, front_ends: int) -> None:
+@pytest.mark.parametrize(
+    ("engine", "front_ends"),
+    [("vllm", 8), ("sglang", 8), ("tensorrt-llm", 8), ("tensorrt-llm-0.15", 1), ("nim", 1)],
+)
+def test_data_parallel_attention_has_a_front_end_for_each_rank_where_the_engine_can(
+    engine: str, front_ends: int
+) -> None:
     assert default_knobs(find_engine(engine), find_gpu("h200"), 8).front_ends == front_ends
     assert default_knobs(find_engine(engine), find_gpu("h200"), ranks=1).front_ends == 1
     launch = find_engine(engine).launch
@@ -367,7 +457,9 @@ def test_data_parallel_attention_has_a_front_end_for_each_rank_where_the_engine_
 
 def test_a_search_tries_every_split_with_its_own_number() -> None:
     asked = question(model="deepseek-r1", gpu="h200", engine="vllm", tp="1,8")
-    assert {(t.deployment.parallelism.dp, t.deployment.knobs.front_ends) for t in trials(asked)} == {(1, 1), (8, 8)}
+    assert {
+        (t.deployment.parallelism.dp, t.deployment.knobs.front_ends) for t in trials(asked)
+    } == {(1, 1), (8, 8)}
     assert {t.deployment.knobs.front_ends for t in trials(replace(asked, front_ends=3))} == {3}
     piped = [
         found.trial.deployment
@@ -382,10 +474,16 @@ def test_a_single_front_end_that_ends_the_load_is_told_and_more_of_them_carry_mo
     told, more = front_ends(one), front_ends(four)
     assert told.front_ends == 1
     assert more.front_ends == 4
-    assert 0.85 * told.requests_per_second_of_one < one.choice.requests_per_second_per_instance <= 1.02 * told.requests_per_second_of_one
+    assert (
+        0.85 * told.requests_per_second_of_one
+        < one.choice.requests_per_second_per_instance
+        <= 1.02 * told.requests_per_second_of_one
+    )
     assert four.choice.requests_per_second_per_instance > 1.5 * told.requests_per_second_of_one
     assert note_text(told).endswith("several of them (--api-server-count) would carry more.")
-    assert note_text(more).startswith("Every instance is taken to run 4 API servers (--api-server-count 4): one can serve ")
+    assert note_text(more).startswith(
+        "Every instance is taken to run 4 API servers (--api-server-count 4): one can serve "
+    )
     assert "--api-server-count" not in one.choice.launch
     assert four.choice.launch[four.choice.launch.index("--api-server-count") + 1] == "4"
 
@@ -397,10 +495,13 @@ def test_a_front_end_that_ends_nothing_is_not_spoken_of() -> None:
 
 
 def test_the_search_tries_several_api_servers_where_one_works_most_of_its_time() -> None:
-    """Llama 3.2 1B on a B200 outruns one API server threefold; a number that the asker gave is kept."""
+    """Llama 3.2 1B on a B200 outruns one API server threefold; a number that the asker gave is
+    kept."""
     busy = size(replace(question(**{**SMALL_MODEL, "peak_rps": 5_000.0}), deepen=False))
     assert busy.choice is not None
     assert busy.choice.knobs is not None
     assert busy.choice.knobs.front_ends > 1
-    assert busy.choice.launch[busy.choice.launch.index("--api-server-count") + 1] == str(busy.choice.knobs.front_ends)
+    assert busy.choice.launch[busy.choice.launch.index("--api-server-count") + 1] == str(
+        busy.choice.knobs.front_ends
+    )
     assert "front_ends" not in question(**SMALL_MODEL, front_ends=1).free_moves

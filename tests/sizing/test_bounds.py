@@ -19,11 +19,22 @@ from tonnage.sizing.search.search import Search
 
 
 @pytest.mark.parametrize(
-    ("lengths", "engine"), in_turn([(1000, 100), (200, 400), ("lognormal:2000,1500", "lognormal:200,200")], ["tensorrt-llm-0.15", "vllm"])
+    ("lengths", "engine"),
+    in_turn(
+        [(1000, 100), (200, 400), ("lognormal:2000,1500", "lognormal:200,200")],
+        ["tensorrt-llm-0.15", "vllm"],
+    ),
 )
-def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, lengths: tuple[object, object]) -> None:
-    for one in contenders(question(isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None)):
-        assert one.runs.saturation(one.instance) < rate_bound(one.instance, ())  # with a front end, which may limit
+def test_no_deployment_completes_more_than_its_closed_form_allows(
+    engine: str, lengths: tuple[object, object]
+) -> None:
+    for one in contenders(
+        question(
+            isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None
+        )
+    ):
+        # with a front end, which may limit
+        assert one.runs.saturation(one.instance) < rate_bound(one.instance, ())
         bare = Instance(one.instance.deployment, one.instance.traffic)
         bare.spec = replace(bare.spec, step=bare.step.in_process)
         assert 0.85 < Runs().saturation(bare) / bare.saturation_estimate() < MARGIN
@@ -32,11 +43,18 @@ def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, l
 @pytest.mark.parametrize(
     ("limits", "engine"),
     in_turn(
-        [{"tpot": "p95<=12ms"}, {"tpot": "mean<=20ms"}, {"e2e": "mean<=2s"}, {"tpot": "p95<=30ms", "ttft": "p95<=1s"}],
+        [
+            {"tpot": "p95<=12ms"},
+            {"tpot": "mean<=20ms"},
+            {"e2e": "mean<=2s"},
+            {"tpot": "p95<=30ms", "ttft": "p95<=1s"},
+        ],
         ["tensorrt-llm-1.2", "vllm"],
     ),
 )
-def test_no_deployment_carries_more_inside_limits_on_its_pace_than_the_closed_form_allows(engine: str, limits: dict[str, str]) -> None:
+def test_no_deployment_carries_more_inside_limits_on_its_pace_than_the_closed_form_allows(
+    engine: str, limits: dict[str, str]
+) -> None:
     asked = question(**{"engine": engine, "tp": "1,4", "gpu": "h100,l40s", "ttft": None, **limits})
     for one in contenders(asked):
         assert one.capacity(8).rate < one.bound(one.as_asked)
@@ -44,11 +62,16 @@ def test_no_deployment_carries_more_inside_limits_on_its_pace_than_the_closed_fo
 
 def test_a_deployment_is_left_out_where_it_needs_no_fewer_gpus_even_at_its_bound() -> None:
     """Sized after all, each of them needs no fewer GPUs than the choice."""
-    found = Search(question=question(precision="fp16,fp8", tp="1,2,4", ttft="p95<=5s"), runs=Runs(), rows=False).answer()
+    found = Search(
+        question=question(precision="fp16,fp8", tp="1,2,4", ttft="p95<=5s"), runs=Runs(), rows=False
+    ).answer()
     assert found.best is not None
     reasons = [one.reason for one in found.rejected if isinstance(one.reason, Outdone)]
     assert reasons
-    assert all(one.needed_per_gpu is not None and one.at_most_per_gpu <= one.needed_per_gpu for one in reasons)
+    assert all(
+        one.needed_per_gpu is not None and one.at_most_per_gpu <= one.needed_per_gpu
+        for one in reasons
+    )
     assert "by closed form; with fewer than" in reason_text(reasons[0])
     for one in contenders(question(precision="fp16,fp8", tp="1,2,4", ttft="p95<=5s")):
         needed = one.needed(one.slowdown(0.8))
@@ -56,7 +79,9 @@ def test_a_deployment_is_left_out_where_it_needs_no_fewer_gpus_even_at_its_bound
         assert needed[0] * 8 >= found.best.gpus
 
 
-def test_a_run_at_the_load_that_it_would_have_to_carry_leaves_a_deployment_out_with_the_limit_that_breaks() -> None:
+def test_a_run_at_the_load_that_it_would_have_to_carry_leaves_a_deployment_out_with_the_limit_that_breaks() -> (
+    None
+):
     asked = question(tp="1,2", ttft="p95<=100ms", peak_rps=2000)
     found = Search(question=asked, runs=Runs(), rows=False).answer()
     behind = [one.reason for one in found.rejected if isinstance(one.reason, Behind)]
@@ -68,11 +93,16 @@ def test_a_run_at_the_load_that_it_would_have_to_carry_leaves_a_deployment_out_w
 
 
 def test_a_search_that_must_exceed_a_load_ends_early_only_where_it_would_not() -> None:
-    """The same deployment is searched whole, and with loads to exceed on either side of what it carries."""
-    for one in contenders(question(tp="1,2", engine="tensorrt-llm,vllm", ttft="p95<=200ms", itl="p99<=40ms")):
+    """The same deployment is searched whole, and with loads to exceed on either side of what it
+    carries."""
+    for one in contenders(
+        question(tp="1,2", engine="tensorrt-llm,vllm", ttft="p95<=200ms", itl="p99<=40ms")
+    ):
         whole = one.capacity(4)
         for share in (0.5, 0.9):
-            assert one.capacity(4, above=share * whole.rate).rate == pytest.approx(whole.rate, rel=0.01)
+            assert one.capacity(4, above=share * whole.rate).rate == pytest.approx(
+                whole.rate, rel=0.01
+            )
         for share in (1.05, 1.3, 3.0):
             assert one.capacity(4, above=share * whole.rate).reason is not None
 
@@ -85,21 +115,30 @@ def test_the_rate_to_beat_is_that_of_fewer_whole_systems_or_fewer_exactly() -> N
     assert fewer == pytest.approx(1500 / (4 * (chosen.systems - 1)))
     assert needed == pytest.approx(min(fewer, max(1500 / (4 * chosen.systems), 2 * chosen.rate)))
     assert aim.rate_to_save(one, replace(chosen, systems=1)) == float("inf")
-    assert MostLoad(3).rate_to_beat(one, replace(chosen, systems=3)) == pytest.approx(24 * chosen.capacity.rate / 12)
+    assert MostLoad(3).rate_to_beat(one, replace(chosen, systems=3)) == pytest.approx(
+        24 * chosen.capacity.rate / 12
+    )
 
 
 def test_a_busy_engine_completes_at_a_constant_rate() -> None:
     one = contender(tp="1", ttft=None).instance
-    runs = [saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0)) for requests in (12_000, 24_000)]
+    runs = [
+        saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0))
+        for requests in (12_000, 24_000)
+    ]
     assert runs[0] == pytest.approx(runs[1], rel=0.03)
     assert one.requests_of(1.0, SURE) >= 16_000
 
 
 def test_a_plan_with_deployments_that_no_load_makes_better_is_read_again() -> None:
-    asked = question(tp="1,2,4,8", precision="fp8,fp16", engine="tensorrt-llm-0.15,vllm", objective="latency")
+    asked = question(
+        tp="1,2,4,8", precision="fp8,fp16", engine="tensorrt-llm-0.15,vllm", objective="latency"
+    )
     plan = size(replace(asked, deepen=False))
     left_out = [one for one in plan.rejected if isinstance(one.reason, Outdone)]
     assert left_out
-    assert all(one.reason.needed_per_gpu is None for one in left_out if isinstance(one.reason, Outdone))
+    assert all(
+        one.reason.needed_per_gpu is None for one in left_out if isinstance(one.reason, Outdone)
+    )
     assert "at no load better than" in reason_text(left_out[0].reason)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))).rejected == plan.rejected

@@ -33,11 +33,20 @@ few_parts = plans_with("curve")
 
 
 def deployment(**knobs: int) -> Deployment:
-    return api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm-0.15", knobs=dict(knobs))
+    return api.deployment_of(
+        model="llama-3-8b",
+        gpu="h100-sxm-80gb",
+        precision="fp8",
+        tp=1,
+        engine="tensorrt-llm-0.15",
+        knobs=dict(knobs),
+    )
 
 
 def traffic(isl: float = 500, osl: float = 50, load: str = "open") -> Traffic:
-    return Traffic(isl=Lengths(mean=isl), osl=Lengths(mean=osl), load=load, process="poisson", cv=1.0, seed=0)
+    return Traffic(
+        isl=Lengths(mean=isl), osl=Lengths(mean=osl), load=load, process="poisson", cv=1.0, seed=0
+    )
 
 
 def found(instance: Instance, slo: Slo = (), instances: int = 1) -> Capacity:
@@ -58,8 +67,11 @@ def test_one_slot_and_one_token_is_an_m_d_1_queue(factor: float) -> None:
     assert Runs().saturation(instance) == pytest.approx(1 / service, rel=0.01)
 
 
-def test_instances_behind_least_outstanding_carry_more_than_an_m_d_1_queue_each_and_less_than_all_their_time() -> None:
-    """With one slot and one token, n of them are an M/D/n queue whose waits are shorter; Ciw and SimPy hold the router itself."""
+def test_instances_behind_least_outstanding_carry_more_than_an_m_d_1_queue_each_and_less_than_all_their_time() -> (
+    None
+):
+    """With one slot and one token, n of them are an M/D/n queue whose waits are shorter; Ciw and
+    SimPy hold the router itself."""
     tokens = 2000
     instance = Instance(deployment(max_batch_size=1), traffic(isl=tokens, osl=1))
     service = step_seconds(instance.step.coefficients, tokens, 1, 0, tokens * tokens, 0)
@@ -85,7 +97,9 @@ def test_the_load_found_meets_the_limit_in_another_run_and_a_higher_one_does_not
 
 def test_a_looser_limit_never_carries_less() -> None:
     instance, runs = Instance(deployment(), traffic()), Runs()
-    rates = [find_capacity(runs, instance, api.slo(tpot=f"mean {ms}ms")).rate for ms in (8, 12, 20, 40)]
+    rates = [
+        find_capacity(runs, instance, api.slo(tpot=f"mean {ms}ms")).rate for ms in (8, 12, 20, 40)
+    ]
     assert all(a <= b for a, b in pairwise(rates))
     assert rates[-1] > rates[0]
 
@@ -119,13 +133,18 @@ def test_littles_law_ties_rate_and_concurrency() -> None:
 
 
 def test_windows_are_room_that_a_context_does_not_have() -> None:
-    d = api.deployment_of(model="gemma-3-4b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm-0.15")
+    d = api.deployment_of(
+        model="gemma-3-4b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm-0.15"
+    )
     d = replace(d, knobs=replace(d.knobs, kv_fraction=0.003))
     memory = memory_plan(d)
     room = memory.tokens - memory.windows.blocks * d.knobs.tokens_per_block
     assert 1024 < room < memory.tokens
     assert Instance(d, traffic(isl=room - 50, osl=50)).batch == 1
-    with pytest.raises(DoesNotFit, match=f"one request of {room + 1:,} tokens does not fit the KV cache of {room:,} tokens"):
+    with pytest.raises(
+        DoesNotFit,
+        match=f"one request of {room + 1:,} tokens does not fit the KV cache of {room:,} tokens",
+    ):
         Instance(d, traffic(isl=room - 49, osl=50))
 
 
@@ -139,15 +158,24 @@ def test_windows_are_room_that_a_context_does_not_have() -> None:
 )
 def test_closed_forms_hold_with_guesses(engine: str, speculation: str) -> None:
     place = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}
-    instance = Instance(api.deployment_of(**place, engine=engine, speculation=speculation), traffic(isl=300, osl=300))
+    instance = Instance(
+        api.deployment_of(**place, engine=engine, speculation=speculation),
+        traffic(isl=300, osl=300),
+    )
     runs = Runs()
     assert 0.9 < runs.saturation(instance) / instance.saturation_estimate() < 1.05
-    assert runs.alone(instance).tpot_ms.mean / 1e3 == pytest.approx(instance.unloaded_tpot_s(), rel=0.06)
+    assert runs.alone(instance).tpot_ms.mean / 1e3 == pytest.approx(
+        instance.unloaded_tpot_s(), rel=0.06
+    )
 
 
 def test_a_slower_step_has_a_slower_drafter() -> None:
-    guessing = replace(deployment(), speculation=parse_speculation("draft=llama-3.2-1b k=2 acceptance=0.5"))
-    usual, slower = (Instance(guessing, replace(traffic(), step_factor=factor)) for factor in (1.0, 1.5))
+    guessing = replace(
+        deployment(), speculation=parse_speculation("draft=llama-3.2-1b k=2 acceptance=0.5")
+    )
+    usual, slower = (
+        Instance(guessing, replace(traffic(), step_factor=factor)) for factor in (1.0, 1.5)
+    )
     assert slower.unloaded_tpot_s() == pytest.approx(1.5 * usual.unloaded_tpot_s(), rel=1e-9)
 
 
@@ -160,30 +188,62 @@ RISING = ("ttft_ms", "tpot_ms", "e2e_ms")
 @pytest.mark.parametrize(
     ("model", "gpu", "limits", "peak"),
     [
-        pytest.param("llama-3.1-8b", "h100-sxm-80gb", {"ttft": "p95<=500ms", "itl": "p99<=100ms"}, 1834, marks=pytest.mark.accuracy),
+        pytest.param(
+            "llama-3.1-8b",
+            "h100-sxm-80gb",
+            {"ttft": "p95<=500ms", "itl": "p99<=100ms"},
+            1834,
+            marks=pytest.mark.accuracy,
+        ),
         pytest.param("llama-3.1-8b", "l40s", {"e2e": "p95<=20s"}, 60, marks=pytest.mark.accuracy),
         ("gpt-j-6b", "a100-sxm-80gb", {"ttft": "mean<=1s"}, 200),
     ],
 )
-def test_no_point_beyond_the_limit_is_inside_or_faster_than_the_limit(model: str, gpu: str, limits: dict[str, str], peak: float) -> None:
-    plan = size(question(model=model, gpu=gpu, tp="1", precision="fp16", isl="600+-300", osl="250+-80", peak_rps=peak, **limits))
+def test_no_point_beyond_the_limit_is_inside_or_faster_than_the_limit(
+    model: str, gpu: str, limits: dict[str, str], peak: float
+) -> None:
+    plan = size(
+        question(
+            model=model,
+            gpu=gpu,
+            tp="1",
+            precision="fp16",
+            isl="600+-300",
+            osl="250+-80",
+            peak_rps=peak,
+            **limits,
+        )
+    )
     marked = {p.mark: p for p in plan.curve if p.mark}
     limit = marked["limit"]
-    assert marked["peak"].requests_per_second_per_instance * plan.choice.instances == pytest.approx(peak)
-    assert limit.requests_per_second_per_8_gpus == pytest.approx(plan.choice.requests_per_second_per_8_gpus)
+    assert marked["peak"].requests_per_second_per_instance * plan.choice.instances == pytest.approx(
+        peak
+    )
+    assert limit.requests_per_second_per_8_gpus == pytest.approx(
+        plan.choice.requests_per_second_per_8_gpus
+    )
     assert (limit.ttft_ms, limit.inside_limits) == (plan.choice.ttft_ms, True)
     assert len(plan.curve) >= 8
-    beyond = [p for p in plan.curve if p.requests_per_second_per_instance > limit.requests_per_second_per_instance]
+    beyond = [
+        p
+        for p in plan.curve
+        if p.requests_per_second_per_instance > limit.requests_per_second_per_instance
+    ]
     assert not [p for p in beyond if p.inside_limits]
     for point in beyond:
         assert all(getattr(point, name).mean >= getattr(limit, name).mean for name in RISING), point
     own = [p for p in plan.curve if p.mark != "peak"]
-    assert all(p.inside_limits for p in own if p.requests_per_second_per_instance < 0.9 * limit.requests_per_second_per_instance)
+    assert all(
+        p.inside_limits
+        for p in own
+        if p.requests_per_second_per_instance < 0.9 * limit.requests_per_second_per_instance
+    )
     for lower, higher in pairwise(own):
         assert all(getattr(higher, name).mean > 0.98 * getattr(lower, name).mean for name in RISING)
 
 
-# Recorded traffic over whole numbers of instances, held against a brute force and against Poisson arrivals.
+# Recorded traffic over whole numbers of instances, held against a brute force and against Poisson
+# arrivals.
 
 
 def recording(bursts: bool, count: int = 3_000, rps: float = 200.0) -> Recording:
@@ -212,7 +272,9 @@ def capacity(one: Contender, traffic: Recording) -> Capacity:
 
 
 def holding(one: Contender, traffic: Recording, instances: int) -> bool:
-    seen = fleet_seen(one.runs, one.instance, traffic.mean_rps, instances, replayed=Replayed(recording=traffic))
+    seen = fleet_seen(
+        one.runs, one.instance, traffic.mean_rps, instances, replayed=Replayed(recording=traffic)
+    )
     return worst_limit(seen.summary, one.question.limits) is None
 
 
@@ -222,7 +284,8 @@ def test_instances_agree_with_brute_force(bursts: bool) -> None:
     ready = alone()
     found = capacity(ready, one.recording)
     saturation = ready.runs.saturation(ready.instance)
-    count = math.ceil(one.recording.mean_rps / found.rate)  # the rest of the last instance is not needed, but no half can be had
+    # the rest of the last instance is not needed, but no half can be had
+    count = math.ceil(one.recording.mean_rps / found.rate)
 
     def holds(instances: int) -> bool:
         return holding(ready, one.recording, instances)
@@ -244,7 +307,10 @@ def test_what_an_instance_carries_is_no_fraction_of_a_whole_number() -> None:
     """A recording a little denser needs a little more, not an instance more or none."""
     ready = alone()
     traffic = recording(bursts=True)
-    exact = [traffic.mean_rps * f / capacity(ready, traffic.at_mean(f * traffic.mean_rps)).rate for f in (0.9, 1.0, 1.1)]
+    exact = [
+        traffic.mean_rps * f / capacity(ready, traffic.at_mean(f * traffic.mean_rps)).rate
+        for f in (0.9, 1.0, 1.1)
+    ]
     assert exact == sorted(exact)
     assert len(set(exact)) == 3
     assert not all(float(number).is_integer() for number in exact)

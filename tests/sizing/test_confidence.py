@@ -1,4 +1,5 @@
-"""The confidence of a plan: times as long as the errors of predictions say, and in the plan, which they decide."""
+"""The confidence of a plan: times as long as the errors of predictions say, and in the plan, which
+they decide."""
 
 import math
 from dataclasses import replace
@@ -34,7 +35,9 @@ def table(sigma: float, bias: float = 0.0) -> Residuals:
 
     values = tuple(bias + sigma * NormalDist().inv_cdf(level) for level in LEVELS)
     metrics = ("ttft_ms", "itl_ms", "e2e_ms", "requests_s")
-    return Residuals(quantiles={m: {"loaded": values} for m in metrics}, stretch={}, unseen_gpu={}, report={})
+    return Residuals(
+        quantiles={m: {"loaded": values} for m in metrics}, stretch={}, unseen_gpu={}, report={}
+    )
 
 
 def errors(metric: str, sigma: float, bias: float = 0.0) -> StepErrors:
@@ -43,20 +46,28 @@ def errors(metric: str, sigma: float, bias: float = 0.0) -> StepErrors:
 
 @pytest.mark.parametrize("metric", ["ttft_ms", "itl_ms", "requests_s"])
 def test_the_factor_is_the_percentile_of_the_error_with_the_sign_of_its_metric(metric: str) -> None:
-    """Latencies predicted 10 % too low, or rates 10 % too high: steps take 10 % longer in half of the cases."""
+    """Latencies predicted 10 % too low, or rates 10 % too high: steps take 10 % longer in half of
+    the cases."""
     bias = 0.1 if metric == "requests_s" else -0.1
     found = errors(metric, 0.1, bias)
     assert found.factor(0.5) == pytest.approx(math.exp(0.1), abs=1e-3)
     assert found.factor(0.95) == pytest.approx(math.exp(0.1 + 0.1645), abs=1e-3)
 
 
-@pytest.mark.parametrize("limits", [{"ttft": "p95<=300ms"}, {"ttft": "p95<=150ms", "itl": "p99<=25ms"}, {"ttft": None}])
-def test_an_instance_with_slower_steps_is_the_same_instance_with_a_slower_clock(limits: dict[str, Any]) -> None:
-    """No run is made for a confidence: what it carries is read from the runs of the prediction as it is. Against one that is simulated
-    with every step longer, where only what is no step, the front end, differs."""
+@pytest.mark.parametrize(
+    "limits", [{"ttft": "p95<=300ms"}, {"ttft": "p95<=150ms", "itl": "p99<=25ms"}, {"ttft": None}]
+)
+def test_an_instance_with_slower_steps_is_the_same_instance_with_a_slower_clock(
+    limits: dict[str, Any],
+) -> None:
+    """No run is made for a confidence: what it carries is read from the runs of the prediction as
+    it is. Against one that is simulated with every step longer, where only what is no step, the
+    front end, differs."""
     one = contender(tp="1", **limits)
     for factor in (1.05, 1.2, 1.5):
-        slower = one.runs.instance(one.instance.deployment, replace(one.instance.traffic, step_factor=factor))
+        slower = one.runs.instance(
+            one.instance.deployment, replace(one.instance.traffic, step_factor=factor)
+        )
         simulated = find_capacity(one.runs, slower, one.question.limits, instances=4)
         read = one.capacity(4, Slowdown(steps=factor))
         assert read.rate == pytest.approx(simulated.rate, rel=0.04)
@@ -75,12 +86,19 @@ def test_latencies_that_are_off_by_more_than_the_steps_tighten_their_own_limits(
     both = one.capacity(4, Slowdown(steps=1.1, latencies={"ttft_ms": 1.6}))
     assert plain.rate > steps.rate > both.rate
     ttft, e2e = one.question.limits
-    tighter = find_capacity(one.runs, one.instance, (replace(ttft, seconds=0.2 / 1.6), replace(e2e, seconds=4 / 1.1)), instances=4)
+    tighter = find_capacity(
+        one.runs,
+        one.instance,
+        (replace(ttft, seconds=0.2 / 1.6), replace(e2e, seconds=4 / 1.1)),
+        instances=4,
+    )
     assert both.rate == pytest.approx(tighter.rate / 1.1)
 
 
 @given(st.floats(1.0, 2.5), st.floats(1.0, 2.5), st.integers(1, 9))
-def test_slower_steps_never_carry_more_and_never_need_fewer(a: float, b: float, thousands: int) -> None:
+def test_slower_steps_never_carry_more_and_never_need_fewer(
+    a: float, b: float, thousands: int
+) -> None:
     fast, slow = sorted((a, b))
     one = replace(shared(), question=question(tp="1", ttft="p95<=200ms", peak_rps=1000 * thousands))
     rates = [one.capacity(16, Slowdown(steps=factor)).rate for factor in (fast, slow)]
@@ -91,12 +109,14 @@ def test_slower_steps_never_carry_more_and_never_need_fewer(a: float, b: float, 
 
 @cache
 def shared() -> Any:
-    """Made when it is first asked for: an import that simulates would compile the simulator while tests are collected."""
+    """Made when it is first asked for: an import that simulates would compile the simulator while
+    tests are collected."""
     return contender(tp="1", ttft="p95<=200ms")
 
 
 def test_a_chance_is_the_percentile_at_which_the_systems_are_just_enough() -> None:
-    """Without limits an instance whose steps take f times as long carries an f-th: the chance is known in closed form."""
+    """Without limits an instance whose steps take f times as long carries an f-th: the chance is
+    known in closed form."""
     sized = best(question(tp="1", ttft=None, peak_rps=1500))
     found = candidate(sized, chosen=True)
     carried, errors = sized.as_predicted.rate, sized.contender.errors["requests_s"]
@@ -107,7 +127,8 @@ def test_a_chance_is_the_percentile_at_which_the_systems_are_just_enough() -> No
 
 
 def test_where_slower_steps_meet_the_limits_at_no_load_no_number_is_sure_enough() -> None:
-    """Then the plan is made for the highest confidence that is reached, and says so; no number is printed that nobody would buy."""
+    """Then the plan is made for the highest confidence that is reached, and says so; no number is
+    printed that nobody would buy."""
     alone = contender(**{**ASKED, "ttft": None, "engine": "nim-2024", "peak_rps": 40})
     ms = alone.runs.alone(alone.instance).tpot_ms.mean * alone.errors["requests_s"].factor(0.65)
     plan = size(ask(**ASKED, engine="nim-2024", peak_rps=40, tpot=f"mean<={ms:.4g}ms").questions[0])
@@ -119,7 +140,9 @@ def test_where_slower_steps_meet_the_limits_at_no_load_no_number_is_sure_enough(
 
 
 @pytest.mark.parametrize("asked", [{"ttft": "p95<=120ms"}, {"model": "llama-3.1-70b", "tp": "4,8"}])
-def test_systems_for_more_confidence_are_never_fewer_and_at_most_twice_those_that_were_asked_for(asked: dict[str, Any]) -> None:
+def test_systems_for_more_confidence_are_never_fewer_and_at_most_twice_those_that_were_asked_for(
+    asked: dict[str, Any],
+) -> None:
     found = candidate(best(question(**asked)), chosen=True)
     assert found.confidence is not None
     counts = [found.confidence.systems[share] for share in ("50", "80", "95")]
@@ -129,7 +152,10 @@ def test_systems_for_more_confidence_are_never_fewer_and_at_most_twice_those_tha
     assert found.systems in numbers
 
 
-@pytest.mark.parametrize(("text", "share"), [(None, 0.8), (95, 0.95), ("95%", 0.95), (" 87.5 % ", 0.875), (0.9, 0.9), ("50", 0.5)])
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [(None, 0.8), (95, 0.95), ("95%", 0.95), (" 87.5 % ", 0.875), (0.9, 0.9), ("50", 0.5)],
+)
 def test_a_confidence_is_read_in_percent_or_as_a_share(text: Any, share: float) -> None:
     assert confidence_asked(text) == pytest.approx(share)
 
@@ -140,9 +166,14 @@ def test_what_is_no_confidence_is_refused(text: Any) -> None:
         confidence_asked(text)
 
 
-def test_every_way_of_asking_knows_the_confidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_way_of_asking_knows_the_confidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "asked.yaml"
-    file.write_text("model: llama-3-8b\nlengths: {isl: 500, osl: 50}\ndemand: {peak_rps: 9}\nconfidence: 95%\n", encoding="utf-8")
+    file.write_text(
+        "model: llama-3-8b\nlengths: {isl: 500, osl: 50}\ndemand: {peak_rps: 9}\nconfidence: 95%\n",
+        encoding="utf-8",
+    )
     assert ask(file).questions[0].confidence == 0.95
     assert ask(file, confidence=90).questions[0].confidence == 0.9
     assert ask(model="llama-3-8b", isl=500, osl=50, peak_rps=9).questions[0].confidence == 0.8
@@ -150,7 +181,14 @@ def test_every_way_of_asking_knows_the_confidence(tmp_path: Path, capsys: pytest
     assert "--confidence: 'often' is not a confidence" in capsys.readouterr().err
 
 
-ASKED: dict[str, Any] = {"model": "llama-3-8b", "isl": 500, "osl": 50, "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": "1"}
+ASKED: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "isl": 500,
+    "osl": 50,
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp16",
+    "tp": "1",
+}
 
 
 @cache
@@ -179,7 +217,10 @@ def test_a_plan_is_as_sure_as_was_asked(confidence: int) -> None:
 
 def test_a_job_and_a_recording_are_decided_by_confidence_too() -> None:
     asked: dict[str, Any] = {**ASKED, "precision": "fp8", "requests": 3_000_000, "within": "1h"}
-    job, wary = (size(replace(ask(**asked, confidence=share).questions[0], deepen=False)) for share in (80, 95))
+    job, wary = (
+        size(replace(ask(**asked, confidence=share).questions[0], deepen=False))
+        for share in (80, 95)
+    )
     assert job.choice.confidence.meets >= 0.8
     assert job.choice.confidence.metric == "requests_s"
     assert job.choice.at_peak is None
@@ -187,9 +228,13 @@ def test_a_job_and_a_recording_are_decided_by_confidence_too() -> None:
 
 
 def test_a_latency_is_off_by_no_less_than_the_steps() -> None:
-    """Each limit is as tight as the errors of its own metric say, whichever of them binds: at the crossover nothing jumps."""
+    """Each limit is as tight as the errors of its own metric say, whichever of them binds: at the
+    crossover nothing jumps."""
     tables = {"ttft_ms": 0.3, "itl_ms": 0.1, "requests_s": 0.15}
-    errors = {m: StepErrors(metric=m, regime=REGIME, residuals=table(sigma)) for m, sigma in tables.items()}
+    errors = {
+        m: StepErrors(metric=m, regime=REGIME, residuals=table(sigma))
+        for m, sigma in tables.items()
+    }
     slow = factors_at(errors, 0.95)
     assert slow.steps == pytest.approx(math.exp(0.15 * 1.645), rel=1e-3)
     assert slow.latencies["ttft_ms"] == pytest.approx(math.exp(0.3 * 1.645), rel=1e-3)

@@ -32,9 +32,18 @@ def test_a_peak_is_taken_as_given() -> None:
 def test_a_mean_has_the_percentile_of_the_course(mean: float, peak: float) -> None:
     d = demand_of(mean_rps=mean, percentile=95)
     assert d == demand_of(mean_rps=mean)
-    assert (d.peak_requests_per_second, d.sizing_requests_per_second, d.mean_requests_per_second) == (peak, mean, mean)
-    said = f"{mean} requests/s: the mean; Tonnage simulates arrivals at this rate, bursts included; "
-    assert demand_text(d) == f"{said}95th percentile of the arrivals in one second, for comparison: {peak}"
+    assert (
+        d.peak_requests_per_second,
+        d.sizing_requests_per_second,
+        d.mean_requests_per_second,
+    ) == (peak, mean, mean)
+    said = (
+        f"{mean} requests/s: the mean; Tonnage simulates arrivals at this rate, bursts included; "
+    )
+    assert (
+        demand_text(d)
+        == f"{said}95th percentile of the arrivals in one second, for comparison: {peak}"
+    )
 
 
 def test_a_factor_of_the_mean() -> None:
@@ -57,7 +66,9 @@ def test_users_over_working_hours_make_a_week() -> None:
 
 @given(hours=st.floats(0.1, 24), days=st.integers(1, 7))
 def test_any_working_week_holds_its_requests(hours: float, days: int) -> None:
-    d = demand_of(users=10, requests_per_user_day=5, working_hours=hours, working_days=days, percentile=99)
+    d = demand_of(
+        users=10, requests_per_user_day=5, working_hours=hours, working_days=days, percentile=99
+    )
     assert d.profile is not None
     assert sum(d.profile) * 3600 == pytest.approx(50 * days)
     assert d.sizing_requests_per_second == pytest.approx(50 / (hours * 3600))
@@ -68,10 +79,17 @@ DAY = [1.0, 2.0, 3.0] * 8
 
 def test_a_profile_in_requests_per_second() -> None:
     d = demand_of(profile=DAY)
-    assert (d.sizing_requests_per_second, d.mean_requests_per_second, d.profile) == (3, 2, tuple(DAY))
+    assert (d.sizing_requests_per_second, d.mean_requests_per_second, d.profile) == (
+        3,
+        2,
+        tuple(DAY),
+    )
 
 
-@pytest.mark.parametrize(("given_", "scale"), [({"mean_rps": 20}, 10), ({"peak_rps": 30}, 10), ({"calls_per_year": 365 * 86_400 * 20}, 10)])
+@pytest.mark.parametrize(
+    ("given_", "scale"),
+    [({"mean_rps": 20}, 10), ({"peak_rps": 30}, 10), ({"calls_per_year": 365 * 86_400 * 20}, 10)],
+)
 def test_a_profile_of_shares(given_: dict[str, float], scale: float) -> None:
     d = demand_of(profile=DAY, **given_)
     assert d.profile == pytest.approx([scale * value for value in DAY])
@@ -80,11 +98,19 @@ def test_a_profile_of_shares(given_: dict[str, float], scale: float) -> None:
 
 
 def test_bursts_within_the_busiest_hour() -> None:
-    by_percentile, by_factor = demand_of(profile=DAY, percentile=99), demand_of(profile=DAY, factor=2)
-    assert (by_percentile.sizing_requests_per_second, by_percentile.peak_requests_per_second) == (3, 8)
+    by_percentile, by_factor = (
+        demand_of(profile=DAY, percentile=99),
+        demand_of(profile=DAY, factor=2),
+    )
+    assert (by_percentile.sizing_requests_per_second, by_percentile.peak_requests_per_second) == (
+        3,
+        8,
+    )
     assert (by_factor.sizing_requests_per_second, by_factor.mean_requests_per_second) == (6, 2)
     hour = "(profile of 24 hours, mean of all hours 2)"
-    assert demand_text(by_percentile).startswith(f"3 requests/s: the busiest hour {hour}; Tonnage simulates arrivals at this rate")
+    assert demand_text(by_percentile).startswith(
+        f"3 requests/s: the busiest hour {hour}; Tonnage simulates arrivals at this rate"
+    )
     assert demand_text(by_factor) == f"6 requests/s at the peak: 2 × the busiest hour's 3 {hour}"
 
 
@@ -93,7 +119,11 @@ def test_a_trace_brings_its_own_peak_and_is_burstier_than_poisson() -> None:
     d = demand_of(trace=Recording(due_ns=tuple(due), source="t.csv"))
     assert (d.peak_second, d.bursty) == (20, True)
     assert d.cv > 4
-    assert d.sizing_requests_per_second == d.mean_requests_per_second == pytest.approx(1000 / 490.19 * 999 / 1000, rel=2e-3)
+    assert (
+        d.sizing_requests_per_second
+        == d.mean_requests_per_second
+        == pytest.approx(1000 / 490.19 * 999 / 1000, rel=2e-3)
+    )
     assert d.poisson_peak_requests_per_second == 5
     assert "busiest second 20, CV of the gaps" in demand_text(d)
 
@@ -150,7 +180,11 @@ NAMES = ("peak_rps", "mean_rps", "percentile", "factor", "users", "requests_per_
 MORE = ("calls_per_year", "requests_per_call", "requests", "within_s")
 
 
-@given(st.dictionaries(st.sampled_from(NAMES + MORE), st.floats(allow_nan=True) | st.floats(0, 1e6), max_size=4))
+@given(
+    st.dictionaries(
+        st.sampled_from(NAMES + MORE), st.floats(allow_nan=True) | st.floats(0, 1e6), max_size=4
+    )
+)
 def test_any_demand_has_a_positive_load_or_is_an_input_error(given_: dict[str, float]) -> None:
     try:
         d = demand_of(**given_)
@@ -176,7 +210,10 @@ def test_peak_of_a_billion_takes_no_time() -> None:
     assert time.process_time() - start < 5
 
 
-@pytest.mark.parametrize(("mean", "percentile"), [(-1, 95), (math.nan, 95), (math.inf, 95), (2e9, 95), (7, 0), (7, 100), (7, math.nan)])
+@pytest.mark.parametrize(
+    ("mean", "percentile"),
+    [(-1, 95), (math.nan, 95), (math.inf, 95), (2e9, 95), (7, 0), (7, 100), (7, math.nan)],
+)
 def test_what_cannot_be_is_refused(mean: float, percentile: float) -> None:
     with pytest.raises(InputError, match="cannot be"):
         poisson_peak(mean, percentile)
@@ -205,7 +242,10 @@ def test_requests_at_once_are_a_rate_times_the_time_of_an_answer(wanted: int) ->
     assert demand_text(plan.demand).startswith(f"{wanted} requests at once at the peak: ")
     same = size(**QUESTION, peak_rps=rate, ttft="p95<=1s")
     assert same.choice is not None
-    assert (same.choice.pools[0].systems, same.choice.at_peak) == (choice.pools[0].systems, choice.at_peak)
+    assert (same.choice.pools[0].systems, same.choice.at_peak) == (
+        choice.pools[0].systems,
+        choice.at_peak,
+    )
     assert Plan.from_json(plan.to_json()) == plan
 
 
@@ -239,4 +279,6 @@ def test_measured_points_and_use_cases_take_no_requests_at_once(tmp_path: Path) 
     with pytest.raises(InputError, match="concurrency"):
         size_measured(benchmarks=points, concurrency=20)
     with pytest.raises(InputError, match="concurrency is for one use case alone"):
-        size_use_cases([{"model": "llama-3.1-8b"}, {"model": "qwen3-8b"}], isl=100, osl=20, concurrency=5)
+        size_use_cases(
+            [{"model": "llama-3.1-8b"}, {"model": "qwen3-8b"}], isl=100, osl=20, concurrency=5
+        )

@@ -1,4 +1,5 @@
-"""A fleet as one record: nothing lost in splitting and pooling, and the least number of systems that holds."""
+"""A fleet as one record: nothing lost in splitting and pooling, and the least number of systems
+that holds."""
 
 from __future__ import annotations
 
@@ -21,7 +22,13 @@ from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies
 from tonnage.simulator.spec import pooled, split_trace
-from tonnage.sizing.loads.fleet_check import FleetAtPeak, _of_a_further, check, fleet_record, fleet_seen
+from tonnage.sizing.loads.fleet_check import (
+    FleetAtPeak,
+    _of_a_further,
+    check,
+    fleet_record,
+    fleet_seen,
+)
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.planner import size
@@ -53,11 +60,16 @@ def test_the_check_simulates_every_instance_of_a_fleet(instances: int) -> None:
 
 
 @pytest.mark.parametrize(("rate", "instances"), [(0.01, 2), (0.2, 3), (5.0, 2), (30.0, 8)])
-def test_a_fleet_is_simulated_over_as_many_requests_as_its_instances_need(rate: float, instances: int) -> None:
-    """200 of each instance, 8 times those in flight, or 16,000 of all: whichever is most, but within a stretch of time."""
+def test_a_fleet_is_simulated_over_as_many_requests_as_its_instances_need(
+    rate: float, instances: int
+) -> None:
+    """200 of each instance, 8 times those in flight, or 16,000 of all: whichever is most, but
+    within a stretch of time."""
     one = contender(tp="1").instance
     _, simulated = fleet_record(one, rate * instances, instances)
-    of_each = min(max(200, 8 * one.in_flight_at(rate), 16_000 / instances), max(3_000_000 * rate, 1.0))
+    of_each = min(
+        max(200, 8 * one.in_flight_at(rate), 16_000 / instances), max(3_000_000 * rate, 1.0)
+    )
     assert simulated == round(of_each * instances)
 
 
@@ -97,7 +109,9 @@ class Holds:
 @pytest.mark.parametrize("span", [1, 2])
 @pytest.mark.parametrize("division", [1, 5, 30, 200])
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.1, 1.4, 3.0, 5.6])
-def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor: float, span: int) -> None:
+def test_the_check_goes_up_to_the_least_number_that_holds(
+    division: int, factor: float, span: int
+) -> None:
     division *= span
     least = span * -(-round(factor * division) // span)
     verdict = check(Holds(least=least, span=span), division)  # type: ignore[arg-type]
@@ -106,16 +120,29 @@ def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor:
     if not verdict.holds:
         return
     said = fleet_check_text(verdict)
-    assert max(least, division) <= verdict.systems <= max(least, division) * (1.016 if division > 64 else 1.0)
+    assert (
+        max(least, division)
+        <= verdict.systems
+        <= max(least, division) * (1.016 if division > 64 else 1.0)
+    )
     assert any(run.holds and run.systems == verdict.systems for run in verdict.runs)
     if verdict.systems == division:
         assert said.endswith("meet every limit")
     else:
-        assert f"break a limit (TTFT p95 2 s > 1 s); {verdict.systems:,} systems meet all of them, and the plan takes these" in said
+        assert (
+            f"break a limit (TTFT p95 2 s > 1 s); {verdict.systems:,} systems meet all of them, and"
+            " the plan takes these" in said
+        )
 
 
 @pytest.mark.parametrize(
-    ("draws", "holds"), [((0.98, 0.982, 0.981), True), ((0.98, 0.99, 0.995), False), ((0.9, 1.1, 0.9), False), ((math.nan,) * 3, True)]
+    ("draws", "holds"),
+    [
+        ((0.98, 0.982, 0.981), True),
+        ((0.98, 0.99, 0.995), False),
+        ((0.9, 1.1, 0.9), False),
+        ((math.nan,) * 3, True),
+    ],
 )
 def test_a_fleet_of_sessions_holds_with_every_draw_and_a_further_one(
     draws: tuple[float, ...], holds: bool, monkeypatch: pytest.MonkeyPatch
@@ -125,13 +152,17 @@ def test_a_fleet_of_sessions_holds_with_every_draw_and_a_further_one(
     seen, (limit,) = fleet.seen(found.systems), fleet.asked
     monkeypatch.setattr(FleetAtPeak, "seeds", (0, 1, 2))
     monkeypatch.setattr(FleetAtPeak, "seen", lambda *_: seen)
-    monkeypatch.setattr(FleetAtPeak, "latencies_s", lambda *_: ((limit, next(values) * limit.seconds),))
+    monkeypatch.setattr(
+        FleetAtPeak, "latencies_s", lambda *_: ((limit, next(values) * limit.seconds),)
+    )
     assert fleet.run(found.systems).holds == holds
 
 
 @given(st.lists(st.floats(0.5, 1.5), min_size=3, max_size=3))
 def test_two_draws_say_what_a_further_one_stays_below_at_least(draws: list[float]) -> None:
-    assert _of_a_further(draws[:1]) <= _of_a_further(draws[:2]) <= _of_a_further(draws) * (1 + 1e-12)
+    assert (
+        _of_a_further(draws[:1]) <= _of_a_further(draws[:2]) <= _of_a_further(draws) * (1 + 1e-12)
+    )
     assert _of_a_further(draws[:1]) == draws[0]
 
 
@@ -165,7 +196,14 @@ def test_a_fleet_with_a_request_a_day_or_fewer_is_simulated_over_a_stretch(rate:
 
 
 def test_a_plan_says_what_its_router_is_worth() -> None:
-    asked = question(tp="1", ttft="p95<=300ms", peak_rps=60, isl="1000+-400", osl="200+-80", router="least-tokens")
+    asked = question(
+        tp="1",
+        ttft="p95<=300ms",
+        peak_rps=60,
+        isl="1000+-400",
+        osl="200+-80",
+        router="least-tokens",
+    )
     plan = size(replace(asked, tune=False))
     chosen, *others = plan.routers
     assert chosen.router == plan.scenario.router == "least-tokens"
@@ -174,15 +212,29 @@ def test_a_plan_says_what_its_router_is_worth() -> None:
     assert chosen.systems is not None
     assert others[0].systems is None or others[0].systems >= chosen.systems
     assert plan.choice.at_peak.ttft_ms == chosen.ttft_ms
-    assert routers_text(plan.routers, plan.scenario.limits_that_count, plan.choice.systems).startswith("least-tokens, TTFT p95 ")
+    assert routers_text(
+        plan.routers, plan.scenario.limits_that_count, plan.choice.systems
+    ).startswith("least-tokens, TTFT p95 ")
 
 
-# Balanced runs: exact means, the distributions that were asked for, and one set of draws for all rates.
+# Balanced runs: exact means, the distributions that were asked for, and one set of draws for all
+# rates.
 
 
-def trace(isl: str = "lognormal:2000,2000", rate: float = 3.0, requests: int = 4_000, seed: int = 0, **arrivals: Any) -> Trace:
+def trace(
+    isl: str = "lognormal:2000,2000",
+    rate: float = 3.0,
+    requests: int = 4_000,
+    seed: int = 0,
+    **arrivals: Any,
+) -> Trace:
     loop = OpenLoop(rate=rate, **arrivals)
-    work = Workload(isl=parse_lengths(isl, "isl"), osl=parse_lengths("200+-80", "osl"), arrivals=loop, requests=requests)
+    work = Workload(
+        isl=parse_lengths(isl, "isl"),
+        osl=parse_lengths("200+-80", "osl"),
+        arrivals=loop,
+        requests=requests,
+    )
     return balanced_trace(work, loop, seed)
 
 
@@ -193,14 +245,18 @@ def test_the_mean_rate_is_exact(arrivals: dict[str, Any]) -> None:
     assert (np.diff(found.due_ps) >= 0).all()
 
 
-@pytest.mark.parametrize("isl", ["lognormal:2000,2000", "2000+-500", "uniform:100-900", "histogram:100:0.2,500:0.8"])
+@pytest.mark.parametrize(
+    "isl", ["lognormal:2000,2000", "2000+-500", "uniform:100-900", "histogram:100:0.2,500:0.8"]
+)
 def test_lengths_keep_their_distribution_and_their_mean(isl: str) -> None:
     lengths = parse_lengths(isl, "isl")
     found = trace(isl).isl
     reference = lengths.draw(400_000, np.random.default_rng(7))
     assert found.mean() == pytest.approx(reference.mean(), rel=0.005)
     for share in (10, 50, 90, 99):
-        assert np.percentile(found, share) == pytest.approx(np.percentile(reference, share), rel=0.03)
+        assert np.percentile(found, share) == pytest.approx(
+            np.percentile(reference, share), rel=0.03
+        )
 
 
 def test_gaps_keep_their_coefficient_of_variation() -> None:
@@ -225,12 +281,15 @@ def test_another_rate_stretches_the_same_gaps() -> None:
 def test_pairs_stay_together() -> None:
     pairs = Pairs(isl=(100, 200, 3_000), osl=(1, 2, 30), source="made up")
     loop = OpenLoop(rate=1.0)
-    work = Workload(isl=pairs.lengths()[0], osl=pairs.lengths()[1], arrivals=loop, requests=300, pairs=pairs)
+    work = Workload(
+        isl=pairs.lengths()[0], osl=pairs.lengths()[1], arrivals=loop, requests=300, pairs=pairs
+    )
     found = balanced_trace(work, loop, 0)
     np.testing.assert_array_equal(found.isl, 100 * found.osl)
-    assert {int(length): int(count) for length, count in zip(*np.unique(found.isl, return_counts=True), strict=True)} == pytest.approx(
-        {100: 100, 200: 100, 3_000: 100}, abs=4
-    )
+    assert {
+        int(length): int(count)
+        for length, count in zip(*np.unique(found.isl, return_counts=True), strict=True)
+    } == pytest.approx({100: 100, 200: 100, 3_000: 100}, abs=4)
 
 
 # What requests see at the asked peak, and that a row of the table is what choosing it gives.
@@ -270,9 +329,16 @@ def test_the_peak_is_easier_than_the_limit(plan: Plan) -> None:
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> None:
-    """A row that is not the choice is an estimate from short runs: it agrees within a few percent."""
+    """A row that is not the choice is an estimate from short runs: it agrees within a few
+    percent."""
     row = plan.candidates[place]
-    asked = {**ASKED, "gpu": row.gpu, "precision": row.precision, "tp": row.tp, "engine": row.engine}
+    asked = {
+        **ASKED,
+        "gpu": row.gpu,
+        "precision": row.precision,
+        "tp": row.tp,
+        "engine": row.engine,
+    }
     chosen = tonnage.size(**asked).choice
     assert chosen.checked
     assert row.checked or place > 0
@@ -287,12 +353,23 @@ def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> 
 
 @pytest.mark.accuracy
 def test_every_row_of_the_first_screen_is_answered_alike_when_it_is_asked_for_alone() -> None:
-    """With the engine's own knobs two rows of B200 took a system more each, and one of MI355X twice as many."""
-    asked = {"model": "gpt-oss-120b", "isl": 1000, "osl": 200, "peak_rps": 120, "ttft": "p95<=3s", "itl": "p99<=30ms", "confidence": "95"}
+    """With the engine's own knobs two rows of B200 took a system more each, and one of MI355X twice
+    as many."""
+    asked = {
+        "model": "gpt-oss-120b",
+        "isl": 1000,
+        "osl": 200,
+        "peak_rps": 120,
+        "ttft": "p95<=3s",
+        "itl": "p99<=30ms",
+        "confidence": "95",
+    }
     plan = tonnage.size(**asked, gpu="mi355x,b200")
     for place in first_rows([each.gpu for each in plan.candidates]):
         row = plan.candidates[place + 1]
         split = {name: getattr(row.parallelism, name) for name in ("tp", "pp", "dp", "ep")}
-        alone = tonnage.size(**asked, gpu=row.gpu, precision=row.precision, engine=row.engine, **split).choice
+        alone = tonnage.size(
+            **asked, gpu=row.gpu, precision=row.precision, engine=row.engine, **split
+        ).choice
         assert abs(alone.systems - row.systems) <= 1
         assert alone.systems_exact == pytest.approx(row.systems_exact, rel=0.1)

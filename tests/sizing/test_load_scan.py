@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from tests.questions import contender
 from tonnage.sizing.loads.instance import FEWEST, QUICK, SURE, Instance
-from tonnage.sizing.loads.load_scan import CLEAR, Broken, Highest, LoadScan, between, on_lattice, place_of, worst_limit
+from tonnage.sizing.loads.load_scan import (
+    CLEAR,
+    Broken,
+    Highest,
+    LoadScan,
+    between,
+    on_lattice,
+    place_of,
+    worst_limit,
+)
 from tonnage.sizing.loads.runs import Runs, Seen
 from tonnage.spec.deployment import Limit
 
@@ -24,11 +33,20 @@ if TYPE_CHECKING:
 class Curve(LoadScan):
     """A scan whose values are those of a function of the load and of the length of a run."""
 
-    def __init__(self, value: Callable[[float, int], float], most: float = 1000.0, begin: float = 1000.0) -> None:
+    def __init__(
+        self, value: Callable[[float, int], float], most: float = 1000.0, begin: float = 1000.0
+    ) -> None:
         """Loads settle up to ``most``; the search begins at ``begin``."""
         traffic = SimpleNamespace(sharing=None)
-        fake: Any = SimpleNamespace(traffic=traffic, follows=False, recorded_sessions=None, saturation_estimate=lambda: most / 0.98)
-        super().__init__(SimpleNamespace(saturation=lambda instance: most / 0.98, open=self._open), fake)  # type: ignore[arg-type]
+        fake: Any = SimpleNamespace(
+            traffic=traffic,
+            follows=False,
+            recorded_sessions=None,
+            saturation_estimate=lambda: most / 0.98,
+        )
+        super().__init__(
+            SimpleNamespace(saturation=lambda instance: most / 0.98, open=self._open), fake
+        )  # type: ignore[arg-type]
         self.value, self.begin, self.runs_made = value, begin, list[tuple[int, float]]()
 
     def start(self, slo: Any) -> int:
@@ -59,7 +77,9 @@ def rate_of(found: Highest | Broken) -> float:
 @pytest.mark.parametrize("target", [0.3, 2.0, 77.7, 130.0, 640.0, 999.0])
 @pytest.mark.parametrize("care", [QUICK, SURE])
 @pytest.mark.parametrize("begin", [1000.0, 80.0, 1.0])
-def test_a_rising_latency_is_read_between_two_loads_wherever_the_search_begins(target: float, care: Any, begin: float) -> None:
+def test_a_rising_latency_is_read_between_two_loads_wherever_the_search_begins(
+    target: float, care: Any, begin: float
+) -> None:
     """A power of the load is a straight line in logarithms, so that what is read is exact."""
     found = Curve(lambda rate, length: rate, begin=begin).highest(limit(target), care=care)
     assert rate_of(found) == pytest.approx(target, rel=1e-6)
@@ -73,8 +93,11 @@ def test_what_never_breaks_ends_at_saturation() -> None:
 
 
 def test_a_short_run_that_is_too_good_does_not_make_an_answer() -> None:
-    """Queues that build up slowly are not seen in a short run: the load that is found holds in the longest."""
-    found = Curve(lambda rate, length: rate if length == SURE else 0.1 * CLEAR[0][1]).highest(limit(300.0), care=SURE)
+    """Queues that build up slowly are not seen in a short run: the load that is found holds in the
+    longest."""
+    found = Curve(lambda rate, length: rate if length == SURE else 0.1 * CLEAR[0][1]).highest(
+        limit(300.0), care=SURE
+    )
     assert rate_of(found) <= 300 * (1 + 1e-9)
     assert rate_of(found) > 300 / 1.2
 
@@ -94,32 +117,48 @@ def made(shape: tuple[int, float, float]) -> Callable[[float, int], float]:
 
     def value(rate: float, length: int) -> float:
         drawn = np.random.default_rng([seed, length, round(1e6 * rate)]).normal()
-        return float((rate / 100) ** power * np.exp(noise * drawn / (FEWEST[length] / FEWEST[0]) ** 0.5))
+        return float(
+            (rate / 100) ** power * np.exp(noise * drawn / (FEWEST[length] / FEWEST[0]) ** 0.5)
+        )
 
     return value
 
 
 @settings(deadline=None, max_examples=150)
 @given(shape=noisy, tight=st.floats(0.05, 30.0), looser=st.floats(1.0, 2.0))
-def test_a_looser_limit_never_carries_less_by_more_than_the_noise_of_two_runs(shape: Any, tight: float, looser: float) -> None:
+def test_a_looser_limit_never_carries_less_by_more_than_the_noise_of_two_runs(
+    shape: Any, tight: float, looser: float
+) -> None:
     scan, noise = Curve(made(shape)), shape[1] / shape[2]
     for care in (QUICK, SURE):
-        less, more = (rate_of(scan.highest(limit(tight * factor), care=care)) for factor in (1.0, looser))
+        less, more = (
+            rate_of(scan.highest(limit(tight * factor), care=care)) for factor in (1.0, looser)
+        )
         assert less <= more * np.exp(4 * noise + 0.05 * bool(noise))
 
 
 @settings(deadline=None, max_examples=150)
 @given(shape=noisy, tight=st.floats(0.05, 30.0), above=st.floats(0.5, 900.0))
-def test_a_load_to_exceed_changes_no_answer_above_it(shape: Any, tight: float, above: float) -> None:
+def test_a_load_to_exceed_changes_no_answer_above_it(
+    shape: Any, tight: float, above: float
+) -> None:
     seed, _, power = shape
     scan = Curve(made((seed, 0.0, power)))
     whole, ended = (rate_of(scan.highest(limit(tight), bound, SURE)) for bound in (0.0, above))
     assert ended == pytest.approx(whole if whole > above else 0.0, rel=1e-6)
 
 
-@given(knee=st.floats(10.0, 2_000.0), target=st.floats(1.05, 40.0), begin=st.floats(0.5, 900.0), care=st.sampled_from([QUICK, SURE]))
-def test_a_load_is_read_between_the_same_two_wherever_the_search_begins(knee: float, target: float, begin: float, care: Any) -> None:
-    """A line through other points of a curve would read another load: a deployment that carries just enough would be left out."""
+@given(
+    knee=st.floats(10.0, 2_000.0),
+    target=st.floats(1.05, 40.0),
+    begin=st.floats(0.5, 900.0),
+    care=st.sampled_from([QUICK, SURE]),
+)
+def test_a_load_is_read_between_the_same_two_wherever_the_search_begins(
+    knee: float, target: float, begin: float, care: Any
+) -> None:
+    """A line through other points of a curve would read another load: a deployment that carries
+    just enough would be left out."""
 
     def value(rate: float, length: int) -> float:
         return 1 + 1 / max(knee / rate - 1, 1e-3) + rate / knee
@@ -144,7 +183,9 @@ def test_the_lattice() -> None:
 
 
 @given(st.integers(-500, 500), st.integers(2, 300))
-def test_the_way_between_two_loads_is_parted_at_the_same_place_for_every_search(low: int, width: int) -> None:
+def test_the_way_between_two_loads_is_parted_at_the_same_place_for_every_search(
+    low: int, width: int
+) -> None:
     high = low + width
     half = between(low, high)
     assert low < half < high
@@ -160,6 +201,10 @@ def test_the_load_that_is_found_holds_in_its_longest_run_and_in_others() -> None
         assert isinstance(found, Highest)
         assert worst_limit(found.summary, slo) is None
         for seed in (5, 6):
-            scan = LoadScan(Runs(), Instance(instance.deployment, replace(instance.traffic, seed=seed)), instances)
+            scan = LoadScan(
+                Runs(),
+                Instance(instance.deployment, replace(instance.traffic, seed=seed)),
+                instances,
+            )
             assert scan.holds(place_of(0.92 * found.rate), slo, SURE)
             assert not scan.holds(place_of(1.15 * found.rate), slo, SURE)

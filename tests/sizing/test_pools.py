@@ -1,4 +1,5 @@
-"""Two pools as one more deployment of the search: their split, their systems, what the plan says of them, and both ways side by side."""
+"""Two pools as one more deployment of the search: their split, their systems, what the plan says of
+them, and both ways side by side."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ ASKED: dict[str, Any] = {
     "ttft": "p95<=1s",
     "itl": "p99<=20ms",
 }
-"""Where 16 instances that do both are needed behind random choice, and eight in two pools are enough."""
+"""Where 16 instances that do both are needed behind random choice, and eight in two pools are
+enough."""
 
 
 def pooled(**changed: Any) -> Question:
@@ -42,12 +44,17 @@ def pooled(**changed: Any) -> Question:
 
 
 def contender(asked: Question, runs: Runs) -> PooledContender:
-    (found,) = contenders_of(asked, [one for one in prepare(asked, runs) if isinstance(one, Ready)], runs)
+    (found,) = contenders_of(
+        asked, [one for one in prepare(asked, runs) if isinstance(one, Ready)], runs
+    )
     assert isinstance(found, PooledContender)
     return found
 
 
-@pytest.mark.parametrize(("split", "prefill"), [((1, 1), 4), ((1, 3), 2), ((3, 1), 6), ((7, 1), 7), ((1, 9), 1), ((99, 1), 7)])
+@pytest.mark.parametrize(
+    ("split", "prefill"),
+    [((1, 1), 4), ((1, 3), 2), ((3, 1), 6), ((7, 1), 7), ((1, 9), 1), ((99, 1), 7)],
+)
 def test_each_pool_has_an_instance_whatever_the_split(split: tuple[int, int], prefill: int) -> None:
     asked = contender(pooled(), Runs())
     divided = replace(asked, split=split)
@@ -63,7 +70,9 @@ def plan() -> Plan:
 def test_the_plan_has_everything_that_any_other_has(plan: Plan) -> None:
     choice = plan.choice
     assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
-    assert choice.instances == choice.fleet.instances == sum(pool.instances for pool in choice.pools)
+    assert (
+        choice.instances == choice.fleet.instances == sum(pool.instances for pool in choice.pools)
+    )
     assert {pool.systems for pool in choice.pools} == {choice.systems}
     assert choice.checked
     assert choice.confidence.meets >= 0.8
@@ -72,7 +81,10 @@ def test_the_plan_has_everything_that_any_other_has(plan: Plan) -> None:
     assert {swing.input for swing in plan.sensitivity.swings} == {"isl", "osl", "rate", "step_time"}
     assert plan.routers
     assert [point.mark for point in plan.curve if point.mark]
-    assert all(a.requests_per_second_per_instance < b.requests_per_second_per_instance for a, b in pairwise(plan.curve))
+    assert all(
+        a.requests_per_second_per_instance < b.requests_per_second_per_instance
+        for a, b in pairwise(plan.curve)
+    )
 
 
 def test_a_plan_of_two_pools_is_read_as_it_was_written(plan: Plan) -> None:
@@ -86,9 +98,13 @@ def test_a_plan_of_two_pools_is_read_as_it_was_written(plan: Plan) -> None:
 def test_what_is_explained_is_the_pool_that_ends_the_load(plan: Plan) -> None:
     explained = plan.explain
     assert (explained.prefill_tokens > 0) != (explained.decode_sequences > 0)
-    assert sum(term.seconds for term in explained.terms) == pytest.approx(explained.step_seconds, rel=1e-6)
+    assert sum(term.seconds for term in explained.terms) == pytest.approx(
+        explained.step_seconds, rel=1e-6
+    )
     limit = next(use for use in explained.limits if use.limit.name == "TTFT p95")
-    assert sum(getattr(explained.ttft[1], part) for part in PARTS[:-1]) == pytest.approx(limit.value_ms)
+    assert sum(getattr(explained.ttft[1], part) for part in PARTS[:-1]) == pytest.approx(
+        limit.value_ms
+    )
     assert explained.ttft[1].handover_ms > 0
     one = contender(pooled(itl="p99<=9ms", ttft="p95<=10s"), Runs())
     few, many = (replace(one, split=split, whole=8) for split in ((4, 4), (7, 1)))
@@ -101,9 +117,14 @@ def test_what_is_explained_is_the_pool_that_ends_the_load(plan: Plan) -> None:
     assert decoding.traffic.osl.mean == 100
     decode = rate * capacity.summary.tpot_ms.mean / 1e3 * 99
     assert steps[0, DECODE_SEQUENCES] == pytest.approx(decode, abs=0.51)
-    ranked = contender(pooled(model="deepseek-v3", gpu="h200", dp="8", ep="8", ttft="p95<=5s", itl="p99<=100ms"), Runs())
+    ranked = contender(
+        pooled(model="deepseek-v3", gpu="h200", dp="8", ep="8", ttft="p95<=5s", itl="p99<=100ms"),
+        Runs(),
+    )
     _, _, steps = replace(ranked, split=(7, 1), whole=8).recorded(capacity, 1_000)
-    assert steps[0, DECODE_SEQUENCES] == pytest.approx(decode / 8, abs=0.51), "of one of eight ranks"
+    assert steps[0, DECODE_SEQUENCES] == pytest.approx(decode / 8, abs=0.51), (
+        "of one of eight ranks"
+    )
     assert steps[0, ALL_TOKENS] == 8 * steps[0, DECODE_SEQUENCES]
 
 
@@ -113,13 +134,19 @@ def test_no_other_split_carries_more() -> None:
     found = one.settled_on(1, one.as_asked)
     assert isinstance(found, PooledContender)
     assert sum(found.split) == 8
-    carried = {prefill: replace(one, split=(prefill, 8 - prefill), whole=8).capacity(8, care=QUICK).rate for prefill in range(1, 8)}
+    carried = {
+        prefill: replace(one, split=(prefill, 8 - prefill), whole=8).capacity(8, care=QUICK).rate
+        for prefill in range(1, 8)
+    }
     assert carried[found.split[0]] >= 0.97 * max(carried.values())
 
 
 def test_a_slower_link_carries_no_more_and_comes_later() -> None:
     runs = Runs()
-    fast, slow = (contender(replace(pooled(), pools=Pools(link_bytes_s=bytes_s)), runs) for bytes_s in (1e11, 4e9))
+    fast, slow = (
+        contender(replace(pooled(), pools=Pools(link_bytes_s=bytes_s)), runs)
+        for bytes_s in (1e11, 4e9)
+    )
     assert slow.alone().ttft_ms.mean > fast.alone().ttft_ms.mean
     assert slow.capacity(4, care=QUICK).rate <= fast.capacity(4, care=QUICK).rate * 1.01
     overlapped = contender(replace(pooled(), pools=Pools(link_bytes_s=4e9, overlap=True)), runs)
@@ -140,11 +167,20 @@ def test_the_line_of_the_default_is_what_the_question_with_two_pools_is_answered
     apart, pools = answered(pooled(), runs)
     line, back = pools_instead(together, both), together_instead(apart, pools)
     prefill, decode = (count for _, count in pools.contender.roles(pools.instances))
-    assert (line.deployment, line.systems, line.gpus) == (pools.ready.trial.identity, pools.systems, pools.gpus)
+    assert (line.deployment, line.systems, line.gpus) == (
+        pools.ready.trial.identity,
+        pools.systems,
+        pools.gpus,
+    )
     assert (line.ratio, line.instances) == (f"{prefill}:{decode}", pools.instances)
     assert line.systems_exact == pytest.approx(pools.gpus_exact / 8)
     assert line.saved == both.gpus - pools.gpus > 0
-    assert (back.deployment, back.systems, back.gpus, back.ratio) == (both.ready.trial.identity, both.systems, both.gpus, "")
+    assert (back.deployment, back.systems, back.gpus, back.ratio) == (
+        both.ready.trial.identity,
+        both.systems,
+        both.gpus,
+        "",
+    )
     assert back.saved == -line.saved
 
 
@@ -152,7 +188,8 @@ def test_the_line_of_the_default_is_what_the_question_with_two_pools_is_answered
     "changed",
     [
         {"peak_rps": 20},  # one system, which is the least
-        {"itl": None, "ttft": None, "router": "least-outstanding", "peak_rps": 300},  # nothing that pools do better
+        # nothing that pools do better
+        {"itl": None, "ttft": None, "router": "least-outstanding", "peak_rps": 300},
         {"objective": "latency", "peak_rps": 60},
     ],
 )
@@ -169,11 +206,19 @@ def test_the_default_is_silent_where_two_pools_save_nothing(changed: dict[str, A
         ({"shared_prefix": 500}, "prompts that share something are not sized in two pools"),
         ({"speculation": "eagle k=3"}, "speculative decoding is not sized in two pools"),
         ({"router": "least-kv"}, "a router of two pools counts requests"),
-        ({"peak_rps": None, "requests": 1e6, "within": "8h", "ttft": None, "itl": None}, "a job is not sized in two pools"),
-        ({"peak_rps": None, "profile": [1.0] * 24, "autoscale": True}, "two pools are not scaled over hours"),
+        (
+            {"peak_rps": None, "requests": 1e6, "within": "8h", "ttft": None, "itl": None},
+            "a job is not sized in two pools",
+        ),
+        (
+            {"peak_rps": None, "profile": [1.0] * 24, "autoscale": True},
+            "two pools are not scaled over hours",
+        ),
         ({"spare_instances": 1}, "what stands by for failures is not sized in two pools"),
     ],
 )
-def test_what_is_not_sized_in_two_pools_says_what_to_change(changed: dict[str, Any], said: str) -> None:
+def test_what_is_not_sized_in_two_pools_says_what_to_change(
+    changed: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InputErrors, match=said):
         pooled(**changed)

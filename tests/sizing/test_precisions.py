@@ -1,4 +1,5 @@
-"""Predicted gains beside the published words: they agree in direction for dense models on every kind of hardware."""
+"""Predicted gains beside the published words: they agree in direction for dense models on every
+kind of hardware."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ TABLE = {
 
 
 def gains(model: str, gpu: str, engine: str = "tensorrt-llm-0.15") -> dict[str, FormatGain]:
-    return {one.precision.name: one for one in format_gains(find_model(model), find_gpu(gpu), engine)[1]}
+    return {
+        one.precision.name: one for one in format_gains(find_model(model), find_gpu(gpu), engine)[1]
+    }
 
 
 def test_the_format_that_a_model_is_published_in_costs_nothing() -> None:
@@ -50,10 +53,16 @@ def test_the_format_that_a_model_is_published_in_costs_nothing() -> None:
     assert [name for name, one in by_name.items() if one.native] == ["fp8"]
     base, dense = format_gains(find_model("llama-3.1-8b"), find_gpu("h200"), "vllm", tp=1)
     assert not any(one.native for one in dense)
-    text = terminal(formats(*format_gains(find_model("deepseek-r1"), find_gpu("h200"), "vllm", tp=8)))
+    text = terminal(
+        formats(*format_gains(find_model("deepseek-r1"), find_gpu("h200"), "vllm", tp=8))
+    )
     (row,) = [line for line in text.splitlines() if line.startswith("fp8 ") and "none" in line]
     assert row.split()[-2:] == ["none", "none"]
-    (calibrated,) = [line for line in terminal(formats(base, dense)).splitlines() if line.startswith("fp8 ") and "very low" in line]
+    (calibrated,) = [
+        line
+        for line in terminal(formats(base, dense)).splitlines()
+        if line.startswith("fp8 ") and "very low" in line
+    ]
     assert calibrated.endswith("minutes")
 
 
@@ -64,9 +73,15 @@ def test_the_table_is_the_published_one() -> None:
 
 
 @pytest.mark.parametrize(("model", "gpu"), DENSE)
-def test_gains_agree_with_the_published_words_and_those_of_weights_alone_fall_with_the_batch(model: str, gpu: str) -> None:
+def test_gains_agree_with_the_published_words_and_those_of_weights_alone_fall_with_the_batch(
+    model: str, gpu: str
+) -> None:
     found = gains(model, gpu)
-    ran = {name: (one.small, one.large) for name, one in found.items() if name in TABLE and not one.lacks}
+    ran = {
+        name: (one.small, one.large)
+        for name, one in found.items()
+        if name in TABLE and not one.lacks
+    }
     assert ran == {name: TABLE[name][:2] for name in ran}
     assert {"int8-wo", "int4-wo", "awq", "gptq", "int8-sq"} <= set(ran)
     for name, one in found.items():
@@ -99,7 +114,14 @@ def test_every_gpu_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "word"), [(NONE_BELOW - 0.01, "none"), (NONE_BELOW, "medium"), (1.49, "medium"), (1.5 * HIGH_FROM, "high"), (0.5, "none")]
+    ("gain", "word"),
+    [
+        (NONE_BELOW - 0.01, "none"),
+        (NONE_BELOW, "medium"),
+        (1.49, "medium"),
+        (1.5 * HIGH_FROM, "high"),
+        (0.5, "none"),
+    ],
 )
 def test_bands(gain: float, word: str) -> None:
     assert band(gain, 1.5) == word
@@ -115,7 +137,9 @@ def test_a_plan_says_what_its_format_costs() -> None:
     document = plan.to_json()
     assert document["choice"]["accuracy_impact"] == "low"
     written = markdown(report(plan))
-    assert "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in written
+    assert (
+        "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in written
+    )
 
 
 def test_every_format_can_be_asked_for_at_once() -> None:
@@ -124,7 +148,9 @@ def test_every_format_can_be_asked_for_at_once() -> None:
 
 def test_intervals_know_which_formats_were_measured() -> None:
     def known(precision: str) -> bool:
-        d = api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision=precision, tp=1, engine="nim-2024")
+        d = api.deployment_of(
+            model="llama-3-8b", gpu="h100-sxm-80gb", precision=precision, tp=1, engine="nim-2024"
+        )
         return regime_of(d, isl=2000, osl=200, clients=8).known_format
 
     assert [known(name) for name in ("fp16", "bf16", "fp8", "fp8+kv-fp16")] == [True] * 4

@@ -1,4 +1,5 @@
-"""Recorded sessions sized: in the units of people, monotone in limits, memory and sessions, and holding what the plan claims."""
+"""Recorded sessions sized: in the units of people, monotone in limits, memory and sessions, and
+holding what the plan claims."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ GB = 10**9
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
-    """Sixteen sessions of 14 requests that grow from some 4,000 to 20,000 tokens, with tools of 2 to 20 s and a sub-agent each."""
+    """Sixteen sessions of 14 requests that grow from some 4,000 to 20,000 tokens, with tools of 2
+    to 20 s and a sub-agent each."""
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("sessions") / "grown.jsonl"
     lines = []
@@ -45,18 +47,30 @@ def sessions(tmp_path_factory):
             requests.append(_request(t, tokens, int(rng.integers(50, 300)), ids, think))
             if turn == 8:
                 calls = ((0.0, 2_000, 31, 0.0), (5.0, 2_600, 40, 2.0))
-                inside = [_request(at, isl, 60, list(range(9_000, 9_000 + blocks)), think) for at, isl, blocks, think in calls]
+                inside = [
+                    _request(at, isl, 60, list(range(9_000, 9_000 + blocks)), think)
+                    for at, isl, blocks, think in calls
+                ]
                 requests.append({"t": t + 4.0, "type": "subagent", "requests": inside})
             t += 3.0 + think
             tokens += int(rng.integers(400, 1_800))
-        lines.append({"id": f"s{number}", "block_size": 64, "hash_id_scope": "local", "requests": requests})
+        lines.append(
+            {"id": f"s{number}", "block_size": 64, "hash_id_scope": "local", "requests": requests}
+        )
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(path)
 
 
 def _request(t, isl, osl, ids, think):
     times = {"t": t, "api_time": 3.0, "think_time": think}
-    return {**times, "type": "n", "in": isl, "out": osl, "hash_ids": ids, "input_types": ["tool_result"]}
+    return {
+        **times,
+        "type": "n",
+        "in": isl,
+        "out": osl,
+        "hash_ids": ids,
+        "input_types": ["tool_result"],
+    }
 
 
 ASKED = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": "1"}
@@ -65,12 +79,21 @@ LARGER = {**ASKED, "model": "llama-3.1-70b", "tp": "2"}
 
 
 def contender(path, runs, **more):
-    question = ask(**ASKED, trace=path, **{"sessions": 300, "further_ttft": "p95<=800ms", **more}).questions[0]
+    question = ask(
+        **ASKED, trace=path, **{"sessions": 300, "further_ttft": "p95<=800ms", **more}
+    ).questions[0]
     return Search(question=question, runs=runs, rows=False).answer().best
 
 
 def test_a_plan_says_sessions_systems_and_what_each_takes(sessions, tmp_path):
-    plan = size(**LARGER, trace=sessions, engineers=400, share_active=0.2, further_ttft="p95<=800ms", slowdown="p90<=1.5")
+    plan = size(
+        **LARGER,
+        trace=sessions,
+        engineers=400,
+        share_active=0.2,
+        further_ttft="p95<=800ms",
+        slowdown="p90<=1.5",
+    )
     held, best = plan.sessions, plan.choice
     assert held.at_once == 80
     assert best.systems * held.per_system >= held.at_once * (1 - 1e-9)
@@ -83,30 +106,47 @@ def test_a_plan_says_sessions_systems_and_what_each_takes(sessions, tmp_path):
     assert held.input_tokens == pytest.approx(recorded.isl.sum() / 16)
     assert Plan.from_json(plan.to_json()) == plan
     cache, host = held.tiers
-    assert (cache.name, host.name, held.offloader) == ("KV cache", "host", "vllm"), "the usual one of a DGX H100 with vLLM"
+    assert (cache.name, host.name, held.offloader) == (
+        "KV cache",
+        "host",
+        "vllm",
+    ), "the usual one of a DGX H100 with vLLM"
     assert host.bytes_per_instance == pytest.approx(0.8 * 2e12 / 4)
     assert host.per_system == held.per_system >= cache.per_system
     assert cache.systems >= best.systems
-    assert best.pools[0].launch[-4:] == ("--kv-offloading-size", "372", "--kv-offloading-backend", "native")
+    assert best.pools[0].launch[-4:] == (
+        "--kv-offloading-size",
+        "372",
+        "--kv-offloading-backend",
+        "native",
+    )
     assert not any(isinstance(note, TiersNotStarted) for note in plan.notes)
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     served = planned(tmp_path / "plan.json")
-    beyond = host.bytes_per_instance / cache.bytes_per_instance - 1  # of copies, only the rest adds to the cache
+    # of copies, only the rest adds to the cache
+    beyond = host.bytes_per_instance / cache.bytes_per_instance - 1
     tokens = [tier.blocks * served.deployment.knobs.tokens_per_block for tier in served.tiers]
     assert tokens == [pytest.approx(best.pools[0].kv_tokens * beyond, rel=1e-3)]
     words = "host memory (vllm, 400 GB at 111 GB/s an instance)"
     assert f"{words} adds nothing to {held.per_system:.1f} a system" in sessions_text(plan)
     fewer = replace(cache, per_system=0.8 * held.per_system, systems=best.systems + 1)
     text = sessions_text(replace(plan, sessions=replace(held, tiers=(fewer, host))))
-    assert f"{words} raises {fewer.per_system:.1f} a system to {held.per_system:.1f} and saves 1 of {fewer.systems} systems" in text
+    assert (
+        f"{words} raises {fewer.per_system:.1f} a system to {held.per_system:.1f} and saves 1 of"
+        f" {fewer.systems} systems" in text
+    )
     table = markdown(report(plan))
     assert "requests/s per instance" in table
-    assert "fleet saturates at" not in table, "a closed form that does not count what sessions leave in a cache"
+    assert "fleet saturates at" not in table, (
+        "a closed form that does not count what sessions leave in a cache"
+    )
 
 
 def test_units_of_people_are_sessions_at_once(sessions):
     def at_once(**more):
-        return ask(**ASKED, trace=sessions, ttft="p95<=5s", **more).questions[0].demand.source.sessions
+        return (
+            ask(**ASKED, trace=sessions, ttft="p95<=5s", **more).questions[0].demand.source.sessions
+        )
 
     lasts = read_sessions(sessions, "trace").lasts_s.mean()
     assert at_once(sessions=400) == 400
@@ -134,7 +174,9 @@ def test_what_cannot_be_is_said(sessions, more, said):
 
 
 def test_memory_that_no_command_switches_on_is_counted_where_it_is_asked_for_and_said(sessions):
-    question = ask(**LARGER, trace=sessions, sessions=20, ttft="p95<=5s", kv_tiers="lmcache:host").questions[0]
+    question = ask(
+        **LARGER, trace=sessions, sessions=20, ttft="p95<=5s", kv_tiers="lmcache:host"
+    ).questions[0]
     plan = planner.size(replace(question, deepen=False))
     (note,) = (note for note in plan.notes if isinstance(note, TiersNotStarted))
     assert (note.offloader, note.tiers) == ("lmcache", ("host",))
@@ -150,12 +192,19 @@ def test_units_need_a_file_of_sessions():
 @pytest.mark.accuracy
 def test_sessions_at_the_limit_grow_with_limits_and_memory_and_systems_with_sessions(sessions):
     runs = Runs()
-    rates = [contender(sessions, runs, further_ttft=f"p95<={limit}ms").rate for limit in (300, 800, 2_000)]
+    rates = [
+        contender(sessions, runs, further_ttft=f"p95<={limit}ms").rate
+        for limit in (300, 800, 2_000)
+    ]
     assert rates == sorted(rates)
-    rates = [contender(sessions, runs, kv_tiers=f"host={size}GB@50GB/s").rate for size in (0, 60, 400)]
+    rates = [
+        contender(sessions, runs, kv_tiers=f"host={size}GB@50GB/s").rate for size in (0, 60, 400)
+    ]
     assert rates == sorted(rates)
     assert rates[2] > rates[0], "memory below the cache carries more sessions"
-    assert rates[0] == contender(sessions, runs, kv_tiers="none").rate, "a tier of no capacity changes nothing"
+    assert rates[0] == contender(sessions, runs, kv_tiers="none").rate, (
+        "a tier of no capacity changes nothing"
+    )
     systems = [contender(sessions, runs, sessions=each).systems for each in (10, 100, 300, 1_000)]
     assert systems == sorted(systems)
 
@@ -175,7 +224,9 @@ def test_a_run_begins_in_the_midst_of_sessions(sessions):
     assert len(firsts) == 60
     assert (trace.due_ps[firsts[:40]] >= 0).all()
     assert (np.delete(trace.due_ps, firsts[:40]) == -1).all()
-    assert len(set(rows[firsts[:40]] - recorded.starts[recorded.session[rows[firsts[:40]]]])) > 10, "anywhere in them"
+    assert (
+        len(set(rows[firsts[:40]] - recorded.starts[recorded.session[rows[firsts[:40]]]])) > 10
+    ), "anywhere in them"
     assert (trace.isl == recorded.isl[rows]).all()
     graph = trace.graph()
     assert ((graph.waits > 0) == (pause >= 0)).all()
@@ -183,7 +234,8 @@ def test_a_run_begins_in_the_midst_of_sessions(sessions):
 
 
 def test_a_closed_loop_of_sessions_keeps_as_many_at_once(sessions):
-    """Simulated step by step by the reference as by the kernel; at any time of the run 6 sessions are under way."""
+    """Simulated step by step by the reference as by the kernel; at any time of the run 6 sessions
+    are under way."""
     from tests.simulator.test_kernel import both
     from tests.simulator.test_prefix_cache import ENGINE, STEP
 
@@ -192,7 +244,9 @@ def test_a_closed_loop_of_sessions_keeps_as_many_at_once(sessions):
     requests, _, _ = both(trace, STEP, replace(ENGINE, tokens_per_block=64), 2_000)
     session = trace.session()[requests.row]
     begins = np.array([requests.due_ns[session == one].min() for one in range(session.max() + 1)])
-    ends = np.array([requests.last_token_ns[session == one].max() for one in range(session.max() + 1)])
+    ends = np.array(
+        [requests.last_token_ns[session == one].max() for one in range(session.max() + 1)]
+    )
     for at in np.linspace(begins[:6].max() + 1, begins.max() - 1, 50):
         assert ((begins <= at) & (ends > at)).sum() <= 6
     assert ClosedLoop(concurrency=6).concurrency == trace.concurrency

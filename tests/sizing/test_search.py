@@ -1,4 +1,5 @@
-"""The contest itself: the same answer from any number of threads, everything accounted for, nothing better left out."""
+"""The contest itself: the same answer from any number of threads, everything accounted for, nothing
+better left out."""
 
 from __future__ import annotations
 
@@ -25,10 +26,18 @@ from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.sizing.search.tuning import _ways, changes, fitted
 
-WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,4", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
+WIDE = {
+    "gpu": "h100,l40s",
+    "precision": "fp16,fp8",
+    "tp": "1,4",
+    "engine": "tensorrt-llm-0.15,vllm",
+    "ttft": "p95<=200ms",
+}
 
 
-def test_the_answer_of_any_number_of_threads_accounts_for_every_deployment_with_numbers_and_progress_counts_them() -> None:
+def test_the_answer_of_any_number_of_threads_accounts_for_every_deployment_with_numbers_and_progress_counts_them() -> (
+    None
+):
     asked = replace(question(**WIDE), deepen=False)
     told: list[tuple[int, int]] = []
     plan = size(asked, workers=1, progress=lambda done, total, name: told.append((done, total)))
@@ -41,7 +50,8 @@ def test_the_answer_of_any_number_of_threads_accounts_for_every_deployment_with_
 
 
 def test_what_closed_forms_leave_out_would_not_have_been_chosen() -> None:
-    """Each deployment answered by itself, with nothing to be held against, needs no fewer GPUs than the choice."""
+    """Each deployment answered by itself, with nothing to be held against, needs no fewer GPUs than
+    the choice."""
     asked = replace(question(**{**WIDE, "gpu": "h100"}), deepen=False, tune=False)
     runs = Runs()
     chosen = Search(question=asked, runs=runs, rows=False).answer().best
@@ -54,16 +64,28 @@ def test_what_closed_forms_leave_out_would_not_have_been_chosen() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        pytest.param({"gpu": "h100,l40s", "tp": "1,2", "ttft": "p95<=200ms"}, marks=pytest.mark.accuracy),
-        {"isl": "lognormal:6000,3000", "osl": 50, "tp": "1", "engine": "vllm", "peak_rps": 40, "ttft": "p90<=2s", "tpot": "p95<=60ms"},
+        pytest.param(
+            {"gpu": "h100,l40s", "tp": "1,2", "ttft": "p95<=200ms"}, marks=pytest.mark.accuracy
+        ),
+        {
+            "isl": "lognormal:6000,3000",
+            "osl": 50,
+            "tp": "1",
+            "engine": "vllm",
+            "peak_rps": 40,
+            "ttft": "p90<=2s",
+            "tpot": "p95<=60ms",
+        },
     ],
 )
 def test_pruning_changes_no_answer(changed: dict[str, object]) -> None:
-    """Everything that bounds, limits of the search and rivals leave out, simulated in full; benchmarks/pruning.py asks many more."""
+    """Everything that bounds, limits of the search and rivals leave out, simulated in full;
+    benchmarks/pruning.py asks many more."""
     asked = replace(question(**changed), deepen=False)
     pruned, whole = (size(asked, prune=prune).choice for prune in (True, False))
     assert (pruned.identity, pruned.systems) == (whole.identity, whole.systems)
-    assert pruned.systems_exact == pytest.approx(whole.systems_exact, rel=0.08)  # knobs that save no system are not looked for
+    # knobs that save no system are not looked for
+    assert pruned.systems_exact == pytest.approx(whole.systems_exact, rel=0.08)
 
 
 @pytest.mark.parametrize("load", ["open", "closed"])
@@ -83,11 +105,14 @@ def test_a_spare_system_is_bought_beside_what_the_check_finds() -> None:
     assert spare.fleet_check == bare.fleet_check
 
 
-# The search space: every combination once, pipelines where nothing else fits or where they are asked for.
+# The search space: every combination once, pipelines where nothing else fits or where they are
+# asked for.
 
 
 def test_a_model_too_large_for_a_system_is_pipelined_over_several() -> None:
-    found = prepare(question(model="llama-3.1-405b", precision="fp16", tp="1,2,4,8", ttft=None), Runs())
+    found = prepare(
+        question(model="llama-3.1-405b", precision="fp16", tp="1,2,4,8", ttft=None), Runs()
+    )
     ready = [r.trial.deployment.parallelism for r in found if isinstance(r, Ready)]
     assert [(p.tp, p.pp) for p in ready] == [(8, 2)]
     assert len([r for r in found if isinstance(r, Rejected)]) == 4
@@ -101,14 +126,18 @@ def test_no_pipeline_where_a_system_is_enough() -> None:
 
 def test_pipelines_that_are_asked_for_are_each_a_deployment() -> None:
     found = list(trials(question(pp="1,2,4")))
-    assert sorted((t.deployment.parallelism.pp, t.deployment.parallelism.tp) for t in found) == [(p, t) for p in (1, 2, 4) for t in (1, 2)]
+    assert sorted((t.deployment.parallelism.pp, t.deployment.parallelism.tp) for t in found) == [
+        (p, t) for p in (1, 2, 4) for t in (1, 2)
+    ]
     assert [t.name for t in found][-1] == "h100-sxm-80gb fp8 TP 2 PP 4 tensorrt-llm-0.15"
 
 
 def test_speculation_is_tried_beside_none() -> None:
     found = list(trials(question(speculation="eagle k=3 acceptance=0.7")))
     assert [t.name for t in found] == [
-        f"h100-sxm-80gb fp8 TP {tp} tensorrt-llm-0.15{guesses}" for tp in (1, 2) for guesses in ("", " + eagle k=3")
+        f"h100-sxm-80gb fp8 TP {tp} tensorrt-llm-0.15{guesses}"
+        for tp in (1, 2)
+        for guesses in ("", " + eagle k=3")
     ]
 
 
@@ -117,11 +146,15 @@ def test_speculation_over_a_pipeline_is_refused_by_name() -> None:
     ready, rejected = ([r for r in found if isinstance(r, kind)] for kind in (Ready, Rejected))
     assert [r.trial.deployment.speculation for r in ready] == [None]
     assert [(r.engine, reason_text(r.reason)) for r in rejected] == [
-        ("tensorrt-llm-0.15 + eagle k=3", "speculation: is not estimated together with PP 2; use pp 1, or leave it out")
+        (
+            "tensorrt-llm-0.15 + eagle k=3",
+            "speculation: is not estimated together with PP 2; use pp 1, or leave it out",
+        )
     ]
 
 
-# Limits that nothing meets: the best value that can be reached, held against a brute force, and what a job would take.
+# Limits that nothing meets: the best value that can be reached, held against a brute force, and
+# what a job would take.
 
 
 def answered(asked: Question) -> Plan:
@@ -133,7 +166,10 @@ def alone(asked: Question) -> dict[str, dict[str, float]]:
     found = {}
     for one in contenders(asked):
         summary = one.runs.alone(one.instance)
-        found[one.ready.trial.name] = {limit.metric: summary.statistic_ms(limit.metric, limit.statistic) for limit in asked.limits}
+        found[one.ready.trial.name] = {
+            limit.metric: summary.statistic_ms(limit.metric, limit.statistic)
+            for limit in asked.limits
+        }
     return found
 
 
@@ -143,9 +179,13 @@ def test_the_best_value_of_each_limit_and_the_deployment_nearest_to_all() -> Non
     assert plan.candidates == ()
     for one in plan.reachable.best:
         assert one.limit is not None
-        assert one.value_ms == min(each[one.limit.metric] for each in values.values()) > one.asked_ms
+        assert (
+            one.value_ms == min(each[one.limit.metric] for each in values.values()) > one.asked_ms
+        )
     worst = {name: max(each["ttft"] / 1.0, each["itl"] / 0.5) for name, each in values.items()}
-    assert max(one.value_ms / one.asked_ms for one in plan.reachable.nearest) == pytest.approx(min(worst.values()))
+    assert max(one.value_ms / one.asked_ms for one in plan.reachable.nearest) == pytest.approx(
+        min(worst.values())
+    )
     assert len({one.deployment for one in plan.reachable.nearest}) == 1
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
@@ -166,17 +206,30 @@ def test_a_job_says_what_one_request_takes() -> None:
     assert reachable_text(plan.reachable).startswith("one request ")
 
 
-# Knobs: set by closed form where gaps are limited, searched for the best, left alone where the asker set them.
+# Knobs: set by closed form where gaps are limited, searched for the best, left alone where the
+# asker set them.
 
 
-GAPS: dict[str, Any] = {"isl": 6000, "osl": 200, "tp": "1", "peak_rps": 40, "ttft": "p95<=3s", "itl": "p99<=60ms"}
+GAPS: dict[str, Any] = {
+    "isl": 6000,
+    "osl": 200,
+    "tp": "1",
+    "peak_rps": 40,
+    "ttft": "p95<=3s",
+    "itl": "p99<=60ms",
+}
 
 
 def with_knobs(one: Contender, **knobs: Any) -> Contender:
     """The same deployment with other knobs."""
     deployment = replace(one.instance.deployment, knobs=replace(one.instance.knobs, **knobs))
     instance = one.runs.instance(deployment, one.instance.traffic)
-    return replace(one, ready=replace(one.ready, trial=replace(one.ready.trial, deployment=deployment), instance=instance))
+    return replace(
+        one,
+        ready=replace(
+            one.ready, trial=replace(one.ready.trial, deployment=deployment), instance=instance
+        ),
+    )
 
 
 def test_a_limit_on_gaps_sets_the_token_budget_and_pays() -> None:
@@ -195,11 +248,20 @@ def test_the_engines_own_budget_stays_where_it_keeps_the_limit(itl: str) -> None
     assert fitted(one.instance, asked.limits) == one.ready.first.deployment.knobs
 
 
-@pytest.mark.parametrize("limits", [pytest.param({"ttft": "p95<=250ms"}, marks=pytest.mark.accuracy), {"ttft": None, "itl": "p99<=25ms"}])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({"ttft": "p95<=250ms"}, marks=pytest.mark.accuracy),
+        {"ttft": None, "itl": "p99<=25ms"},
+    ],
+)
 def test_tuning_finds_what_the_search_of_every_setting_does(limits: dict[str, Any]) -> None:
     """What the search of a setting leaves out early would not have saved a system."""
     asked = question(isl=3000, tp="1", peak_rps=60, **limits)
-    pruned, whole = (Search(question=asked, runs=Runs(), prune=prune, rows=False).answer().best for prune in (True, False))
+    pruned, whole = (
+        Search(question=asked, runs=Runs(), prune=prune, rows=False).answer().best
+        for prune in (True, False)
+    )
     assert pruned.systems == whole.systems
 
 
@@ -218,10 +280,14 @@ def test_a_bad_knob_is_found_and_mended() -> None:
 def test_whole_prompts_are_tried_where_an_engine_divides_them() -> None:
     ready = contenders(question(engine="vllm", tp="1"))[0].ready
     own = ready.trial.deployment.knobs
-    assert list(_ways(ready, ("chunk",), smaller=False, larger=True)) == [[replace(own, chunked_prefill=not own.chunked_prefill)]]
+    assert list(_ways(ready, ("chunk",), smaller=False, larger=True)) == [
+        [replace(own, chunked_prefill=not own.chunked_prefill)]
+    ]
 
 
-@pytest.mark.parametrize("given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}])
+@pytest.mark.parametrize(
+    "given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}]
+)
 def test_knobs_that_the_asker_set_are_kept(given: dict[str, Any]) -> None:
     knobs = best(question(**GAPS | given)).ready.trial.deployment.knobs
     for name, value in given.items():
@@ -229,8 +295,11 @@ def test_knobs_that_the_asker_set_are_kept(given: dict[str, Any]) -> None:
 
 
 def test_how_much_a_limit_breaks_counts_at_a_load_that_is_needed() -> None:
-    """A deployment whose limit breaks only above what it has to carry is as near as one that meets it."""
+    """A deployment whose limit breaks only above what it has to carry is as near as one that meets
+    it."""
     breach = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=300.0), value_ms=600.0)
-    behind = Behind(breach=breach, requests_per_second=10.0, per_gpu=1.0, other=candidate().identity)
+    behind = Behind(
+        breach=breach, requests_per_second=10.0, per_gpu=1.0, other=candidate().identity
+    )
     assert [_used(behind, needed) for needed in (5.0, 10.0, 20.0)] == [1.0, 2.0, 2.0]
     assert _used(None, 10.0) == math.inf

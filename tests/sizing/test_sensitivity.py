@@ -1,4 +1,5 @@
-"""Every figure of the sensitivity is that of the plan run again with the changed input, whose knobs may then be searched anew."""
+"""Every figure of the sensitivity is that of the plan run again with the changed input, whose knobs
+may then be searched anew."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,11 +27,25 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import memory_parts
 from tonnage.sizing.search.contender import Contender, Sized
 from tonnage.sizing.search.search import Search
-from tonnage.sizing.sensitivity import CHANGE, again, changed_question, narrow_cache, narrowable, sensitivity
+from tonnage.sizing.sensitivity import (
+    CHANGE,
+    again,
+    changed_question,
+    narrow_cache,
+    narrowable,
+    sensitivity,
+)
 
 few_parts = plans_with("sensitivity")
 
-ASKED = {**SMALL, "tp": "1,2", "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 1000, "ttft": "p95<=100ms"}
+ASKED = {
+    **SMALL,
+    "tp": "1,2",
+    "precision": "fp8",
+    "engine": "tensorrt-llm-0.15",
+    "peak_rps": 1000,
+    "ttft": "p95<=100ms",
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +59,17 @@ def plan(asked: Question) -> Plan:
 
 
 @pytest.mark.parametrize(("place", "sign"), in_turn(range(4), [-1, 1], one_of=4))
-def test_a_swing_is_the_plan_run_again_with_the_same_knobs(plan: Plan, asked: Question, place: int, sign: int) -> None:
+def test_a_swing_is_the_plan_run_again_with_the_same_knobs(
+    plan: Plan, asked: Question, place: int, sign: int
+) -> None:
     swing = plan.sensitivity.swings[place]
     again = size(replace(changed_question(asked, swing.input, sign * CHANGE), deepen=False)).choice
     found = swing.low if sign < 0 else swing.high
     assert abs(found.systems - again.systems) <= 1
     assert found.systems_exact == pytest.approx(again.systems_exact, rel=0.05)
     assert sign * (found.systems_exact - plan.sensitivity.systems_exact) >= 0
-    if swing.input == "rate":  # its fraction is of short runs, where no run could change the whole systems
+    # its fraction is of short runs, where no run could change the whole systems
+    if swing.input == "rate":
         assert found.systems == again.systems
 
 
@@ -69,7 +87,14 @@ def test_a_changed_question_is_what_a_user_would_type(asked: Question) -> None:
 def test_what_a_limit_between_tokens_left_out_is_tried_again_where_steps_are_faster() -> None:
     """FP8 breaks it by a little, and with steps a fifth faster takes the fewest systems."""
     asked = ask(
-        model="qwen3-32b", gpu="gb200,mi355x", isl=1400, osl=150, ttft="p95<=2.8s", itl="p99<=60ms", peak_rps=3.0, engine="vllm"
+        model="qwen3-32b",
+        gpu="gb200,mi355x",
+        isl=1400,
+        osl=150,
+        ttft="p95<=2.8s",
+        itl="p99<=60ms",
+        peak_rps=3.0,
+        engine="vllm",
     ).questions[0]
     search = Search(question=asked, runs=Runs(), rows=False)
     answer, changed = search.answer(), changed_question(asked, "step_time", -0.2)
@@ -78,7 +103,10 @@ def test_what_a_limit_between_tokens_left_out_is_tried_again_where_steps_are_fas
     assert found is not None
     assert directly is not None
     assert answer.best is not None
-    assert answer.best.ready.trial.deployment.precision.name != directly.ready.trial.deployment.precision.name
+    assert (
+        answer.best.ready.trial.deployment.precision.name
+        != directly.ready.trial.deployment.precision.name
+    )
     assert found.gpus_exact == pytest.approx(directly.gpus_exact, rel=0.1)
 
 
@@ -92,16 +120,36 @@ def test_more_of_anything_needs_no_fewer_systems(plan: Plan) -> None:
 @pytest.fixture(scope="module")
 def tight() -> Plan:
     """A load that is just too much for two systems."""
-    return tonnage.size(**{**ASKED, "tp": 1, "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 1200, "ttft": "p95<=70ms"})
+    return tonnage.size(
+        **{
+            **ASKED,
+            "tp": 1,
+            "precision": "fp8",
+            "engine": "tensorrt-llm-0.15",
+            "peak_rps": 1200,
+            "ttft": "p95<=70ms",
+        }
+    )
 
 
 def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(tight: Plan) -> None:
     relaxed = tight.sensitivity.relaxed
-    assert relaxed_text(relaxed) == f"TTFT p95 70 → {relaxed.to_ms:g} ms: one system fewer, {counted(relaxed.gpus, 'GPU')} in all"
+    assert (
+        relaxed_text(relaxed)
+        == f"TTFT p95 70 → {relaxed.to_ms:g} ms: one system fewer, {counted(relaxed.gpus, 'GPU')}"
+        " in all"
+    )
     assert relaxed.gpus == 8 * relaxed.systems
     systems = []
     for limit_ms in (relaxed.to_ms, 70 + 0.6 * (relaxed.to_ms - 70)):
-        asked = {**ASKED, "tp": 1, "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 1200, "ttft": f"p95<={limit_ms}ms"}
+        asked = {
+            **ASKED,
+            "tp": 1,
+            "precision": "fp8",
+            "engine": "tensorrt-llm-0.15",
+            "peak_rps": 1200,
+            "ttft": f"p95<={limit_ms}ms",
+        }
         choice = size(replace(question(**asked), deepen=False)).choice
         systems.append(choice.systems)
     assert systems == [relaxed.systems, tight.choice.systems]
@@ -109,7 +157,8 @@ def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(t
 
 
 def test_an_input_that_no_deployment_survives_says_why() -> None:
-    """The limit lies between the TTFT of an empty engine at the prompt that was asked for and at one a fifth longer."""
+    """The limit lies between the TTFT of an empty engine at the prompt that was asked for and at
+    one a fifth longer."""
     asked = {"tp": "1", "isl": "exact:4000", "osl": 10, "peak_rps": 1}
     limit_ms = 1e3 * 1.1 * contender(**asked).instance.unloaded_ttft_s()
     plan = size(question(**asked, ttft=f"p95<={limit_ms}ms"))
@@ -130,7 +179,8 @@ def test_a_row_that_only_a_lower_confidence_reaches_names_no_number(asked: Quest
 
 
 def test_short_runs_are_of_the_instances_that_they_ask_for() -> None:
-    one = contender(**{**ASKED, "tp": "2", "peak_rps": 200, "ttft": "p95<=30ms"})  # two systems, where the closed form says one
+    # two systems, where the closed form says one
+    one = contender(**{**ASKED, "tp": "2", "peak_rps": 200, "ttft": "p95<=30ms"})
     systems, found = one.needed(care=QUICK)  # type: ignore[misc]
     assert found.rate == one.capacity(one.layout.of(systems).instances, care=QUICK).rate
 
@@ -151,7 +201,10 @@ def test_the_terms_of_every_step_sum_to_the_price_of_it(model: str) -> None:
     one = carried(model=model, tp="2")
     steps = one.ready.instance.recorded(one.capacity.rate, 500, 2_000).steps
     c = one.ready.instance.step.coefficients
-    prices = [step_seconds(c, *(int(v) for v in row[PREFILL_TOKENS : CONTEXT_TOKENS + 1])) for row in steps]
+    prices = [
+        step_seconds(c, *(int(v) for v in row[PREFILL_TOKENS : CONTEXT_TOKENS + 1]))
+        for row in steps
+    ]
     np.testing.assert_allclose(sum(step_terms(c, steps).values()), prices, rtol=1e-12)
 
 
@@ -166,24 +219,38 @@ def test_the_front_end_is_busy_with_what_it_streams() -> None:
 
 def test_guesses_have_a_term_of_their_own() -> None:
     guessed = "mtp k=2 acceptance=0.6"
-    one = next(each for each in contenders(question(speculation=guessed, tp="2")) if each.ready.trial.deployment.speculation)
+    one = next(
+        each
+        for each in contenders(question(speculation=guessed, tp="2"))
+        if each.ready.trial.deployment.speculation
+    )
     instance, drafting = one.instance, one.instance.step.drafting
     assert drafting is not None
     steps = instance.recorded(50.0, 500, 2_000).steps
     free = replace(instance.step, drafting=replace(drafting, passes=0))
-    prices = [free.seconds(*(int(v) for v in row[PREFILL_TOKENS : CONTEXT_TOKENS + 1])) for row in steps]
-    np.testing.assert_allclose(sum(step_terms(free.coefficients, steps, drafting).values()), prices, rtol=1e-12)
+    prices = [
+        free.seconds(*(int(v) for v in row[PREFILL_TOKENS : CONTEXT_TOKENS + 1])) for row in steps
+    ]
+    np.testing.assert_allclose(
+        sum(step_terms(free.coefficients, steps, drafting).values()), prices, rtol=1e-12
+    )
     found = explained(sized(one))
     assert 0 < next(t.share for t in found.terms if t.term == "drafter") < 0.5
     assert sum(term.share for term in found.terms) == pytest.approx(1.0)
-    assert next(part.bytes_per_gpu for part in memory_parts(instance) if part.part == "drafter") == instance.memory.drafter_bytes > 0
+    assert (
+        next(part.bytes_per_gpu for part in memory_parts(instance) if part.part == "drafter")
+        == instance.memory.drafter_bytes
+        > 0
+    )
 
 
 def test_the_shares_add_up_and_the_largest_binds() -> None:
     found = explained(carried(tp="2"))
     assert sum(term.seconds for term in found.terms) == pytest.approx(found.step_seconds, rel=1e-6)
     assert found.binds == found.terms[0].term
-    assert [t.seconds for t in found.terms] == sorted((t.seconds for t in found.terms), reverse=True)
+    assert [t.seconds for t in found.terms] == sorted(
+        (t.seconds for t in found.terms), reverse=True
+    )
     assert next(t.seconds for t in found.terms if t.term == "link") > 0
 
 
@@ -204,7 +271,8 @@ def test_memory_adds_up_to_the_gpu() -> None:
 
 
 def test_the_steps_at_the_start_explain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first fifth of a run fills the engine: steps a thousand times as long there change no mean."""
+    """The first fifth of a run fills the engine: steps a thousand times as long there change no
+    mean."""
     found, recorded = best(question(tp="1")), Contender.recorded
     plain = explained(found)
 
@@ -219,8 +287,17 @@ def test_the_steps_at_the_start_explain_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_kv_cache_in_fp8_saves_what_the_same_question_with_it_needs() -> None:
-    """And nothing is proposed where its format was said, where it is latent, where the GPU has no FP8, or where it is all but empty."""
-    asked = {"model": "qwen3-32b", "tp": "2", "engine": "vllm", "isl": 8_000, "osl": 1_000, "peak_rps": 20, "ttft": "p95<=3s"}
+    """And nothing is proposed where its format was said, where it is latent, where the GPU has no
+    FP8, or where it is all but empty."""
+    asked = {
+        "model": "qwen3-32b",
+        "tp": "2",
+        "engine": "vllm",
+        "isl": 8_000,
+        "osl": 1_000,
+        "peak_rps": 20,
+        "ttft": "p95<=3s",
+    }
     first, *others = (
         question(**asked | changed)
         for changed in (

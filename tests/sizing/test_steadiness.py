@@ -1,4 +1,5 @@
-"""Questions asked again with one thing changed, at a given GPU, engine and format: answers move the right way, and by no noise.
+"""Questions asked again with one thing changed, at a given GPU, engine and format: answers move the
+right way, and by no noise.
 
 ``./benchmark steadiness`` asks many more, drawn at random, and prints the figures.
 """
@@ -26,7 +27,13 @@ from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.sensitivity import changed_question
 
 CASES: dict[str, dict[str, object]] = {
-    "first token": {"isl": "lognormal:1000,800", "osl": 100, "ttft": "p95<=500ms", "engine": "vllm", "peak_rps": 3_000},
+    "first token": {
+        "isl": "lognormal:1000,800",
+        "osl": 100,
+        "ttft": "p95<=500ms",
+        "engine": "vllm",
+        "peak_rps": 3_000,
+    },
     "gaps that do not rise with the load": {
         "gpu": "b200-sxm-180gb",
         "engine": "sglang",
@@ -36,7 +43,15 @@ CASES: dict[str, dict[str, object]] = {
         "itl": "p99<=50ms",
         "peak_rps": 3_000,
     },
-    "whole answer, bursty": {"isl": 1500, "osl": 60, "ttft": None, "e2e": "p95<=4s", "arrivals": "gamma", "cv": 2, "peak_rps": 2_000},
+    "whole answer, bursty": {
+        "isl": 1500,
+        "osl": 60,
+        "ttft": None,
+        "e2e": "p95<=4s",
+        "arrivals": "gamma",
+        "cv": 2,
+        "peak_rps": 2_000,
+    },
 }
 
 
@@ -56,7 +71,9 @@ def chosen(asked: Question) -> Candidate:
 
 
 def looser(asked: Question, factor: float) -> Question:
-    return replace(asked, slo=tuple(replace(limit, seconds=limit.seconds * factor) for limit in asked.slo))
+    return replace(
+        asked, slo=tuple(replace(limit, seconds=limit.seconds * factor) for limit in asked.slo)
+    )
 
 
 CHANGES: dict[str, Callable[[Question], Question]] = {
@@ -79,10 +96,15 @@ def test_what_asks_for_less_needs_no_more(name: str, change: str) -> None:
 
 @pytest.mark.parametrize(("seed", "name"), in_turn([1, 2], list(CASES)))
 def test_another_seed_moves_the_answer_by_five_percent_at_most(name: str, seed: int) -> None:
-    assert chosen(replace(case(name), seed=seed)).systems_exact == pytest.approx(first(name).systems_exact, rel=0.05)
+    assert chosen(replace(case(name), seed=seed)).systems_exact == pytest.approx(
+        first(name).systems_exact, rel=0.05
+    )
 
 
-FIRST = [*list(CASES)[:1], *(pytest.param(name, marks=pytest.mark.accuracy) for name in list(CASES)[1:])]
+FIRST = [
+    *list(CASES)[:1],
+    *(pytest.param(name, marks=pytest.mark.accuracy) for name in list(CASES)[1:]),
+]
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -100,9 +122,20 @@ def test_the_number_was_seen_to_hold(name: str) -> None:
     assert any(run.holds and run.systems == plan.choice.systems for run in plan.fleet_check.runs)
 
 
-def test_a_short_run_whose_first_tokens_scatter_leaves_out_no_load_that_a_long_run_carries() -> None:
-    conversations: dict[str, Any] = {"isl": 500, "osl": 360, "peak_rps": 5, "turns": "6", "think_time": "20s", "shared_prefix": 1500}
-    asked = ask(model="qwen3-32b", gpu="b300", precision="fp8+kv-fp8", tp=1, engine="vllm", **conversations)
+def test_a_short_run_whose_first_tokens_scatter_leaves_out_no_load_that_a_long_run_carries() -> (
+    None
+):
+    conversations: dict[str, Any] = {
+        "isl": 500,
+        "osl": 360,
+        "peak_rps": 5,
+        "turns": "6",
+        "think_time": "20s",
+        "shared_prefix": 1500,
+    }
+    asked = ask(
+        model="qwen3-32b", gpu="b300", precision="fp8+kv-fp8", tp=1, engine="vllm", **conversations
+    )
     runs = Runs()
     first = next(one for one in prepare(asked.questions[0], runs) if isinstance(one, Ready))
     assert LoadScan(runs, first.instance).seen(place_of(8.0), SURE).growth < 1
@@ -113,6 +146,14 @@ def test_looser_limits_never_need_more_where_knobs_are_searched() -> None:
     """Limits from tight to loose; each has its own token budget."""
     systems = []
     for milliseconds in (30, 60, 300):
-        asked = question(tp="1", isl=3000, osl=100, engine="vllm", ttft="p95<=2s", itl=f"p99<={milliseconds}ms", peak_rps=300)
+        asked = question(
+            tp="1",
+            isl=3000,
+            osl=100,
+            engine="vllm",
+            ttft="p95<=2s",
+            itl=f"p99<={milliseconds}ms",
+            peak_rps=300,
+        )
         systems.append(chosen(replace(asked, deepen=False)).systems_exact)
     assert systems == sorted(systems, reverse=True)

@@ -1,4 +1,5 @@
-"""Several use cases on one fleet: the simulated mixture holds every limit of each, and sharing never takes more."""
+"""Several use cases on one fleet: the simulated mixture holds every limit of each, and sharing
+never takes more."""
 
 from __future__ import annotations
 
@@ -24,13 +25,31 @@ from tonnage.sizing.mixture import Mixture, MixtureRun
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, _systems, use_cases
 
-CHAT: dict[str, Any] = {"isl": 500, "osl": 100, "peak_rps": 100, "ttft": "p95<=400ms", "tpot": "p95<=40ms", "tp": "1"}
-DOCUMENTS: dict[str, Any] = {"isl": 6000, "osl": 200, "peak_rps": 7.2, "ttft": "p95<=3s", "e2e": "p95<=20s", "tp": "1"}
+CHAT: dict[str, Any] = {
+    "isl": 500,
+    "osl": 100,
+    "peak_rps": 100,
+    "ttft": "p95<=400ms",
+    "tpot": "p95<=40ms",
+    "tp": "1",
+}
+DOCUMENTS: dict[str, Any] = {
+    "isl": 6000,
+    "osl": 200,
+    "peak_rps": 7.2,
+    "ttft": "p95<=3s",
+    "e2e": "p95<=20s",
+    "tp": "1",
+}
 
 
 @cache
 def asked(name: str, **changed: Any) -> Asked:
-    of = replace(question(**({"chat": CHAT, "documents": DOCUMENTS}[name] | changed)), deepen=False, tune=False)
+    of = replace(
+        question(**({"chat": CHAT, "documents": DOCUMENTS}[name] | changed)),
+        deepen=False,
+        tune=False,
+    )
     return Asked(name=name, question=of, plan=size(of))
 
 
@@ -47,22 +66,37 @@ def together() -> UseCases:
 
 def held(arrangement: Arrangement) -> dict[str, list[float]]:
     """The share of each limit that is used, by use case."""
-    return {case.name: [use.used or 0.0 for use in case.limits] for pool in arrangement.pools for case in pool.cases}
+    return {
+        case.name: [use.used or 0.0 for use in case.limits]
+        for pool in arrangement.pools
+        for case in pool.cases
+    }
 
 
 def test_the_shared_pool_holds_every_limit_of_each_on_no_more_gpus() -> None:
-    """Read off the record again, by lengths and not by the mixture's own books: prompts of about 500 are chat, of 6,000 documents."""
+    """Read off the record again, by lengths and not by the mixture's own books: prompts of about
+    500 are chat, of 6,000 documents."""
     chat, documents, found = asked("chat"), asked("documents"), together()
     assert found.chosen == "shared"
-    assert (found.shared.gpus, found.shared.gpus_in_use) <= (found.separate.gpus, found.separate.gpus_in_use)
+    assert (found.shared.gpus, found.shared.gpus_in_use) <= (
+        found.separate.gpus,
+        found.separate.gpus_in_use,
+    )
     used = held(found.shared)
     assert set(used) == {"chat", "documents"}
     assert all(0 < share <= 1 for shares in used.values() for share in shares)
     (pool,) = found.shared.pools
     cases = [_case(one, one.plan.candidates[0]) for one in (chat, documents)]
-    record = Mixture([case for case in cases if case is not None], as_predicted=True).run(pool.instances).record
+    record = (
+        Mixture([case for case in cases if case is not None], as_predicted=True)
+        .run(pool.instances)
+        .record
+    )
     middle = slice(int(0.2 * len(record)), int(0.97 * len(record)))
-    due, first, last, isl, osl = (getattr(record, name)[middle] for name in ("due_ns", "first_token_ns", "last_token_ns", "isl", "osl"))
+    due, first, last, isl, osl = (
+        getattr(record, name)[middle]
+        for name in ("due_ns", "first_token_ns", "last_token_ns", "isl", "osl")
+    )
     of_chat, ms = isl < 2_000, 1e6
     assert np.percentile((first - due)[of_chat], 95) / ms <= 400
     assert np.percentile(((last - first) / (osl - 1))[of_chat], 95) / ms <= 40
@@ -79,7 +113,8 @@ def test_one_pool_that_takes_more_is_not_chosen_and_says_how_many() -> None:
 
 
 def test_what_would_break_a_limit_in_one_pool_is_kept_apart_and_says_why() -> None:
-    """Prompts of 6,000 tokens stall the gaps of a chat that allows 12 ms at p99; alone it holds them."""
+    """Prompts of 6,000 tokens stall the gaps of a chat that allows 12 ms at p99; alone it holds
+    them."""
     chat = asked("chat", tpot=None, itl="p99<=12ms", isl=100, peak_rps=100)
     found = answered(chat, asked("documents", engine="tensorrt-llm-0.15"))
     assert found.chosen == "separate"
@@ -97,7 +132,11 @@ def test_other_models_and_jobs_stay_apart() -> None:
     assert (found.not_shared.code, found.chosen) == ("models", "separate")
     job = asked("documents", peak_rps=None, ttft=None, e2e=None, requests=50_000, within="1h")
     found = answered(chat, job)
-    assert (found.not_shared.code, found.not_shared.case, found.chosen) == ("demand", "documents", "separate")
+    assert (found.not_shared.code, found.not_shared.case, found.chosen) == (
+        "demand",
+        "documents",
+        "separate",
+    )
 
 
 def test_the_books_of_a_mixture_know_whose_each_request_is() -> None:
@@ -110,20 +149,34 @@ def test_the_books_of_a_mixture_know_whose_each_request_is() -> None:
 
 def test_the_worst_limit_is_the_one_that_is_exceeded_by_the_largest_factor() -> None:
     def worst(*used: float | None) -> Any:
-        uses = [(SimpleNamespace(limit=place, value_ms=each, used=each),) for place, each in enumerate(used)]
+        uses = [
+            (SimpleNamespace(limit=place, value_ms=each, used=each),)
+            for place, each in enumerate(used)
+        ]
         cases = [SimpleNamespace(name=f"case {place}") for place in range(len(used))]
-        return MixtureRun.worst.func(SimpleNamespace(uses=uses, mixture=SimpleNamespace(cases=cases)))  # type: ignore[arg-type]
+        return MixtureRun.worst.func(
+            SimpleNamespace(uses=uses, mixture=SimpleNamespace(cases=cases))
+        )  # type: ignore[arg-type]
 
     assert worst(1.0, None, 0.5) is None
-    assert [worst(*used)[0] for used in ((1.2, 1.5, 1.1), (1.01, None, 0.9), (0.2, 1.4, 1.39))] == ["case 1", "case 0", "case 1"]
+    assert [worst(*used)[0] for used in ((1.2, 1.5, 1.1), (1.01, None, 0.9), (0.2, 1.4, 1.39))] == [
+        "case 1",
+        "case 0",
+        "case 1",
+    ]
 
 
 @given(
-    st.lists(st.integers(1, 500), min_size=1, max_size=60), st.lists(st.integers(1, 500), max_size=60), st.sampled_from([50, 90, 95, 99])
+    st.lists(st.integers(1, 500), min_size=1, max_size=60),
+    st.lists(st.integers(1, 500), max_size=60),
+    st.sampled_from([50, 90, 95, 99]),
 )
 @settings(max_examples=40)
-def test_the_bound_on_one_use_cases_gaps_is_no_less_than_its_percentile(own: list[int], others: list[int], p: int) -> None:
-    """Of any own gaps among all: the (1 − (1 − p)/share)-th percentile of all bounds the p-th of its own."""
+def test_the_bound_on_one_use_cases_gaps_is_no_less_than_its_percentile(
+    own: list[int], others: list[int], p: int
+) -> None:
+    """Of any own gaps among all: the (1 − (1 − p)/share)-th percentile of all bounds the p-th of
+    its own."""
     milliseconds = np.array(own + others) * 1_000_000
     every, mine = (np.zeros((1, GAP_BINS), dtype=np.int64) for _ in range(2))
     bins = np.searchsorted(gap_edges_ns(), milliseconds, side="right") - 1
@@ -133,14 +186,31 @@ def test_the_bound_on_one_use_cases_gaps_is_no_less_than_its_percentile(own: lis
     assert gap_percentile_ns(every, 100 * (1 - most)) >= gap_percentile_ns(mine, p)
 
 
-@pytest.mark.parametrize(("widths", "systems"), [([1] * 9, 2), ([4, 4, 4], 2), ([8, 2, 1], 2), ([16, 1], 3), ([2, 2, 2, 2], 1)])
+@pytest.mark.parametrize(
+    ("widths", "systems"),
+    [([1] * 9, 2), ([4, 4, 4], 2), ([8, 2, 1], 2), ([16, 1], 3), ([2, 2, 2, 2], 1)],
+)
 def test_instances_are_packed_on_whole_systems(widths: list[int], systems: int) -> None:
     assert _systems(sorted(widths, reverse=True), 8) == systems
 
 
 def pool(systems_of: str, tp: int, instances: int) -> UseCasePool:
-    names = {"gpu": systems_of, "precision": "fp8", "engine": "vllm-0.32", "engine_preset": "vllm-0.32"}
-    return UseCasePool(**names, tp=tp, system=systems_of, gpus_per_system=8, knobs=None, instances=instances, instances_exact=1.0, cases=())
+    names = {
+        "gpu": systems_of,
+        "precision": "fp8",
+        "engine": "vllm-0.32",
+        "engine_preset": "vllm-0.32",
+    }
+    return UseCasePool(
+        **names,
+        tp=tp,
+        system=systems_of,
+        gpus_per_system=8,
+        knobs=None,
+        instances=instances,
+        instances_exact=1.0,
+        cases=(),
+    )
 
 
 FAILURES = Failures(mtbf_hours=1_000, repair_hours=50)
@@ -164,9 +234,15 @@ def test_instances_that_stand_by_have_room_on_the_systems() -> None:
     found = _arranged(pools, 0, Reserve(unit="instance", spare_instances=1))
     assert [(one.needed, one.standing) for one in found.standby] == [(3, 4), (3, 4)]
     assert [one.systems for one in found.systems] == [3]
-    assert [one.systems for one in _arranged(pools, 2, Reserve(unit="instance", spare_instances=1)).systems] == [4]
+    assert [
+        one.systems
+        for one in _arranged(pools, 2, Reserve(unit="instance", spare_instances=1)).systems
+    ] == [4]
     failing = _arranged(pools, 0, Reserve(unit="instance", asked=0.999, failures=FAILURES))
-    assert math.prod(FAILURES.availability(one.standing, one.needed) for one in failing.standby) >= 0.999
+    assert (
+        math.prod(FAILURES.availability(one.standing, one.needed) for one in failing.standby)
+        >= 0.999
+    )
 
 
 def test_what_stands_by_is_in_the_answer_and_its_text() -> None:
@@ -175,7 +251,10 @@ def test_what_stands_by_is_in_the_answer_and_its_text() -> None:
     found = use_cases(cases, reserve=Reserve(asked=0.9999, failures=FAILURES))
     assert UseCases.from_json(found.to_json()) == found
     (known,) = found.choice.standby
-    assert (known.needed, known.standing) == (bare.choice.systems[0].systems, found.choice.systems[0].systems)
+    assert (known.needed, known.standing) == (
+        bare.choice.systems[0].systems,
+        found.choice.systems[0].systems,
+    )
     assert known.standing == FAILURES.standing(known.needed, 0.9999) > known.needed
     assert "(99.99% asked)" in " ".join(terminal(use_cases_text(found)).split())
 
@@ -183,11 +262,23 @@ def test_what_stands_by_is_in_the_answer_and_its_text() -> None:
 def test_deployments_are_tried_in_the_order_of_the_gpus_that_all_use_cases_would_take() -> None:
     def case(name: str, *rates: float) -> SimpleNamespace:
         kinds = [
-            SimpleNamespace(engine="e", engine_preset="e", identity=gpus, sized_rate=rate, parallelism=SimpleNamespace(gpus=gpus))
+            SimpleNamespace(
+                engine="e",
+                engine_preset="e",
+                identity=gpus,
+                sized_rate=rate,
+                parallelism=SimpleNamespace(gpus=gpus),
+            )
             for gpus, rate in enumerate(rates, 1)
         ]
         demand = SimpleNamespace(sizing_requests_per_second=100.0)
-        return SimpleNamespace(name=name, question=SimpleNamespace(demand=demand), plan=SimpleNamespace(candidates=kinds))
+        return SimpleNamespace(
+            name=name,
+            question=SimpleNamespace(demand=demand),
+            plan=SimpleNamespace(candidates=kinds),
+        )
 
     found = _deployments([case("chat", 10.0, 25.0), case("documents", 10.0, 30.0)])
-    assert [one.identity for one in found] == [2, 1], "100/25 + 100/30 instances of two GPUs before 20 of one"
+    assert [one.identity for one in found] == [2, 1], (
+        "100/25 + 100/30 instances of two GPUs before 20 of one"
+    )

@@ -24,16 +24,27 @@ GOOD: dict[str, Any] = {
 
 def written(tmp_path: Path, document: object) -> Path:
     file = tmp_path / "my.json"
-    file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    file.write_text(
+        document if isinstance(document, str) else json.dumps(document), encoding="utf-8"
+    )
     return file
 
 
 def test_a_written_calibration_is_read_back_or_refused_by_name(tmp_path: Path) -> None:
     found = read_calibration(written(tmp_path, GOOD))
-    assert (found.preset, found.gpu, found.data) == ("nim-2024", "h100-sxm-80gb", "10 points of my.csv, 2026-11-21")
+    assert (found.preset, found.gpu, found.data) == (
+        "nim-2024",
+        "h100-sxm-80gb",
+        "10 points of my.csv, 2026-11-21",
+    )
     assert dict(found.multipliers) == {"compute": 0.9, "step_s": 1.25}
     assert hash(found) == hash(read_calibration(written(tmp_path, GOOD)))
-    for file in (tmp_path / "nowhere.json", written(tmp_path, "{"), written(tmp_path, '{"schema": NaN}'), written(tmp_path, "[]")):
+    for file in (
+        tmp_path / "nowhere.json",
+        written(tmp_path, "{"),
+        written(tmp_path, '{"schema": NaN}'),
+        written(tmp_path, "[]"),
+    ):
         with pytest.raises(InputError, match="calibrate"):
             read_calibration(file)
     for change, word in [
@@ -53,13 +64,21 @@ def test_a_written_calibration_is_read_back_or_refused_by_name(tmp_path: Path) -
     st.dictionaries(
         st.sampled_from(["schema", "preset", "gpu", "multipliers", "data", "date"]),
         st.recursive(
-            st.none() | st.booleans() | st.floats() | st.text() | st.sampled_from([SCHEMA, "compute"]),
-            lambda inner: st.dictionaries(st.text() | st.sampled_from(MULTIPLIERS), inner, max_size=3),
+            st.none()
+            | st.booleans()
+            | st.floats()
+            | st.text()
+            | st.sampled_from([SCHEMA, "compute"]),
+            lambda inner: st.dictionaries(
+                st.text() | st.sampled_from(MULTIPLIERS), inner, max_size=3
+            ),
             max_leaves=5,
         ),
     )
 )
-def test_any_document_is_read_or_refused_line_by_line(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
+def test_any_document_is_read_or_refused_line_by_line(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
+) -> None:
     file = written(tmp_path_factory.mktemp("fuzz"), {**GOOD, **document})
     lines, factors = [], []
     try:
@@ -80,28 +99,47 @@ def file(folder: Path, *lines: str, header: str = HEADER) -> str:
 
 
 def test_a_line_is_a_step(tmp_path: Path) -> None:
-    source = read_step_times(file(tmp_path, "# measured on Monday", "512,4,4000,0.02", "0,1,9,5e-3"))
+    source = read_step_times(
+        file(tmp_path, "# measured on Monday", "512,4,4000,0.02", "0,1,9,5e-3")
+    )
     steps = source.steps_of(deployment())
     assert steps[0] == TimedStep(
-        prefill_tokens=512, prefill_sequences=1, past_tokens=0, decode_sequences=4, context_tokens=4000, seconds=0.02
+        prefill_tokens=512,
+        prefill_sequences=1,
+        past_tokens=0,
+        decode_sequences=4,
+        context_tokens=4000,
+        seconds=0.02,
     )
-    assert (steps[0].tokens, steps[0].attention_pairs_2, steps[1].attention_pairs_2) == (516, 512 * 512, 0)
+    assert (steps[0].tokens, steps[0].attention_pairs_2, steps[1].attention_pairs_2) == (
+        516,
+        512 * 512,
+        0,
+    )
     assert not source.names_owners
     header = f"{HEADER},prefill_sequences,past_tokens"
-    (step,) = read_step_times(file(tmp_path, "512,0,0,0.02,2,100", header=header)).steps_of(deployment())
+    (step,) = read_step_times(file(tmp_path, "512,0,0,0.02,2,100", header=header)).steps_of(
+        deployment()
+    )
     assert step.attention_pairs_2 == 2 * (256 * (2 * 100 + 256))
 
 
 def test_steps_belong_to_the_deployment_that_the_file_names(tmp_path: Path) -> None:
     header = f"{HEADER},model,gpu,precision,tp,engine"
-    lines = ("0,1,9,1,Llama-3.1-8B,h100,fp8,1,vllm", "0,1,9,2,llama-3.1-8b,h100,fp8,2,vllm", "0,1,9,3,,,,,")
+    lines = (
+        "0,1,9,1,Llama-3.1-8B,h100,fp8,1,vllm",
+        "0,1,9,2,llama-3.1-8b,h100,fp8,2,vllm",
+        "0,1,9,3,,,,,",
+    )
     source = read_step_times(file(tmp_path, *lines, header=header))
     assert [step.seconds for step in source.steps_of(deployment(tp=1))] == [1, 3]
     assert [step.seconds for step in source.steps_of(deployment(tp=2))] == [2, 3]
     assert not source.names_owners
     named = read_step_times(file(tmp_path, *lines[:2], header=header))
     assert named.names_owners
-    with pytest.raises(InputError, match=r"has no step times of llama-3.1-8b, h100-sxm-80gb, fp8, TP 4, vllm"):
+    with pytest.raises(
+        InputError, match=r"has no step times of llama-3.1-8b, h100-sxm-80gb, fp8, TP 4, vllm"
+    ):
         named.steps_of(deployment(tp=4))
 
 

@@ -1,4 +1,5 @@
-"""Every entry is complete and true to published totals; every spelling of the data finds its entry."""
+"""Every entry is complete and true to published totals; every spelling of the data finds its
+entry."""
 
 from __future__ import annotations
 
@@ -13,25 +14,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, find_system, gpus, models, system_of, systems
+from tonnage.spec.catalog import (
+    engines,
+    find_engine,
+    find_gpu,
+    find_model,
+    find_system,
+    gpus,
+    models,
+    system_of,
+    systems,
+)
 from tonnage.spec.engine import default_knobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the measured data lie beside the repository, not in it")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the measured data lie beside the repository, not in it"
+)
 
 
-PUBLISHED: dict[str, float] = yaml.safe_load((Path(__file__).parent / "published_parameters.yaml").read_text(encoding="utf-8"))
+PUBLISHED: dict[str, float] = yaml.safe_load(
+    (Path(__file__).parent / "published_parameters.yaml").read_text(encoding="utf-8")
+)
 
 
 def test_parameters_against_published_totals() -> None:
     for name, billions in PUBLISHED.items():
         assert find_model(name).parameters / 1e9 == pytest.approx(billions, rel=0.005)
-    for name, billions in [("mixtral-8x7b", 12.9), ("mixtral-8x22b", 39.1), ("qwen3-30b-a3b", 3.3), ("qwen3-235b-a22b", 22)]:
+    for name, billions in [
+        ("mixtral-8x7b", 12.9),
+        ("mixtral-8x22b", 39.1),
+        ("qwen3-30b-a3b", 3.3),
+        ("qwen3-235b-a22b", 22),
+    ]:
         model = find_model(name)
-        assert (model.active_parameters + model.embedding_parameters) / 1e9 == pytest.approx(billions, rel=0.02)
+        assert (model.active_parameters + model.embedding_parameters) / 1e9 == pytest.approx(
+            billions, rel=0.02
+        )
 
 
 def test_entries_have_source_date_and_possible_numbers() -> None:
@@ -48,7 +70,11 @@ def test_entries_have_source_date_and_possible_numbers() -> None:
         assert gpu.fp8_tflops is None or gpu.fp16_tflops <= gpu.fp8_tflops <= most * gpu.fp16_tflops
         assert (gpu.link_gb_s == 0) == (gpu.link == "pcie"), gpu.name
         assert gpu.tp_link_bytes_s(2) > 0, gpu.name
-    assert [find_gpu("gh200-96gb-hbm3").tp_link_bytes_s(n) for n in (1, 2, 4)] == [450e9, 150e9, 450e9]
+    assert [find_gpu("gh200-96gb-hbm3").tp_link_bytes_s(n) for n in (1, 2, 4)] == [
+        450e9,
+        150e9,
+        450e9,
+    ]
 
 
 @needs_data
@@ -59,7 +85,9 @@ def test_gpus_of_the_data_sheets_agree() -> None:
     for row in rows:
         gpu = find_gpu(row["gpu"])
         assert gpu.fp16_tflops == float(row["bf16_dense_tflops"] or row["fp16_dense_tflops"])
-        assert gpu.fp8_tflops == (float(row["fp8_dense_tflops"]) if row["fp8_dense_tflops"] else None)
+        assert gpu.fp8_tflops == (
+            float(row["fp8_dense_tflops"]) if row["fp8_dense_tflops"] else None
+        )
         assert gpu.memory_bandwidth_gb_s == float(row["mem_bw_gb_s"])
         assert gpu.memory_gb == float(row["mem_gb"])
         assert gpu.bf16 == bool(row["bf16_dense_tflops"])
@@ -68,12 +96,19 @@ def test_gpus_of_the_data_sheets_agree() -> None:
 @pytest.mark.parametrize("family", sorted({spec.family for spec in engines()}))
 def test_a_bare_engine_name_is_the_newest_preset(family: str) -> None:
     """By the first version that each speaks for, in numbers: 0.32 is newer than 0.4."""
-    since = {spec.name: tuple(map(int, spec.since.split("."))) for spec in engines() if spec.family == family}
+    since = {
+        spec.name: tuple(map(int, spec.since.split(".")))
+        for spec in engines()
+        if spec.family == family
+    }
     assert find_engine(family).name == max(since, key=lambda name: since[name])
 
 
 @pytest.mark.parametrize("find", [find_model, find_gpu, find_system, find_engine])
-@given(st.text(max_size=30) | st.sampled_from(["\n", "a\nb", "/", "\0/", "x" * 5000 + "/", "../", ".json"]))
+@given(
+    st.text(max_size=30)
+    | st.sampled_from(["\n", "a\nb", "/", "\0/", "x" * 5000 + "/", "../", ".json"])
+)
 def test_any_text_finds_or_is_refused_in_one_line(find: Callable[[str], object], text: str) -> None:
     try:
         find(text)
@@ -96,12 +131,17 @@ def test_every_gpu_has_a_system() -> None:
 
 def test_knobs_follow_the_memory() -> None:
     vllm = find_engine("vllm")
-    limits = {gpu: default_knobs(vllm, find_gpu(gpu), ranks=1) for gpu in ("h100", "a100", "l40s", "b200")}
+    limits = {
+        gpu: default_knobs(vllm, find_gpu(gpu), ranks=1) for gpu in ("h100", "a100", "l40s", "b200")
+    }
     assert [limits[gpu].max_batch_size for gpu in limits] == [1024, 256, 256, 1024]
     assert [limits[gpu].max_num_tokens for gpu in limits] == [8192, 2048, 2048, 16384]
     assert {knobs.kv_fraction for knobs in limits.values()} == {0.92}
     assert default_knobs(find_engine("vllm-0.19"), find_gpu("h100"), ranks=1).kv_fraction == 0.9
     for gpu in ("l40s", "h100", "h200", "b200"):
-        knobs, mib = default_knobs(find_engine("sglang"), find_gpu(gpu), ranks=1), find_gpu(gpu).memory_bytes / 2**20
+        knobs, mib = (
+            default_knobs(find_engine("sglang"), find_gpu(gpu), ranks=1),
+            find_gpu(gpu).memory_bytes / 2**20,
+        )
         kept = 512 + 1.5 * knobs.max_num_tokens + 128 + (1024 if gpu == "b200" else 512)
         assert knobs.kv_fraction == pytest.approx(1 - kept / mib, abs=0.012), gpu

@@ -1,4 +1,5 @@
-"""Layouts read from the fields of a ``config.json``: counted as published, marked where the architecture is not known, else refused."""
+"""Layouts read from the fields of a ``config.json``: counted as published, marked where the
+architecture is not known, else refused."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from tonnage.spec.config_layouts import LAYOUTS
 from tonnage.spec.model import Model
 
 FIELD = Path(__file__).resolve().parents[3] / "shared" / "field" / "planning"
-REFUSED_BEFORE = {  # billions of parameters, bytes of keys and values per token of layers that keep all of them, layers by kind
+# billions of parameters, bytes of keys and values per token of layers that keep all of them, layers
+# by kind
+REFUSED_BEFORE = {
     "f17-refused-command-a": (111.0, 65_536, {"sliding": 48, "full": 16}),
     "f17-refused-exaone4-12b": (1.28, 61_440, {"full": 30}),
     "f17-refused-granite4-h-small": (32.2, 16_384, {"full": 4, "mamba2": 36}),
@@ -47,7 +50,10 @@ PLAIN = {
 
 LEAVE_OUT = {  # whose files leave a number to the library
     **dict.fromkeys(("FalconForCausalLM", "BloomForCausalLM"), "max_position_embeddings: missing"),
-    **dict.fromkeys(("GPTJForCausalLM", "MPTForCausalLM", "MptForCausalLM", "GPT2LMHeadModel"), "intermediate_size: missing"),
+    **dict.fromkeys(
+        ("GPTJForCausalLM", "MPTForCausalLM", "MptForCausalLM", "GPT2LMHeadModel"),
+        "intermediate_size: missing",
+    ),
 }
 
 
@@ -70,7 +76,10 @@ def per_token(model: Model) -> float:
 
 def per_sequence(model: Model) -> list[tuple[float, float]]:
     """Bytes of windows and of states, by kind of layer."""
-    return sorted((layers * cache.window_token * cache.window, layers * cache.sequence) for layers, cache in model.caches(16, 1))
+    return sorted(
+        (layers * cache.window_token * cache.window, layers * cache.sequence)
+        for layers, cache in model.caches(16, 1)
+    )
 
 
 def by_kind(model: Model) -> dict[str, int]:
@@ -89,15 +98,22 @@ def test_architectures_of_the_field_are_counted(case: str) -> None:
     assert (per_token(model), by_kind(model), model.layout_mark) == (kv, kinds, "")
 
 
-@pytest.mark.parametrize(("config", "billions"), configs(), ids=[config["architectures"][0] for config, _ in configs()])
+@pytest.mark.parametrize(
+    ("config", "billions"), configs(), ids=[config["architectures"][0] for config, _ in configs()]
+)
 def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
     tmp_path: Path, config: dict[str, Any], billions: float
 ) -> None:
-    """Only what the rebuilt files leave out, two matrices in place of three and one table in place of two, may differ: it is added."""
+    """Only what the rebuilt files leave out, two matrices in place of three and one table in place
+    of two, may differ: it is added."""
     named = read(tmp_path, config)
-    said = {"hidden_act": "silu" if named.gated else "relu2", "tie_word_embeddings": named.tied_embeddings}
+    said = {
+        "hidden_act": "silu" if named.gated else "relu2",
+        "tie_word_embeddings": named.tied_embeddings,
+    }
     if config["architectures"][0] in ("QWenLMHeadModel", "PhiForCausalLM"):
-        said["intermediate_size"] = named.ffn  # its file says twice the width, as no other does, or leaves it to the library
+        # its file says twice the width, as no other does, or leaves it to the library
+        said["intermediate_size"] = named.ffn
     renamed = config | said | {"architectures": ["UnheardOfForCausalLM"]}
     if config["architectures"][0] in LEAVE_OUT:
         with pytest.raises(UnsupportedModel, match=LEAVE_OUT[config["architectures"][0]]):
@@ -121,7 +137,10 @@ def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
         ({"layer_types": ["full_attention"] * 23}, "layer_types"),
         ({"layer_types": ["linear_attention", "full_attention"] * 12}, "linear_num_key_heads"),
         ({"num_experts": 8}, "num_experts_per_tok"),
-        ({"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": [512, 1024]}, "moe_intermediate_size"),
+        (
+            {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": [512, 1024]},
+            "moe_intermediate_size",
+        ),
         ({"kv_lora_rank": 512}, "qk_nope_head_dim"),
         ({"block_configs": [{}]}, "block_configs"),
         ({"type_vocab_size": 2}, "encoder"),
@@ -133,7 +152,9 @@ def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
         ({"layers_block_type": ["mamba"] * 24, "mamba_d_state": 16, "mamba_d_conv": 4}, "KV cache"),
     ],
 )
-def test_what_fields_leave_open_is_refused_in_one_line_with_the_field(tmp_path: Path, fields: dict[str, Any], why: str) -> None:
+def test_what_fields_leave_open_is_refused_in_one_line_with_the_field(
+    tmp_path: Path, fields: dict[str, Any], why: str
+) -> None:
     with pytest.raises(InputError) as error:
         read(tmp_path, PLAIN | fields)
     message = str(error.value)
@@ -143,25 +164,49 @@ def test_what_fields_leave_open_is_refused_in_one_line_with_the_field(tmp_path: 
 
 
 def test_a_layout_may_be_named_and_the_model_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match=r"layout LlamaForCausalLM \(1\.\d+ billion\) or layout \w+ \(\d"):
+    with pytest.raises(
+        UnsupportedModel, match=r"layout LlamaForCausalLM \(1\.\d+ billion\) or layout \w+ \(\d"
+    ):
         read(tmp_path, PLAIN | {"hidden_act": "gelu"})
-    wide, narrow = (read(tmp_path, PLAIN | {"hidden_act": "gelu"}, layout) for layout in ("LlamaForCausalLM", "GPTNeoXForCausalLM"))
+    wide, narrow = (
+        read(tmp_path, PLAIN | {"hidden_act": "gelu"}, layout)
+        for layout in ("LlamaForCausalLM", "GPTNeoXForCausalLM")
+    )
     assert (wide.gated, narrow.gated) == (True, False)
-    assert wide.layout_mark == "its architecture UnheardOfForCausalLM is read as LlamaForCausalLM, as requested"
-    assert read(tmp_path, PLAIN | {"architectures": ["LlamaForCausalLM"]}, "LlamaForCausalLM").layout_mark == ""
+    assert (
+        wide.layout_mark
+        == "its architecture UnheardOfForCausalLM is read as LlamaForCausalLM, as requested"
+    )
+    assert (
+        read(
+            tmp_path, PLAIN | {"architectures": ["LlamaForCausalLM"]}, "LlamaForCausalLM"
+        ).layout_mark
+        == ""
+    )
     with pytest.raises(UnknownName, match="did you mean LlamaForCausalLM"):
         read(tmp_path, PLAIN, "LamaForCausalLM")
 
 
-def test_a_prediction_for_an_architecture_that_is_not_known_says_so_and_is_less_sure(tmp_path: Path) -> None:
+def test_a_prediction_for_an_architecture_that_is_not_known_says_so_and_is_less_sure(
+    tmp_path: Path,
+) -> None:
     known, unknown = (
         deployment_of(model=str(file), gpu="h100", tp=1, engine="vllm")
-        for file in (written(tmp_path / name, PLAIN | {"architectures": [name]}) for name in ("LlamaForCausalLM", "UnheardOfForCausalLM"))
+        for file in (
+            written(tmp_path / name, PLAIN | {"architectures": [name]})
+            for name in ("LlamaForCausalLM", "UnheardOfForCausalLM")
+        )
     )
-    mark = f"{unknown.model.name}: its architecture UnheardOfForCausalLM is not known: counted by its fields alone; nearest known layout"
+    mark = (
+        f"{unknown.model.name}: its architecture UnheardOfForCausalLM is not known: counted by its"
+        " fields alone; nearest known layout"
+    )
     assert f"{mark} LlamaForCausalLM" in marks(unknown)
     assert not any("architecture" in text for text in marks(known))
-    sure, unsure = (intervals_of({"itl_ms": 10.0}, regime_of(one, isl=2000, osl=200))["itl_ms"] for one in (known, unknown))
+    sure, unsure = (
+        intervals_of({"itl_ms": 10.0}, regime_of(one, isl=2000, osl=200))["itl_ms"]
+        for one in (known, unknown)
+    )
     assert unsure[0] < sure[0] < 10.0 < sure[1] < unsure[1]
 
 
@@ -169,21 +214,34 @@ def test_the_mark_names_the_nearest_known_layout(tmp_path: Path) -> None:
     assert read(tmp_path, PLAIN).layout == "LlamaForCausalLM"
     experts = {"num_local_experts": 8, "num_experts_per_tok": 2}
     assert read(tmp_path, PLAIN | experts).layout == "MixtralForCausalLM"
-    latent = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    latent = {
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+    }
     assert read(tmp_path, PLAIN | latent).kinds == {"latent"}
     assert read(tmp_path, PLAIN | experts).architecture == "UnheardOfForCausalLM"
 
 
 def test_what_an_architecture_adds_to_its_fields(tmp_path: Path) -> None:
-    exaone, unknown = (read(tmp_path, PLAIN | {"architectures": [name]}) for name in ("Exaone4ForCausalLM", "UnheardOfForCausalLM"))
+    exaone, unknown = (
+        read(tmp_path, PLAIN | {"architectures": [name]})
+        for name in ("Exaone4ForCausalLM", "UnheardOfForCausalLM")
+    )
     assert (exaone.head_norms, unknown.head_norms) == (True, False)
     assert read(tmp_path, PLAIN | {"use_qk_norm": True}).head_norms
     glimmer = read(tmp_path, PLAIN | {"architectures": ["MuseGlimmerForCausalLM"]})
     assert glimmer.parameters - unknown.parameters == 24 * 2048 * 16 * 128  # the gate of the output
 
 
-@pytest.mark.parametrize("entry", layouts(), ids=[entry["source"].split(",")[0].split("/", 1)[-1] for entry in layouts()])
-def test_published_files_are_counted_and_marked_where_their_architecture_is_not_known(tmp_path: Path, entry: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "entry", layouts(), ids=[entry["source"].split(",")[0].split("/", 1)[-1] for entry in layouts()]
+)
+def test_published_files_are_counted_and_marked_where_their_architecture_is_not_known(
+    tmp_path: Path, entry: dict[str, Any]
+) -> None:
     model, (architecture,) = read(tmp_path, entry["config"]), entry["config"]["architectures"]
     assert model.parameters / 1e9 == pytest.approx(entry["billions"], rel=0.02)
     assert per_token(model) == entry["kv_bytes"]
@@ -192,9 +250,17 @@ def test_published_files_are_counted_and_marked_where_their_architecture_is_not_
 
 def test_enough_published_files_and_architectures_are_asserted() -> None:
     before = {config["architectures"][0] for config, _ in configs()}
-    new = [entry["config"]["architectures"][0] for entry in layouts() if entry["config"]["architectures"][0] not in before]
+    new = [
+        entry["config"]["architectures"][0]
+        for entry in layouts()
+        if entry["config"]["architectures"][0] not in before
+    ]
     assert len(configs()) + len(layouts()) >= 190
-    sources = [entry["source"] for file in ("published_configs.json", "published_layouts.json") for entry in listed(file)]
+    sources = [
+        entry["source"]
+        for file in ("published_configs.json", "published_layouts.json")
+        for entry in listed(file)
+    ]
     assert len([source for source in sources if "recalled and checked" not in source]) >= 80
     assert len(new) >= 60
     assert len(set(new)) >= 40
@@ -202,7 +268,8 @@ def test_enough_published_files_and_architectures_are_asserted() -> None:
 
 
 def test_decoders_of_the_library_are_counted_as_its_modules_are_or_say_so(tmp_path: Path) -> None:
-    """None is counted wrongly without a mark, and four of five are answered; the others lack a number, or are of no kind known here."""
+    """None is counted wrongly without a mark, and four of five are answered; the others lack a
+    number, or are of no kind known here."""
     answered = 0
     for entry in library():
         try:
@@ -218,7 +285,9 @@ def test_decoders_of_the_library_are_counted_as_its_modules_are_or_say_so(tmp_pa
 
 def test_a_model_file_in_the_form_of_the_catalog_is_read(tmp_path: Path) -> None:
     known = find_model("gpt-oss-20b")
-    written = json.loads((Path(catalog.__file__).parent / "models" / "gpt-oss-20b.json").read_text(encoding="utf-8"))
+    written = json.loads(
+        (Path(catalog.__file__).parent / "models" / "gpt-oss-20b.json").read_text(encoding="utf-8")
+    )
     own = read(tmp_path, {**written, "name": "Own 20B"})
     assert replace(own, name=known.name, source=known.source) == known
     assert own.name == "own-20b"
@@ -234,10 +303,12 @@ def test_a_model_file_in_the_form_of_the_catalog_is_read(tmp_path: Path) -> None
             read(tmp_path, written | change)
 
 
-COUNTED_OTHERWISE = ("moshi", "phi4_multimodal")  # marked; they have further modules inside of their text decoders
+# marked; they have further modules inside of their text decoders
+COUNTED_OTHERWISE = ("moshi", "phi4_multimodal")
 
 MORE_MATRICES = {"longcat_flash": 28 * 256 * 2 * 6144 * 2048}
-"""Weights that the library's modules make and checkpoints do not hold: gate and product of LongCat's experts that pass a token on."""
+"""Weights that the library's modules make and checkpoints do not hold: gate and product of
+LongCat's experts that pass a token on."""
 
 LONGCAT = {
     "architectures": ["LongcatFlashForCausalLM"],
@@ -280,11 +351,17 @@ MINIMAX_TEXT = {
     [
         (LONGCAT, "longcat-flash-560b"),
         (MINIMAX_TEXT, "minimax-text-01-456b"),
-        (next(entry["config"] for entry in library() if entry["type"] == "gemma3n_text"), "gemma-3n-e4b"),
+        (
+            next(entry["config"] for entry in library() if entry["type"] == "gemma3n_text"),
+            "gemma-3n-e4b",
+        ),
     ],
 )
-def test_a_file_is_read_as_the_catalog_has_its_model(tmp_path: Path, config: dict[str, Any], name: str) -> None:
-    """The totals are published: 560 and 456 billion, and 6.87 with the tables of per-layer inputs."""
+def test_a_file_is_read_as_the_catalog_has_its_model(
+    tmp_path: Path, config: dict[str, Any], name: str
+) -> None:
+    """The totals are published: 560 and 456 billion, and 6.87 with the tables of per-layer
+    inputs."""
     model, known = read(tmp_path, config), find_model(name)
     words = ("name", "source", "date", "notes", "kv_heads", "head_dim")
     assert replace(model, **{word: getattr(known, word) for word in words}) == known
@@ -297,10 +374,14 @@ LINEAR = {"n_heads_in_group": None, "no_op": False, "replace_with_linear": True}
 
 
 def test_layers_that_a_search_chose_one_by_one_are_counted(tmp_path: Path) -> None:
-    """Of NVIDIA's Llama-Nemotron-Super-49B: 31 layers without attention, and MLPs of six widths; 49.87 billion are published."""
+    """Of NVIDIA's Llama-Nemotron-Super-49B: 31 layers without attention, and MLPs of six widths;
+    49.87 billion are published."""
     shares = [5.25] * 49 + [1.3125] * 10 + [1.0] * 8 + [2.625] * 6 + [0.5] * 6 + [3.28125]
     blocks = [
-        {"attention": ATTENDS if place < 49 else NO_OP, "ffn": {"ffn_mult": share, "no_op": False, "replace_with_linear": False}}
+        {
+            "attention": ATTENDS if place < 49 else NO_OP,
+            "ffn": {"ffn_mult": share, "no_op": False, "replace_with_linear": False},
+        }
         for place, share in enumerate(shares)
     ]
     config = {
@@ -317,12 +398,18 @@ def test_layers_that_a_search_chose_one_by_one_are_counted(tmp_path: Path) -> No
     }
     model = read(tmp_path, config | {"block_configs": blocks})
     assert model.parameters / 1e9 == pytest.approx(49.87, rel=0.002)
-    assert (by_kind(model), per_token(model), model.layout_mark) == ({"full": 49}, 49 * 2 * 8 * 128 * 2, "")
+    assert (by_kind(model), per_token(model), model.layout_mark) == (
+        {"full": 49},
+        49 * 2 * 8 * 128 * 2,
+        "",
+    )
     assert "mean width" in model.notes
     plain = {"attention": ATTENDS, "ffn": {"intermediate_size": 24_576}}
     replaced = {"attention": LINEAR, "ffn": LINEAR}
     mixed = read(tmp_path, config | {"num_hidden_layers": 2, "block_configs": [plain, replaced]})
-    assert mixed.linear_parameters == pytest.approx(8192 * (2 * 8192 + 2 * 1024 + 3 * 24_576) + 2 * 8192**2, rel=0.001)
+    assert mixed.linear_parameters == pytest.approx(
+        8192 * (2 * 8192 + 2 * 1024 + 3 * 24_576) + 2 * 8192**2, rel=0.001
+    )
     uneven = {"attention": ATTENDS | {"n_heads_in_group": 7}, "ffn": {"no_op": True}}
     for wrong in ([plain], "plain", [plain, {}], [plain, uneven], [plain, {"attention": 1}]):
         with pytest.raises(InputError, match=r"block_configs|n_heads_in_group|attention"):
@@ -330,7 +417,8 @@ def test_layers_that_a_search_chose_one_by_one_are_counted(tmp_path: Path) -> No
 
 
 def test_heads_of_each_layer_and_caches_that_layers_share_are_counted(tmp_path: Path) -> None:
-    """DeciLM 7B lists key/value heads by layer; in Hunyuan Large every second layer reads the cache of the one before it."""
+    """DeciLM 7B lists key/value heads by layer; in Hunyuan Large every second layer reads the cache
+    of the one before it."""
     plain = read(tmp_path, PLAIN)
     (heads,) = {some.mixer.kv_heads for some in plain.by_kind}
     listed = read(tmp_path, PLAIN | {"num_key_value_heads_per_layer": [heads] * 12 + [1] * 12})

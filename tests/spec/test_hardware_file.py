@@ -23,7 +23,12 @@ def written(tmp_path: Path, text: str) -> str:
 
 def test_four_keys_describe_hardware_of_ones_own(tmp_path: Path) -> None:
     gpu = find_gpu(written(tmp_path, LEAST))
-    assert (gpu.name, gpu.fp16_tflops, gpu.memory_bytes, gpu.memory_bandwidth_gb_s) == ("one-core", 0.2, 8_000_000_000, 20)
+    assert (gpu.name, gpu.fp16_tflops, gpu.memory_bytes, gpu.memory_bandwidth_gb_s) == (
+        "one-core",
+        0.2,
+        8_000_000_000,
+        20,
+    )
     assert gpu.fp8_tflops is None
     assert gpu.link == "pcie"
     assert gpu.source.endswith("mine.yaml")
@@ -40,7 +45,9 @@ def test_four_keys_describe_hardware_of_ones_own(tmp_path: Path) -> None:
         ("name: [", "mine.yaml"),
     ],
 )
-def test_what_cannot_be_hardware_is_refused_with_the_key(tmp_path: Path, text: str, says: str) -> None:
+def test_what_cannot_be_hardware_is_refused_with_the_key(
+    tmp_path: Path, text: str, says: str
+) -> None:
     with pytest.raises((InputError, InputErrors), match=says):
         find_gpu(written(tmp_path, text))
 
@@ -63,12 +70,19 @@ def test_a_mig_slice_has_its_shares_of_the_gpu() -> None:
         assert (piece.link, piece.verified) == ("pcie", "")
         assert system_of(piece).gpu == piece.name
         assert search(piece.name) == (piece,)
-    for name in ["h100-mig-5g.10gb", "h100-mig-1g.40gb", "a30-mig-3g.12gb", "l40s-mig-1g.6gb", "mig-1g.10gb"]:
+    for name in [
+        "h100-mig-5g.10gb",
+        "h100-mig-1g.40gb",
+        "a30-mig-3g.12gb",
+        "l40s-mig-1g.6gb",
+        "mig-1g.10gb",
+    ]:
         with pytest.raises(UnknownName):
             find_gpu(name)
 
 
-# Memory below the KV cache: how it is written, what a system says of it, and what an offloader makes of it.
+# Memory below the KV cache: how it is written, what a system says of it, and what an offloader
+# makes of it.
 
 NAMES = tuple(each.name for each in offloadings())
 
@@ -77,17 +91,34 @@ def test_what_is_written_is_read_or_refused():
     for text, found in [
         ("none", OFF),
         ("lmcache", KvTiers(offloader="lmcache")),
-        ("host=256GB@50GB/s", KvTiers(tiers=(AskedTier(name="host", size=256 * 10**9, speed=50 * 10**9),))),
+        (
+            "host=256GB@50GB/s",
+            KvTiers(tiers=(AskedTier(name="host", size=256 * 10**9, speed=50 * 10**9),)),
+        ),
         (
             "kvbm: host , disk=4TB@6GB/s+100us",
             KvTiers(
-                tiers=(AskedTier(name="host"), AskedTier(name="disk", size=4 * 10**12, speed=6 * 10**9, latency_s=pytest.approx(1e-4))),
+                tiers=(
+                    AskedTier(name="host"),
+                    AskedTier(
+                        name="disk", size=4 * 10**12, speed=6 * 10**9, latency_s=pytest.approx(1e-4)
+                    ),
+                ),
                 offloader="kvbm",
             ),
         ),
     ]:
         assert parse_kv_tiers(text, NAMES) == found
-    for text in ["", "tape", "hots:host", "host=1GB@0GB/s", "host=,disk", "shelf=4TB", "host@fast/s", "host=256GB@50GB"]:
+    for text in [
+        "",
+        "tape",
+        "hots:host",
+        "host=1GB@0GB/s",
+        "host=,disk",
+        "shelf=4TB",
+        "host@fast/s",
+        "host=256GB@50GB",
+    ]:
         with pytest.raises(InputError, match="kv_tiers"):
             parse_kv_tiers(text, NAMES)
 
@@ -100,7 +131,12 @@ def asked(text, model="glm-4.6", gpu="h200", engine="vllm-0.32", system="dgx-h20
         one,
         resolved_tiers(tiers, one, below.kv_tiers, below.gpus),
         lambda: tiers_of(
-            tiers, one, memory_plan(one), memories=below.kv_tiers, gpus_per_system=below.gpus, block_tokens=one.knobs.tokens_per_block
+            tiers,
+            one,
+            memory_plan(one),
+            memories=below.kv_tiers,
+            gpus_per_system=below.gpus,
+            block_tokens=one.knobs.tokens_per_block,
         ),
     )
 
@@ -111,7 +147,9 @@ def test_tiers_have_their_share_of_the_systems_memory():
     plan = memory_plan(one)
     block = plan.kv_bytes_per_token * one.knobs.tokens_per_block * 4
     (made,) = tiers()
-    assert made.blocks == host.size // block - plan.blocks, "a copy of what the GPUs have is no room"
+    assert made.blocks == host.size // block - plan.blocks, (
+        "a copy of what the GPUs have is no room"
+    )
     assert made.block_ps == -(-block * 10**12 // host.speed)
     assert made.overlaps
     blocks = {}
@@ -128,9 +166,17 @@ def test_tiers_have_their_share_of_the_systems_memory():
 
 @pytest.mark.parametrize(
     ("engine", "offloader"),
-    [("vllm-0.32", "vllm"), ("sglang-0.5", "hicache"), ("tensorrt-llm-1.2", "tensorrt-llm"), ("vllm-0.10", ""), ("tensorrt-llm-0.15", "")],
+    [
+        ("vllm-0.32", "vllm"),
+        ("sglang-0.5", "hicache"),
+        ("tensorrt-llm-1.2", "tensorrt-llm"),
+        ("vllm-0.10", ""),
+        ("tensorrt-llm-0.15", ""),
+    ],
 )
-def test_what_the_command_of_an_engine_does_not_switch_on_counts_only_where_it_is_asked_for(engine, offloader):
+def test_what_the_command_of_an_engine_does_not_switch_on_counts_only_where_it_is_asked_for(
+    engine, offloader
+):
     _, (rules, tiers), _ = asked(None, model="llama-3.1-8b", engine=engine)
     assert (rules.name, bool(tiers)) == (offloader, bool(offloader))
     assert asked("host", model="llama-3.1-8b", engine=engine)[1][1]

@@ -1,4 +1,5 @@
-"""Layers by kind: bytes and arithmetic by the formulas of their makers, and how tensor parallelism splits them."""
+"""Layers by kind: bytes and arithmetic by the formulas of their makers, and how tensor parallelism
+splits them."""
 
 from __future__ import annotations
 
@@ -33,15 +34,20 @@ def test_states_are_counted_by_heads_and_split_over_gpus() -> None:
 
 
 def test_a_choice_of_entries_bounds_what_is_read() -> None:
-    """FP8 entries of 656 bytes and keys of 132 (formulas of DeepSeek V3.2); 8 heads a GPU are filled up to 16."""
+    """FP8 entries of 656 bytes and keys of 132 (formulas of DeepSeek V3.2); 8 heads a GPU are
+    filled up to 16."""
     sparse = only("deepseek-v3.2", "sparse-latent").mixer
     assert (sparse.cache(8, 8).token, sparse.cache(8, 8).index) == (656, 132)
     assert (sparse.cache(16, 1).token, sparse.cache(16, 1).index) == (1152, 256)
     assert sparse.work(8, 8).sequence_bytes == 2048 * 656
-    assert sparse.work(8, 16).sequence == sparse.work(8, 8).sequence == 2 * 16 * (2 * 512 + 64) * 2048
+    assert (
+        sparse.work(8, 16).sequence == sparse.work(8, 8).sequence == 2 * 16 * (2 * 512 + 64) * 2048
+    )
     assert sparse.work(8, 1).index == 2 * 64 * 128
     assert sparse.work(16, 1).context == 0
-    kept = {some.mixer.ratio: some.mixer.cache(16, 8) for some in find_model("deepseek-v4-pro").by_kind}
+    kept = {
+        some.mixer.ratio: some.mixer.cache(16, 8) for some in find_model("deepseek-v4-pro").by_kind
+    }
     assert kept[4].token == 512 * 2 / 4
     assert kept[4].index == 128 * 2 / 4
     assert (kept[128].token, kept[128].index) == (512 * 2 / 128, 0)
@@ -86,14 +92,24 @@ def test_memory_shows_state_and_cache_apart_on_an_instance_that_holds_the_model(
     alone = plan.blocks // plan.windows.blocks
     assert plan.concurrent_requests(1, 1) <= alone
     plain = api.memory(model="qwen3.5-27b", gpu="h200", tp=1).plan
-    guessed = api.memory(model="qwen3.5-27b", gpu="h200", tp=1, speculation="mtp k=3 acceptance=0.7").plan
+    guessed = api.memory(
+        model="qwen3.5-27b", gpu="h200", tp=1, speculation="mtp k=3 acceptance=0.7"
+    ).plan
     assert guessed.state_bytes == 4 * plain.state_bytes
 
 
-# What a model weighs and caches: plain ones as ever, latent attention and mixed layers as published.
+# What a model weighs and caches: plain ones as ever, latent attention and mixed layers as
+# published.
 
 
-PLAIN = [model for model in models() if model.latent is None and not model.shared_inner and not model.mixers and not model.dense_layers]
+PLAIN = [
+    model
+    for model in models()
+    if model.latent is None
+    and not model.shared_inner
+    and not model.mixers
+    and not model.dense_layers
+]
 
 
 @pytest.mark.parametrize("model", PLAIN, ids=lambda model: model.name)
@@ -105,17 +121,23 @@ def test_plain_models_are_counted_to_the_bit_as_before_mixed_ones_were_known(mod
     assert model.linear_parameters == attention + router + model.experts * expert
     assert model.active_parameters == attention + router + model.experts_per_token * expert
     assert model.inner == model.ffn * model.experts_per_token
-    pairs = [some.layers * (some.mixer.work(16, 1).pair or some.mixer.work(16, 1).token / model.window) for some in model.by_kind]
+    pairs = [
+        some.layers * (some.mixer.work(16, 1).pair or some.mixer.work(16, 1).token / model.window)
+        for some in model.by_kind
+    ]
     assert sum(pairs) == 4 * model.layers * model.heads * model.head_dim
     for tp in (1, 2, 8, 64):
         kv = 2 * model.layers * max(model.kv_heads / tp, 1.0) * model.head_dim
         assert model.kv_elements_per_gpu(tp) == kv
     half = model.part(model.layers // 2)
-    assert half == replace(model, layers=model.layers // 2, windowed_layers=model.windowed_layers // 2)
+    assert half == replace(
+        model, layers=model.layers // 2, windowed_layers=model.windowed_layers // 2
+    )
 
 
 def test_deepseek_as_its_report_counts_it() -> None:
-    """671 B in total; 36.6 B active with the head and without the embedding; 576 elements per token and layer."""
+    """671 B in total; 36.6 B active with the head and without the embedding; 576 elements per token
+    and layer."""
     model = find_model("deepseek-ai/DeepSeek-R1")
     assert model.parameters / 1e9 == pytest.approx(671, rel=0.002)
     assert (model.active_parameters + model.head_parameters) / 1e9 == pytest.approx(36.6, rel=0.002)

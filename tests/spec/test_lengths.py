@@ -69,7 +69,13 @@ def test_short_forms_mean_the_long_ones_and_distributions_are_told_as_written() 
     for text, same in SHORT.items():
         short, long = parse_lengths(text, "--isl"), parse_lengths(same, "--isl")
         assert (short.mean, short.std) == (long.mean, long.std), text
-    for text in ["uniform:500-3500", "uniform:500-3500+300", "uniform:2000,5000", "1000000", "10000000"]:
+    for text in [
+        "uniform:500-3500",
+        "uniform:500-3500+300",
+        "uniform:2000,5000",
+        "1000000",
+        "10000000",
+    ]:
         assert str(parse_lengths(text, "--isl")) == text
     for text, count, tokens in [
         ("5x400", 5, 400),
@@ -84,7 +90,13 @@ def test_short_forms_mean_the_long_ones_and_distributions_are_told_as_written() 
 
 @pytest.mark.parametrize(
     ("text", "longest"),
-    [("2000", 2000), ("uniform:1600-2000", 2000), ("histogram:10:1,99:1,5000:0", 99), ("100+-10", 131), ("lognormal:100,50+1000", 1385)],
+    [
+        ("2000", 2000),
+        ("uniform:1600-2000", 2000),
+        ("histogram:10:1,99:1,5000:0", 99),
+        ("100+-10", 131),
+        ("lognormal:100,50+1000", 1385),
+    ],
 )
 def test_the_longest_is_the_maximum_or_the_999th_of_a_thousand(text: str, longest: int) -> None:
     lengths = parse_lengths(text, "--isl")
@@ -97,8 +109,12 @@ def test_the_longest_is_the_maximum_or_the_999th_of_a_thousand(text: str, longes
 def test_scaled_and_longer_change_every_length_alike(text: str) -> None:
     lengths = parse_lengths(text, "--isl")
     drawn = lengths.draw(1000, np.random.default_rng(3))
-    np.testing.assert_allclose(lengths.scaled(2).draw(1000, np.random.default_rng(3)), 2 * drawn, atol=1)
-    np.testing.assert_allclose(lengths.longer(700).draw(1000, np.random.default_rng(3)), drawn + 700, atol=1)
+    np.testing.assert_allclose(
+        lengths.scaled(2).draw(1000, np.random.default_rng(3)), 2 * drawn, atol=1
+    )
+    np.testing.assert_allclose(
+        lengths.longer(700).draw(1000, np.random.default_rng(3)), drawn + 700, atol=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,8 +160,13 @@ def test_pairs_stay_together() -> None:
     assert (isl.mean, osl.mean) == (670, 304)
     assert (isl.longest, osl.longest) == (1000, 900)
     assert str(isl) == "x.csv (mean 670)"
-    assert of_values((1, 1, 4), "").bins == ((1.0, pytest.approx(2 / 3)), (4.0, pytest.approx(1 / 3)))
-    assert PAIRS.scaled(isl=2, osl=0.001) == Pairs(isl=(20, 2000, 2000), osl=(1, 1, 1), source="x.csv × 2/0.001")
+    assert of_values((1, 1, 4), "").bins == (
+        (1.0, pytest.approx(2 / 3)),
+        (4.0, pytest.approx(1 / 3)),
+    )
+    assert PAIRS.scaled(isl=2, osl=0.001) == Pairs(
+        isl=(20, 2000, 2000), osl=(1, 1, 1), source="x.csv × 2/0.001"
+    )
     assert PAIRS.longer(5).isl == (15, 1005, 1005)
     assert PAIRS.longer(5).osl == PAIRS.osl
 
@@ -156,7 +177,9 @@ def written(path: Path, text: str) -> str:
 
 
 def test_files_of_lengths(tmp_path: Path) -> None:
-    pairs = read_pairs(written(tmp_path / "p.csv", "# a comment\n\nISL, osl,extra\n10,20,x\n30,40\n"), "--pairs")
+    pairs = read_pairs(
+        written(tmp_path / "p.csv", "# a comment\n\nISL, osl,extra\n10,20,x\n30,40\n"), "--pairs"
+    )
     assert (pairs.isl, pairs.osl) == ((10, 30), (20, 40))
     path = written(tmp_path / "h.csv", "value,weight\n100,1\n300,3\n")
     found = parse_lengths(path, "--isl")
@@ -165,7 +188,9 @@ def test_files_of_lengths(tmp_path: Path) -> None:
 
 
 @given(text=st.text(alphabet='islo,0123456789-.\n"# \x00', max_size=60))
-def test_any_file_is_pairs_or_input_errors(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_file_is_pairs_or_input_errors(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_text(f"isl,osl\n{text}", encoding="utf-8", newline="")
     found = made(read_pairs, str(path), "--pairs")
@@ -182,19 +207,46 @@ PATTERNS = ("short-in-short-out", "short-in-long-out", "long-in-short-out", "lon
 
 
 def test_lengths_of_several_kinds_are_mixed_by_their_shares() -> None:
-    found = mixture_of(", ".join(f"{name} {share}" for name, share in zip(PATTERNS, (0.4, 0.3, 0.2, 0.1), strict=True)), "")
+    found = mixture_of(
+        ", ".join(
+            f"{name} {share}" for name, share in zip(PATTERNS, (0.4, 0.3, 0.2, 0.1), strict=True)
+        ),
+        "",
+    )
     pairs = list(zip(found.isl, found.osl, strict=True))
     for name, share in zip(PATTERNS, (0.4, 0.3, 0.2, 0.1), strict=True):
         preset = PRESETS[name]
         assert pairs.count((int(preset.isl), int(preset.osl))) == round(1000 * share)
     drawn = found.draw(50_000, np.random.default_rng(1))
     assert drawn[0].mean() == pytest.approx(0.7 * 128 + 0.3 * 2048, rel=0.02)
-    assert np.corrcoef(*drawn)[0, 1] == pytest.approx(np.corrcoef(found.isl, found.osl)[0, 1], abs=0.02)
-    record = tonnage.simulate(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", request_rate=3, requests=100).requests
-    assert set(zip(record.isl.tolist(), record.osl.tolist(), strict=True)) == {(128, 128), (4000, 30)}
-    question = api.ask(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", peak_rps=3, ttft="p95<=2s").questions[0]
+    assert np.corrcoef(*drawn)[0, 1] == pytest.approx(
+        np.corrcoef(found.isl, found.osl)[0, 1], abs=0.02
+    )
+    record = tonnage.simulate(
+        model="llama-3.1-8b",
+        mixture="short-in-short-out 0.7, 4000/30 0.3",
+        request_rate=3,
+        requests=100,
+    ).requests
+    assert set(zip(record.isl.tolist(), record.osl.tolist(), strict=True)) == {
+        (128, 128),
+        (4000, 30),
+    }
+    question = api.ask(
+        model="llama-3.1-8b",
+        mixture="short-in-short-out 0.7, 4000/30 0.3",
+        peak_rps=3,
+        ttft="p95<=2s",
+    ).questions[0]
     assert question.pairs is not None
     assert question.isl.mean == pytest.approx(0.7 * 128 + 0.3 * 4000)
-    for text in ["short-in-short-out", "short 0.5, long 0.5", "rag 0.5, chatbot 0.4", "0/5 1", "100/200 -1", "rag 0, chatbot 1"]:
+    for text in [
+        "short-in-short-out",
+        "short 0.5, long 0.5",
+        "rag 0.5, chatbot 0.4",
+        "0/5 1",
+        "100/200 -1",
+        "rag 0, chatbot 1",
+    ]:
         with pytest.raises(InputError, match="mixture"):
             mixture_of(text, "mixture")

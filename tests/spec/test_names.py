@@ -1,4 +1,5 @@
-"""Names as buyers copy them from the pages of vendors, clouds and the model hub find their entry; unknown ones suggest near ones."""
+"""Names as buyers copy them from the pages of vendors, clouds and the model hub find their entry;
+unknown ones suggest near ones."""
 
 from __future__ import annotations
 
@@ -9,10 +10,21 @@ import yaml
 
 from tonnage import api
 from tonnage.errors import InputError, UnknownName
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, instance_types, machine_meant, newer_than_known, system_of
+from tonnage.spec.catalog import (
+    find_engine,
+    find_gpu,
+    find_model,
+    find_system,
+    instance_types,
+    machine_meant,
+    newer_than_known,
+    system_of,
+)
 from tonnage.spec.catalog.price_list import catalog_prices
 
-MEANT: dict[str, dict[str, str]] = yaml.safe_load((Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8"))
+MEANT: dict[str, dict[str, str]] = yaml.safe_load(
+    (Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8")
+)
 
 
 def test_spellings_on_the_pages_of_vendors_clouds_and_the_hub() -> None:
@@ -21,11 +33,15 @@ def test_spellings_on_the_pages_of_vendors_clouds_and_the_hub() -> None:
     for spelling, name in MEANT["systems"].items():
         found, meant = find_system(spelling), machine_meant(spelling)
         assert (found.name, find_gpu(spelling).name) == (name, found.gpu)
-        assert meant == found or (meant is None and system_of(find_gpu(spelling)) == found), "HGX is the board and the server"
+        assert meant == found or (meant is None and system_of(find_gpu(spelling)) == found), (
+            "HGX is the board and the server"
+        )
     for spelling, name in MEANT["models"].items():
         for written in (spelling, spelling.lower(), spelling.upper(), spelling.rpartition("/")[2]):
             assert find_model(written).name == name
-    assert {spelling: find_engine(spelling).name for spelling in MEANT["engines"]} == MEANT["engines"]
+    assert {spelling: find_engine(spelling).name for spelling in MEANT["engines"]} == MEANT[
+        "engines"
+    ]
 
 
 def test_machine_types_have_the_gpus_of_their_offers_and_unknown_names_near_ones() -> None:
@@ -56,17 +72,34 @@ def test_a_preset_that_answers_for_a_newer_version_is_named() -> None:
         "tensorrt-llm 1.3.0": "tensorrt-llm-1.2",
     }
     assert {name: newer_than_known(name) for name in newer} == newer
-    for name in ("vllm", "vllm-0.32", "vllm 0.32.7", "vllm 0.19.1", "sglang 0.5.9", "sglang 0.5.3", "tensorrt-llm 1.2.1", "nim"):
+    for name in (
+        "vllm",
+        "vllm-0.32",
+        "vllm 0.32.7",
+        "vllm 0.19.1",
+        "sglang 0.5.9",
+        "sglang 0.5.3",
+        "tensorrt-llm 1.2.1",
+        "nim",
+    ):
         assert not newer_than_known(name)
     report = api.memory(model="llama-3.1-8b", engine="vllm 0.33.1")
     assert report.lines()[0] == "vllm 0.33.1 is newer than every preset; vllm-0.32 answers for it"
     assert report.to_json()["newer_engine"] == "vllm 0.33.1"
-    plan = api.size(model="llama-3.1-8b", gpu="h100", engine="vllm 0.33", isl=200, osl=50, peak_rps=1, tp=1)
+    plan = api.size(
+        model="llama-3.1-8b", gpu="h100", engine="vllm 0.33", isl=200, osl=50, peak_rps=1, tp=1
+    )
     note = next(note for note in plan.notes if note.code == "older-preset")
-    assert (note.requested, note.preset, plan.scenario.engines) == ("vllm 0.33", "vllm-0.32", ("vllm-0.32",))
+    assert (note.requested, note.preset, plan.scenario.engines) == (
+        "vllm 0.33",
+        "vllm-0.32",
+        ("vllm-0.32",),
+    )
 
 
-def test_a_virtual_gpu_with_all_of_a_cards_memory_is_that_card_and_one_with_a_part_is_refused() -> None:
+def test_a_virtual_gpu_with_all_of_a_cards_memory_is_that_card_and_one_with_a_part_is_refused() -> (
+    None
+):
     cards = {
         "NVIDIA L40S-48Q": "l40s",
         "GRID A100D-80C": "a100-pcie-80gb",
@@ -77,7 +110,10 @@ def test_a_virtual_gpu_with_all_of_a_cards_memory_is_that_card_and_one_with_a_pa
         "NVIDIA RTX6000-Ada-48Q": "rtx-6000-ada",
     }
     assert {name: find_gpu(name).name for name in cards} == cards
-    for name, held in (("NVIDIA L40S-24Q", "24 of the 48 GB of l40s"), ("h100-4q", "4 of the 80 GB of h100-sxm-80gb")):
+    for name, held in (
+        ("NVIDIA L40S-24Q", "24 of the 48 GB of l40s"),
+        ("h100-4q", "4 of the 80 GB of h100-sxm-80gb"),
+    ):
         with pytest.raises(InputError, match=held):
             find_gpu(name)
     with pytest.raises(UnknownName):
@@ -87,14 +123,17 @@ def test_a_virtual_gpu_with_all_of_a_cards_memory_is_that_card_and_one_with_a_pa
 @pytest.mark.parametrize(
     ("name", "model", "released"),
     [
-        ("google/gemma-3-12b-it-qat-int4-unquantized", "gemma-3-12b", "bf16"),  # in 16 bits, and not in its ending's four
+        # in 16 bits, and not in its ending's four
+        ("google/gemma-3-12b-it-qat-int4-unquantized", "gemma-3-12b", "bf16"),
         ("me/Qwen3-8B-AWQ-dequantized", "qwen3-8b", "bf16"),
         ("google/gemma-3-27b-it-qat-q4_0-unquantized", "gemma-3-27b", "bf16"),
         ("inclusionAI/Ling-1T-FP8", "ling-1t", "fp8"),
         ("nvidia/Qwen3-14B-NVFP4A16", "qwen3-14b", "nvfp4-wo"),
     ],
 )
-def test_the_format_of_a_name_is_that_of_its_weights(name: str, model: str, released: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_of_a_name_is_that_of_its_weights(
+    name: str, model: str, released: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     read = find_model(name)
     assert (read.released, read.parameters) == (released, find_model(model).parameters)
@@ -108,7 +147,9 @@ def test_a_name_of_a_trillion_is_offered_no_small_model(monkeypatch: pytest.Monk
     assert "7b" not in str(error.value)
 
 
-@pytest.mark.parametrize("ending", ["W4A8C8-TP4-Paddle", "2Bits-TP2-Paddle", "NVFP4KV8", "w3a16", "2of4", "int5-mixed"])
+@pytest.mark.parametrize(
+    "ending", ["W4A8C8-TP4-Paddle", "2Bits-TP2-Paddle", "NVFP4KV8", "w3a16", "2of4", "int5-mixed"]
+)
 def test_a_name_with_a_format_that_is_not_known_is_not_taken_for_a_fine_tune_in_16_bits(
     ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,5 @@
-"""Formats by name, their bits, what may stand behind them, and which hardware and engines refuse which."""
+"""Formats by name, their bits, what may stand behind them, and which hardware and engines refuse
+which."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from hypothesis import strategies as st
 
 from tonnage.errors import DataError, InputError, UnknownName
 from tonnage.spec.catalog import accuracy, engines, find_engine, find_gpu, gpus, models
-from tonnage.spec.catalog.accuracy import accuracy_and_calibration, find_quality, published_loss, read_scores, trade_offs
+from tonnage.spec.catalog.accuracy import (
+    accuracy_and_calibration,
+    find_quality,
+    published_loss,
+    read_scores,
+    trade_offs,
+)
 from tonnage.spec.precision import BITS, PRECISIONS, find_precision
 
 BITS_PER_WEIGHT = {
@@ -62,14 +69,18 @@ CAN = {
 
 
 def test_what_is_unpacked_and_in_what_it_is_multiplied() -> None:
-    assert {name: precision.weight_bits for name, precision in PRECISIONS.items()} == BITS_PER_WEIGHT
+    assert {
+        name: precision.weight_bits for name, precision in PRECISIONS.items()
+    } == BITS_PER_WEIGHT
     for name in WEIGHT_ONLY:
         assert PRECISIONS[name].unpacked
         assert PRECISIONS[name].arithmetic == "fp16"
         assert PRECISIONS[name].activation_bits == 16
     assert PRECISIONS["w4a8"].unpacked
     assert PRECISIONS["w4a8"].arithmetic == "fp8"
-    assert not any(PRECISIONS[name].unpacked for name in ("fp16", "bf16", "fp8", "int8-sq", "nvfp4"))
+    assert not any(
+        PRECISIONS[name].unpacked for name in ("fp16", "bf16", "fp8", "int8-sq", "nvfp4")
+    )
     mxfp4 = find_precision("mxfp4")
     blackwell, hopper = (find_gpu(name).executes(mxfp4) for name in ("b200", "h100"))
     assert (blackwell.arithmetic, blackwell.unpacked) == ("fp8", False)
@@ -81,7 +92,9 @@ def test_what_is_unpacked_and_in_what_it_is_multiplied() -> None:
 
 def test_hardware_refuses_what_it_cannot_do_in_one_line() -> None:
     for gpu in gpus():
-        assert {name for name, precision in PRECISIONS.items() if gpu.supports(precision)} == CAN[gpu.arch]
+        assert {name for name, precision in PRECISIONS.items() if gpu.supports(precision)} == CAN[
+            gpu.arch
+        ]
         for name, precision in PRECISIONS.items():
             why = gpu.lacks(precision)
             assert bool(why) == (name not in CAN[gpu.arch])
@@ -117,13 +130,20 @@ def test_hardware_refuses_what_it_cannot_do_in_one_line() -> None:
         ("vllm", "mi300x", "mxfp8", "no matrix units for the block scales of MXFP8"),
     ],
 )
-def test_a_format_runs_natively_unpacked_or_not_at_all(engine: str, gpu: str, name: str, how: str) -> None:
+def test_a_format_runs_natively_unpacked_or_not_at_all(
+    engine: str, gpu: str, name: str, how: str
+) -> None:
     board = find_gpu(gpu)
     run = find_engine(engine).runs(find_precision(name), board)
     assert (board.lacks(run) or ("unpacked" if run.kernels else "native")) == how
     assert (run.name, run.weight_bits) == (name, find_precision(name).weight_bits)
     if how == "unpacked":
-        assert (run.arithmetic, run.activation_bits, run.unpacked, run.block_scaled) == ("fp16", 16, True, False)
+        assert (run.arithmetic, run.activation_bits, run.unpacked, run.block_scaled) == (
+            "fp16",
+            16,
+            True,
+            False,
+        )
     assert find_engine(engine).runs(run, board) == run
 
 
@@ -138,8 +158,20 @@ def test_what_engines_unpack_names_formats_and_generations() -> None:
 
 def test_names_of_formats() -> None:
     for spelling, name in [
-        *(("w8a8", "int8-sq"), ("W8A8-FP8", "fp8"), ("fp8_e4m3", "fp8"), ("w8a16", "int8-wo"), ("half", "fp16")),
-        *(("w4a16", "gptq"), ("w4a16+kv-fp8", "gptq+kv-fp8"), ("AWQ-int4", "awq"), ("w4a8_awq", "w4a8"), ("w4a4", "nvfp4")),
+        *(
+            ("w8a8", "int8-sq"),
+            ("W8A8-FP8", "fp8"),
+            ("fp8_e4m3", "fp8"),
+            ("w8a16", "int8-wo"),
+            ("half", "fp16"),
+        ),
+        *(
+            ("w4a16", "gptq"),
+            ("w4a16+kv-fp8", "gptq+kv-fp8"),
+            ("AWQ-int4", "awq"),
+            ("w4a8_awq", "w4a8"),
+            ("w4a4", "nvfp4"),
+        ),
     ]:
         assert find_precision(spelling).name == name
     for written in ["fp7", "fp8+", "fp8+kv-fp7", "fp8+2:8", "+2:4", "", "fp8 kv-fp16"]:
@@ -192,7 +224,9 @@ def test_one_thing_has_one_name(name: str, kv: str) -> None:
 
 
 @given(FORMATS, KV, st.booleans())
-def test_sparse_weights_take_half_the_values_and_a_bit_of_position(name: str, kv: str, first: bool) -> None:
+def test_sparse_weights_take_half_the_values_and_a_bit_of_position(
+    name: str, kv: str, first: bool
+) -> None:
     parts = ["2:4", f"kv-{kv}"] if first else [f"kv-{kv}", "2:4"]
     written = "+".join([name, *parts])
     own = PRECISIONS[name]
@@ -208,16 +242,36 @@ def test_sparse_weights_take_half_the_values_and_a_bit_of_position(name: str, kv
 
 def test_published_words() -> None:
     table = {one.name: one for name in PRECISIONS for one in trade_offs(PRECISIONS[name])}
-    assert set(table) == {"fp8", "int8-sq", "int8-wo", "int4-wo", "awq", "gptq", "w4a8", "int4-g32", "mxfp8"}
+    assert set(table) == {
+        "fp8",
+        "int8-sq",
+        "int8-wo",
+        "int4-wo",
+        "awq",
+        "gptq",
+        "w4a8",
+        "int4-g32",
+        "mxfp8",
+    }
     assert all(one.source and len(one.date) == 10 for one in table.values())
     assert accuracy_and_calibration(PRECISIONS["fp8"]) == ("very low", "minutes")
     assert accuracy_and_calibration(find_precision("awq+kv-fp8")) == ("low", "tens of minutes")
     assert accuracy_and_calibration(PRECISIONS["fp16"]) == ("", "")
     assert accuracy_and_calibration(PRECISIONS["fp8"], released="fp8") == ("none", "none")
     assert accuracy_and_calibration(PRECISIONS["fp8"], released="bf16") == ("very low", "minutes")
-    assert accuracy_and_calibration(find_precision("awq+experts"), released="awq+experts") == ("none", "none")
-    assert accuracy_and_calibration(PRECISIONS["fp16"], released="bf16") == accuracy_and_calibration(PRECISIONS["fp16"]) == ("", "")
-    assert accuracy_and_calibration(find_precision("fp8+2:4")) == ("very low (fp8) and high (2:4)", "minutes (fp8) and fine-tuning (2:4)")
+    assert accuracy_and_calibration(find_precision("awq+experts"), released="awq+experts") == (
+        "none",
+        "none",
+    )
+    assert (
+        accuracy_and_calibration(PRECISIONS["fp16"], released="bf16")
+        == accuracy_and_calibration(PRECISIONS["fp16"])
+        == ("", "")
+    )
+    assert accuracy_and_calibration(find_precision("fp8+2:4")) == (
+        "very low (fp8) and high (2:4)",
+        "minutes (fp8) and fine-tuning (2:4)",
+    )
 
 
 def test_the_published_loss_of_the_model_nearest_in_size() -> None:
@@ -230,28 +284,48 @@ def test_the_published_loss_of_the_model_nearest_in_size() -> None:
     assert published_loss(PRECISIONS["fp8"], 7e9, "GSM8K") is None
 
 
-# Every published score has a source and a date, belongs to a model of the catalog and stands there once.
+# Every published score has a source and a date, belongs to a model of the catalog and stands there
+# once.
 
 
-TABLES: list[dict[str, Any]] = yaml.safe_load((Path(accuracy.__file__).parent / "accuracy.yaml").read_text(encoding="utf-8"))
+TABLES: list[dict[str, Any]] = yaml.safe_load(
+    (Path(accuracy.__file__).parent / "accuracy.yaml").read_text(encoding="utf-8")
+)
 NAMES = {model.name for model in models()}
 COURSE = "NVIDIA DLI course"
 
 
 def test_every_score_belongs_to_a_model_and_has_source_and_date() -> None:
-    assert {name for table in TABLES if COURSE not in table["source"] for name in table["scores"]} <= NAMES
+    assert {
+        name for table in TABLES if COURSE not in table["source"] for name in table["scores"]
+    } <= NAMES
     for name in NAMES:
         for score in find_quality(name):
             assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", score.date), name
-            assert re.search(r"arXiv \d{4}\.\d{5}|\.com/|\.ai/|model card|" + COURSE, score.source), score.source
-            assert score.setting.startswith(("base model", "instruction-tuned", "chat model", "high reasoning")), name
-            assert score.benchmark in ("MMLU", "MMLU-Pro", "GSM8K", "HumanEval") or COURSE in score.source
+            assert re.search(
+                r"arXiv \d{4}\.\d{5}|\.com/|\.ai/|model card|" + COURSE, score.source
+            ), score.source
+            assert score.setting.startswith(
+                ("base model", "instruction-tuned", "chat model", "high reasoning")
+            ), name
+            assert (
+                score.benchmark in ("MMLU", "MMLU-Pro", "GSM8K", "HumanEval")
+                or COURSE in score.source
+            )
             assert 1 < score.score < 100
 
 
-@pytest.mark.parametrize(("change", "word"), [({"source": ""}, "no source"), ({"scores": {"phi-4": {"MMLU": 184.8}}}, "not between")])
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"source": ""}, "no source"), ({"scores": {"phi-4": {"MMLU": 184.8}}}, "not between")],
+)
 def test_no_score_without_a_source(change: dict[str, Any], word: str) -> None:
-    table = {"source": "a card", "date": "2024-12-12", "setting": "base model", "scores": {"phi-4": {"MMLU": 84.8}}}
+    table = {
+        "source": "a card",
+        "date": "2024-12-12",
+        "setting": "base model",
+        "scores": {"phi-4": {"MMLU": 84.8}},
+    }
     assert read_scores([table])["phi-4"][0].score == 84.8
     with pytest.raises(DataError, match=word):
         read_scores([table | change])

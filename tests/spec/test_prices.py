@@ -1,4 +1,5 @@
-"""Every price has a source and a date; a user's own take their place; what no price can be is refused with its path."""
+"""Every price has a source and a date; a user's own take their place; what no price can be is
+refused with its path."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from hypothesis import strategies as st
 from tonnage.cost.cost import system_watts
 from tonnage.errors import InputError
 from tonnage.spec.catalog import find_gpu, system_of
-from tonnage.spec.catalog.price_list import FIGURES, KEYS, OPTIONAL, catalog_prices, parse_price_flags, problems, read_overrides
+from tonnage.spec.catalog.price_list import (
+    FIGURES,
+    KEYS,
+    OPTIONAL,
+    catalog_prices,
+    parse_price_flags,
+    problems,
+    read_overrides,
+)
 from tonnage.spec.prices import Figure, Prices, first_day, stale
 
 PRICES = catalog_prices()
@@ -44,10 +53,16 @@ def test_a_price_that_is_not_known_is_estimated_or_none() -> None:
     assert PRICES.api_price("nobody") is None
     assert PRICES.api_price() is None, "the catalog has a price for each model and none for any"
     found = PRICES.system_usd("8xl40s")
-    assert (found.low, found.value, found.high) == pytest.approx((8 * 7_500 * 1.25, 8 * 8_500 * 1.3, 8 * 9_000 * 1.61))
+    assert (found.low, found.value, found.high) == pytest.approx(
+        (8 * 7_500 * 1.25, 8 * 8_500 * 1.3, 8 * 9_000 * 1.61)
+    )
     assert found.estimate
-    assert found.source.startswith("estimate: 8 × 8,500 (7,500 to 9,000) USD for each l40s × 1.3 (1.25 to 1.61)")
-    dearer = PRICES.with_overrides({"gpus": {"l40s": 10_000}, "server_over_gpus": 1.5}).system_usd("8xl40s")
+    assert found.source.startswith(
+        "estimate: 8 × 8,500 (7,500 to 9,000) USD for each l40s × 1.3 (1.25 to 1.61)"
+    )
+    dearer = PRICES.with_overrides({"gpus": {"l40s": 10_000}, "server_over_gpus": 1.5}).system_usd(
+        "8xl40s"
+    )
     assert dearer.value == 120_000
     assert PRICES.with_overrides({"gpus": {"l40s": "none"}}).system_usd("8xl40s") is None
     quoted = PRICES.with_overrides({"systems": {"8xl40s": 100_000}}).system_usd("8xl40s")
@@ -58,13 +73,26 @@ def offer(prices: Prices, gpu: str = "h100-sxm-80gb", gpus: int = 1) -> str:
     return prices.cloud_tiers(gpu, gpus)[0].offer.offer
 
 
-def test_the_offer_is_the_user_s_then_the_one_named_then_the_middle_one_of_the_providers_of_that_size() -> None:
+def test_the_offer_is_the_user_s_then_the_one_named_then_the_middle_one_of_the_providers_of_that_size() -> (
+    None
+):
     aws = PRICES.with_overrides({"cloud_offer": "AWS"})
     named = {tier.machine_gpus: tier.offer.offer for tier in aws.cloud_tiers("h100-sxm-80gb")}
-    assert named == {1: "AWS p5.4xlarge on-demand us-east-1", 8: "AWS p5.48xlarge on-demand us-east-1"}
-    assert offer(PRICES.with_overrides({"cloud_offer": "AWS p5.48xlarge reserved"})) == "AWS p5.48xlarge reserved 3 years us-east-1"
-    assert offer(PRICES.with_overrides({"cloud": {"H100": {"reserved": 1.9}}, "cloud_offer": "AWS"})) == "reserved"
-    assert offer(PRICES.with_overrides({"cloud_offer": "Lambda"}), "mi300x") == offer(PRICES, "mi300x"), "Lambda has none of these"
+    assert named == {
+        1: "AWS p5.4xlarge on-demand us-east-1",
+        8: "AWS p5.48xlarge on-demand us-east-1",
+    }
+    assert (
+        offer(PRICES.with_overrides({"cloud_offer": "AWS p5.48xlarge reserved"}))
+        == "AWS p5.48xlarge reserved 3 years us-east-1"
+    )
+    assert (
+        offer(PRICES.with_overrides({"cloud": {"H100": {"reserved": 1.9}}, "cloud_offer": "AWS"}))
+        == "reserved"
+    )
+    assert offer(PRICES.with_overrides({"cloud_offer": "Lambda"}), "mi300x") == offer(
+        PRICES, "mi300x"
+    ), "Lambda has none of these"
     tiers = PRICES.cloud_tiers("h100-sxm-80gb")
     assert [tier.machine_gpus for tier in tiers] == [1, 2, 4, 8]
     for tier in tiers:
@@ -83,8 +111,12 @@ def test_a_machine_is_offered_for_every_size() -> None:
     assert offer(PRICES, "l4", 1) == "GCP g2-standard-4 on-demand us-central1"
     assert offer(PRICES, "l4", 4) == "GCP g2-standard-48 on-demand us-central1"
     assert {tier.machine_gpus for tier in PRICES.cloud_tiers("l40s", 8)} == {8, 10}
-    assert offer(PRICES, "gb300-279gb", 8) == "OCI BM.GPU.GB300.4 on-demand", "no larger machine is offered"
-    assert [tier.machine_gpus for tier in PRICES.cloud_tiers("h100-sxm-80gb", 16)] == [8], "of several machines, the largest"
+    assert offer(PRICES, "gb300-279gb", 8) == "OCI BM.GPU.GB300.4 on-demand", (
+        "no larger machine is offered"
+    )
+    assert [tier.machine_gpus for tier in PRICES.cloud_tiers("h100-sxm-80gb", 16)] == [8], (
+        "of several machines, the largest"
+    )
     aws = PRICES.with_overrides({"cloud_offer": "AWS"})
     assert [offer(aws, "a10g-24gb", gpus) for gpus in (1, 4, 8)] == [
         "AWS g5.xlarge on-demand us-east-1",
@@ -92,8 +124,21 @@ def test_a_machine_is_offered_for_every_size() -> None:
         "AWS g5.48xlarge on-demand us-east-1",
     ]
     for gpu, smallest in [
-        *(("h100-sxm-80gb", 1), ("h200-sxm-141gb", 1), ("b200-sxm-180gb", 1), ("b300-sxm-270gb", 1), ("gb200-186gb", 4)),
-        *(("gb300-279gb", 4), ("rtx-pro-6000-blackwell-se", 1), ("l40s", 1), ("mi300x", 1), ("mi325x", 8), ("mi355x", 8)),
+        *(
+            ("h100-sxm-80gb", 1),
+            ("h200-sxm-141gb", 1),
+            ("b200-sxm-180gb", 1),
+            ("b300-sxm-270gb", 1),
+            ("gb200-186gb", 4),
+        ),
+        *(
+            ("gb300-279gb", 4),
+            ("rtx-pro-6000-blackwell-se", 1),
+            ("l40s", 1),
+            ("mi300x", 1),
+            ("mi325x", 8),
+            ("mi355x", 8),
+        ),
     ]:
         system = system_of(find_gpu(gpu))
         bought = PRICES.system_usd(system.name)
@@ -113,7 +158,9 @@ def test_an_api_price_is_the_model_s_and_one_s_own_is_for_any() -> None:
     like = PRICES.api_price("llama-3-70b")
     assert like.usd_per_million_input_tokens.value == 0.76
     assert like.usd_per_million_input_tokens.estimate
-    assert like.usd_per_million_input_tokens.source.startswith("estimate: the price of llama-3.1-70b; ")
+    assert like.usd_per_million_input_tokens.source.startswith(
+        "estimate: the price of llama-3.1-70b; "
+    )
     two = {
         "a": {"usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 2},
         "phi-4": {"usd_per_million_input_tokens": 3, "usd_per_million_output_tokens": 4},
@@ -130,7 +177,10 @@ def test_an_api_price_is_the_model_s_and_one_s_own_is_for_any() -> None:
 def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
     mine = PRICES.with_overrides(
         {
-            "systems": {"DGX H100": {"value": 250_000, "source": "quote 17", "date": "2026-10-01"}, "8xl40s": 90_000},
+            "systems": {
+                "DGX H100": {"value": 250_000, "source": "quote 17", "date": "2026-10-01"},
+                "8xl40s": 90_000,
+            },
             "cloud": {"h100": {"low": 2, "high": 3}},
             "api": {"usd_per_million_input_tokens": 0.5, "usd_per_million_output_tokens": 1.5},
             "licence_usd_per_gpu_year": None,
@@ -138,7 +188,13 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
         }
     )
     quoted = mine.system_usd("dgx-h100")
-    assert quoted == Figure(path="systems.DGX H100", low=250_000, high=250_000, source="given by the user: quote 17", date="2026-10-01")
+    assert quoted == Figure(
+        path="systems.DGX H100",
+        low=250_000,
+        high=250_000,
+        source="given by the user: quote 17",
+        date="2026-10-01",
+    )
     assert mine.system_usd("8xl40s") is not None
     assert mine.system_usd("gb200-nvl72") == PRICES.system_usd("gb200-nvl72")
     (tier,) = mine.cloud_tiers("h100-sxm-80gb")
@@ -153,16 +209,27 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
 
 
 def test_what_power_and_hosting_cost() -> None:
-    assert not PRICES.power_in_hosting, "a place in a data centre is paid for without its electricity"
-    assert PRICES.with_overrides({"hosting_usd_per_system_year": 3_000}).power_in_hosting, "a sum for everything is taken to hold it"
-    assert not PRICES.with_overrides({"hosting_usd_per_system_year": 3_000, "power_usd_per_kwh": 0.2}).power_in_hosting
+    assert not PRICES.power_in_hosting, (
+        "a place in a data centre is paid for without its electricity"
+    )
+    assert PRICES.with_overrides({"hosting_usd_per_system_year": 3_000}).power_in_hosting, (
+        "a sum for everything is taken to hold it"
+    )
+    assert not PRICES.with_overrides(
+        {"hosting_usd_per_system_year": 3_000, "power_usd_per_kwh": 0.2}
+    ).power_in_hosting
     assert not PRICES.with_overrides({"power_usd_per_kwh": 0.2}).power_in_hosting
-    assert PRICES.with_overrides({"power_usd_per_kwh": 0.2, "power_in_hosting": True}).power_in_hosting
+    assert PRICES.with_overrides(
+        {"power_usd_per_kwh": 0.2, "power_in_hosting": True}
+    ).power_in_hosting
     assert not PRICES.with_overrides({"power_usd_per_kwh": None}).power_in_hosting
     flat = PRICES.with_overrides({"hosting_usd_per_system_year": 3_000})
     assert flat.hosting_usd_per_kw_month is None
     back = flat.with_overrides({"hosting_usd_per_kw_month": 150})
-    assert (back.hosting_usd_per_system_year, back.hosting_usd_per_kw_month is not None) == (None, True)
+    assert (back.hosting_usd_per_system_year, back.hosting_usd_per_kw_month is not None) == (
+        None,
+        True,
+    )
     for key in ("hosting_usd_per_system_year", "hosting_usd_per_kw_month"):
         bare = PRICES.with_overrides({key: "none"})
         assert (bare.hosting_usd_per_system_year, bare.hosting_usd_per_kw_month) == (None, None)
@@ -175,17 +242,26 @@ BAD = {
     "unknown key": ({"sytems": {}}, "prices.sytems"),
     "unknown system": ({"systems": {"dgx-z": 3}}, "prices.systems.dgx-z"),
     "turned range": ({"cloud": {"h100": {"low": 3, "high": 2}}}, "prices.cloud.h100"),
-    "half an API": ({"api": {"usd_per_million_input_tokens": 1}}, "prices.api.usd_per_million_output_tokens"),
+    "half an API": (
+        {"api": {"usd_per_million_input_tokens": 1}},
+        "prices.api.usd_per_million_output_tokens",
+    ),
     "free API": (
         {"api": {"x": {"usd_per_million_input_tokens": 0, "usd_per_million_output_tokens": 1}}},
         "prices.api.x.usd_per_million_input",
     ),
-    "an offer that nobody makes": ({"cloud_offer": "specialty"}, "prices.cloud_offer: no offer begins with 'specialty'"),
+    "an offer that nobody makes": (
+        {"cloud_offer": "specialty"},
+        "prices.cloud_offer: no offer begins with 'specialty'",
+    ),
     "a machine of no GPUs": (
         {"cloud": {"h100": {"x": {"value": 2, "gpus": [8, 0]}}}},
         "prices.cloud.h100.x.gpus: '0' is not a number of GPUs",
     ),
-    "value outside its range": ({"pue": {"low": 1.2, "value": 1.7, "high": 1.5}}, "prices.pue: 1.7 is outside 1.2 to 1.5"),
+    "value outside its range": (
+        {"pue": {"low": 1.2, "value": 1.7, "high": 1.5}},
+        "prices.pue: 1.7 is outside 1.2 to 1.5",
+    ),
     "hosting twice": (
         {"hosting_usd_per_kw_month": 100, "hosting_usd_per_system_year": 3_000},
         "prices.hosting_usd_per_kw_month: hosting_usd_per_system_year is given too",
@@ -194,19 +270,29 @@ BAD = {
 
 
 @pytest.mark.parametrize(("overrides", "path"), BAD.values(), ids=BAD)
-def test_what_no_price_can_be_is_refused_with_its_path(overrides: dict[str, object], path: str) -> None:
+def test_what_no_price_can_be_is_refused_with_its_path(
+    overrides: dict[str, object], path: str
+) -> None:
     with pytest.raises(InputError, match=f"^{path}"):
         PRICES.with_overrides(overrides)
     assert catalog_prices() == PRICES
 
 
-@given(st.floats(max_value=0, allow_nan=False, allow_infinity=False), st.sampled_from((*FIGURES, *OPTIONAL)))
+@given(
+    st.floats(max_value=0, allow_nan=False, allow_infinity=False),
+    st.sampled_from((*FIGURES, *OPTIONAL)),
+)
 def test_nothing_at_or_below_zero_is_a_price(value: float, key: str) -> None:
     assert problems({key: value})[0].startswith(f"prices.{key}: ")
 
 
 def test_flags_and_files_say_the_same(tmp_path: Path) -> None:
-    flags = ["systems.dgx-h100=250000", "pue=1.2", "licence_usd_per_gpu_year=none", "api.a-1.5.usd_per_million_input_tokens=1"]
+    flags = [
+        "systems.dgx-h100=250000",
+        "pue=1.2",
+        "licence_usd_per_gpu_year=none",
+        "api.a-1.5.usd_per_million_input_tokens=1",
+    ]
     assert parse_price_flags(flags) == {
         "systems": {"dgx-h100": 250_000},
         "pue": 1.2,
@@ -217,9 +303,15 @@ def test_flags_and_files_say_the_same(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"^price: "):
             parse_price_flags(wrong)
     file = tmp_path / "prices.yaml"
-    file.write_text("systems: {dgx-h100: 250000}\npue: {value: 1.2, date: 2026-10-01, source: meter}\n")
+    file.write_text(
+        "systems: {dgx-h100: 250000}\npue: {value: 1.2, date: 2026-10-01, source: meter}\n"
+    )
     mine = PRICES.with_overrides(read_overrides(file))
-    assert (mine.pue.value, mine.pue.date, mine.pue.source) == (1.2, "2026-10-01", "given by the user: meter")
+    assert (mine.pue.value, mine.pue.date, mine.pue.source) == (
+        1.2,
+        "2026-10-01",
+        "given by the user: meter",
+    )
 
 
 def test_a_price_is_old_a_year_and_a_day_later() -> None:

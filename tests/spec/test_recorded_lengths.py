@@ -1,4 +1,5 @@
-"""The spread of recorded lengths: the catalog's numbers are those of the traces, and single lengths take them."""
+"""The spread of recorded lengths: the catalog's numbers are those of the traces, and single lengths
+take them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from tonnage.spec.catalog.entries import recorded_lengths
 from tonnage.spec.lengths import Lengths, with_spread
 
 parts = plans_with("sensitivity")
-ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1, "engine": "vllm", "ttft": "p95<=300ms"}
+ASKED: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "gpu": "l40s",
+    "precision": "fp8",
+    "tp": 1,
+    "engine": "vllm",
+    "ttft": "p95<=300ms",
+}
 
 
 @pytest.mark.parametrize("name", recorded_lengths())
@@ -36,7 +44,11 @@ def test_the_table_is_what_the_traces_say(name: str) -> None:
 def test_lengths_as_recorded_have_the_mean_and_the_coefficient() -> None:
     chat = recorded_lengths()["chat"]
     for which, plus in (("isl", 0.0), ("isl", 300.0), ("osl", 0.0)):
-        drawn = with_spread(Lengths(mean=1000.0), which, chat, plus).draw(400_000, np.random.default_rng(1)).astype(float)
+        drawn = (
+            with_spread(Lengths(mean=1000.0), which, chat, plus)
+            .draw(400_000, np.random.default_rng(1))
+            .astype(float)
+        )
         assert drawn.mean() == pytest.approx(1000, rel=0.01)
         assert drawn.std() / (drawn.mean() - plus) == pytest.approx(chat.cv(which), rel=0.02)
         assert drawn.min() >= max(plus, 1)
@@ -49,18 +61,37 @@ def test_a_use_case_takes_the_recorded_spread_and_a_bare_mean_does_not() -> None
 
     assert kinds(use_case="chatbot") == ("lognormal:500,480", "lognormal:200,154")
     assert kinds(use_case="chatbot", isl=800) == ("lognormal:800,768", "lognormal:200,154")
-    assert kinds(use_case="rag", model="llama-3.1-8b") == ("lognormal:3500,4620", "lognormal:500,355")
-    assert kinds(use_case="rag", model="llama-3-8b") == ("3500+-20%", "500+-20%")  # its context of 8,192 has no room for the longest
+    assert kinds(use_case="rag", model="llama-3.1-8b") == (
+        "lognormal:3500,4620",
+        "lognormal:500,355",
+    )
+    # its context of 8,192 has no room for the longest
+    assert kinds(use_case="rag", model="llama-3-8b") == ("3500+-20%", "500+-20%")
     assert kinds(isl=800, osl=100) == ("800+-20%", "100+-20%")
     assert kinds(isl=800, osl=100, spread="exact") == ("exact:800", "exact:100")
-    assert kinds(isl="600-1000", osl=100, spread="code") == ("uniform:600-1000", "lognormal:100,215")
+    assert kinds(isl="600-1000", osl=100, spread="code") == (
+        "uniform:600-1000",
+        "lognormal:100,215",
+    )
     for text in ("200%", "talk", "-0.1"):
-        with pytest.raises(InputError, match=r"spread: '.*' is no spread; write exact, a share below 100% or one of chat, code, documents"):
+        with pytest.raises(
+            InputError,
+            match=(
+                r"spread: '.*' is no spread; write exact, a share below 100% or one of chat, code,"
+                r" documents"
+            ),
+        ):
             kinds(isl=800, osl=100, spread=text)
 
 
 def test_simulate_takes_the_same_spread() -> None:
-    asked: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 500, "osl": 50, "request_rate": 2, "requests": 50}
+    asked: dict[str, Any] = {
+        "model": "llama-3.1-8b",
+        "isl": 500,
+        "osl": 50,
+        "request_rate": 2,
+        "requests": 50,
+    }
     assert str(tonnage.simulate(**asked).workload.isl) == "500"
     assert str(tonnage.simulate(**asked, spread="chat").workload.isl) == "lognormal:500,480"
 
@@ -74,8 +105,12 @@ def test_other_spreads_are_equal_requests_and_those_of_the_nearest_traffic() -> 
     assert list(others(isl=3000, osl=20)) == ["exact", "code"]
     assert list(others(isl=9000, osl=400)) == ["exact", "documents"]
     assert list(others(use_case="chatbot")) == ["exact", "20%"]
-    assert list(others(isl=7000, osl=400, model="llama-3-8b")) == ["exact"]  # no room for a longer tail
-    for stated in ({"isl": "exact:800", "osl": "exact:100"}, {"isl": "600-1000", "osl": "lognormal:100,90"}):
+    # no room for a longer tail
+    assert list(others(isl=7000, osl=400, model="llama-3-8b")) == ["exact"]
+    for stated in (
+        {"isl": "exact:800", "osl": "exact:100"},
+        {"isl": "600-1000", "osl": "lognormal:100,90"},
+    ):
         assert others(**stated) == {}
 
 
@@ -94,7 +129,10 @@ def test_the_plan_says_what_other_spreads_take_and_asking_says_the_same() -> Non
         assert math.isclose(other.answer.systems_exact, direct.systems_exact or 0, rel_tol=1e-6)
         changed += [other.spread] if direct.systems != plan.sensitivity.systems else []
     text = spread_text(plan)
-    assert all((name == "exact" and "equal length" in text) or f"recorded {name}" in text for name in changed)
+    assert all(
+        (name == "exact" and "equal length" in text) or f"recorded {name}" in text
+        for name in changed
+    )
     assert bool(text) == bool(changed)
     chat = tonnage.size(**asked, spread="chat")
     assert chat.sensitivity is not None

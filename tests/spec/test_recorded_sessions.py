@@ -1,4 +1,5 @@
-"""Recorded sessions: what every form of file says of them, and that a cache without end finds what a plain walk over the blocks finds."""
+"""Recorded sessions: what every form of file says of them, and that a cache without end finds what
+a plain walk over the blocks finds."""
 
 from __future__ import annotations
 
@@ -24,7 +25,14 @@ from tonnage.spec.recorded_sessions import PrefixTree
 from tonnage.spec.workload import ClosedLoop, OpenLoop, Workload
 from tonnage.workload.live_sessions import chosen_sessions, live_sessions, written
 
-WEKA = Path(__file__).parents[3] / "shared" / "data" / "traces" / "agentic" / "claude_code_150.jsonl.gz"
+WEKA = (
+    Path(__file__).parents[3]
+    / "shared"
+    / "data"
+    / "traces"
+    / "agentic"
+    / "claude_code_150.jsonl.gz"
+)
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
 ENGINE = knobs_of(64, 8192)
 ANY = Lengths(mean=1.0)
@@ -37,16 +45,43 @@ def write(path: Path, *lines: object) -> str:
 
 
 def request(t, isl, ids, think=0.0, out=10, **more):
-    return {"t": t, "type": "n", "in": isl, "out": out, "hash_ids": ids, "api_time": 2.0, "think_time": think, **more}
+    return {
+        "t": t,
+        "type": "n",
+        "in": isl,
+        "out": out,
+        "hash_ids": ids,
+        "api_time": 2.0,
+        "think_time": think,
+        **more,
+    }
 
 
 def session(*requests, **more):
-    return {"id": "one", "block_size": 64, "hash_id_scope": "local", "requests": list(requests), **more}
+    return {
+        "id": "one",
+        "block_size": 64,
+        "hash_id_scope": "local",
+        "requests": list(requests),
+        **more,
+    }
 
 
 def test_a_sub_agent_begins_behind_its_parents_request_and_runs_beside_the_next(tmp_path):
-    sub = {"t": 5.0, "type": "subagent", "requests": [request(0.0, 64, [9]), request(4.0, 128, [9, 10], 2.0, input_types=["tool_result"])]}
-    path = write(tmp_path / "s.jsonl", session(request(0.0, 100, [1]), sub, request(12.0, 200, [1, 2, 3], 10.0, input_types=["text"])))
+    sub = {
+        "t": 5.0,
+        "type": "subagent",
+        "requests": [
+            request(0.0, 64, [9]),
+            request(4.0, 128, [9, 10], 2.0, input_types=["tool_result"]),
+        ],
+    }
+    path = write(
+        tmp_path / "s.jsonl",
+        session(
+            request(0.0, 100, [1]), sub, request(12.0, 200, [1, 2, 3], 10.0, input_types=["text"])
+        ),
+    )
     found = read_sessions(path, "trace")
     assert found.isl.tolist() == [100, 64, 128, 200]
     assert found.agent.tolist() == [0, 1, 1, 0]
@@ -57,7 +92,12 @@ def test_a_sub_agent_begins_behind_its_parents_request_and_runs_beside_the_next(
     trace = found.chosen(np.zeros(1, np.int64), concurrency=1)
     jobs = run_reference(trace, STEP, ENGINE, 100).jobs
     ends = {job.id: job.last_token for job in jobs}
-    assert {job.id: job.due for job in jobs} == {0: 0, 1: ends[0] + 3000 * MS, 2: ends[1] + 2000 * MS, 3: ends[0] + 10_000 * MS}
+    assert {job.id: job.due for job in jobs} == {
+        0: 0,
+        1: ends[0] + 3000 * MS,
+        2: ends[1] + 2000 * MS,
+        3: ends[0] + 10_000 * MS,
+    }
 
 
 def test_dynamos_lines_wait_for_several_requests(tmp_path):
@@ -86,13 +126,33 @@ def test_dynamos_lines_wait_for_several_requests(tmp_path):
     assert found.tool.tolist() == [False, False, True, False]
     assert found.found_tokens().tolist() == [0, 0, 64, 16]
     with pytest.raises(InputError, match="waits for 'nobody', which is not in the file"):
-        read_sessions(write(tmp_path / "e.jsonl", row("a", "main", 64, [1, 2, 3, 4], ["nobody"])), "trace")
+        read_sessions(
+            write(tmp_path / "e.jsonl", row("a", "main", 64, [1, 2, 3, 4], ["nobody"])), "trace"
+        )
 
 
 def test_aiperfs_turns_add_to_their_history_and_share_their_first_blocks(tmp_path):
-    first = {"session_id": "s", "input_length": 1024, "output_length": 100, "hash_ids": [0, 1], "timestamp": 0.0}
-    turn = {"session_id": "s", "input_length": 50, "output_length": 20, "hash_ids": [7], "delay": 1500.0}
-    other = {"session_id": "t", "input_length": 600, "output_length": 9, "hash_ids": [0, 4], "timestamp": 40.0}
+    first = {
+        "session_id": "s",
+        "input_length": 1024,
+        "output_length": 100,
+        "hash_ids": [0, 1],
+        "timestamp": 0.0,
+    }
+    turn = {
+        "session_id": "s",
+        "input_length": 50,
+        "output_length": 20,
+        "hash_ids": [7],
+        "delay": 1500.0,
+    }
+    other = {
+        "session_id": "t",
+        "input_length": 600,
+        "output_length": 9,
+        "hash_ids": [0, 4],
+        "timestamp": 40.0,
+    }
     found = read_sessions(write(tmp_path / "a.jsonl", first, turn, other), "trace")
     assert found.isl.tolist() == [1024, 1174, 600]
     assert found.pause_ns.tolist() == [-1, 3 * NS // 2, -1]
@@ -104,16 +164,35 @@ def test_aiperfs_turns_add_to_their_history_and_share_their_first_blocks(tmp_pat
 
 def test_spans_are_requests_and_agents_inside_of_agents_are_sub_agents(tmp_path):
     def span(own, parent, begins, ends, **attributes):
-        values = [{"key": key, "value": {"intValue" if isinstance(v, int) else "stringValue": str(v)}} for key, v in attributes.items()]
+        values = [
+            {"key": key, "value": {"intValue" if isinstance(v, int) else "stringValue": str(v)}}
+            for key, v in attributes.items()
+        ]
         times = {"startTimeUnixNano": str(begins * NS), "endTimeUnixNano": str(ends * NS)}
-        return {"traceId": "t", "spanId": own, "parentSpanId": parent, **times, "attributes": values}
+        return {
+            "traceId": "t",
+            "spanId": own,
+            "parentSpanId": parent,
+            **times,
+            "attributes": values,
+        }
 
     def chat(own, parent, begins, isl, osl):
-        usage = {"gen_ai.usage.input_tokens": isl, "gen_ai.usage.output_tokens": osl, "gen_ai.operation.name": "chat"}
+        usage = {
+            "gen_ai.usage.input_tokens": isl,
+            "gen_ai.usage.output_tokens": osl,
+            "gen_ai.operation.name": "chat",
+        }
         return span(own, parent, begins, begins + 1, **usage)
 
     spans = [
-        span("root", "", 0, 99, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "c"}),
+        span(
+            "root",
+            "",
+            0,
+            99,
+            **{"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "c"},
+        ),
         chat("1", "root", 0, 100, 10),
         span("sub", "root", 2, 8, **{"gen_ai.operation.name": "invoke_agent"}),
         chat("2", "sub", 3, 50, 5),
@@ -134,7 +213,9 @@ def test_spans_are_requests_and_agents_inside_of_agents_are_sub_agents(tmp_path)
 
 def test_what_cannot_be_read_is_said_with_its_line(tmp_path):
     path = write(
-        tmp_path / "s.jsonl", session(request(0.0, 100, [1])), {"id": "two", "block_size": 64, "requests": [{"t": 0, "type": "n"}]}
+        tmp_path / "s.jsonl",
+        session(request(0.0, 100, [1])),
+        {"id": "two", "block_size": 64, "requests": [{"t": 0, "type": "n"}]},
     )
     with pytest.raises(InputError, match=r"s\.jsonl:2: is not a session"):
         read_sessions(path, "trace")
@@ -145,7 +226,13 @@ def test_what_cannot_be_read_is_said_with_its_line(tmp_path):
     broken.write_bytes(b"no gzip")
     with pytest.raises(InputError, match="cannot be read"):
         read_sessions(str(broken), "trace")
-    assert read_sessions(write(tmp_path / "t.jsonl", {"timestamp": 1, "input_length": 5, "output_length": 6}), "trace") is None
+    assert (
+        read_sessions(
+            write(tmp_path / "t.jsonl", {"timestamp": 1, "input_length": 5, "output_length": 6}),
+            "trace",
+        )
+        is None
+    )
 
 
 prompts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=12)
@@ -170,7 +257,8 @@ def test_two_prompts_have_a_piece_in_common_where_they_have_the_same_blocks_befo
 
 
 def walked(recorded, lists, size):
-    """Prompt tokens that a cache without end finds, by every prefix that was there: the plain walk."""
+    """Prompt tokens that a cache without end finds, by every prefix that was there: the plain
+    walk."""
     found, seen, own = [], set(), None
     for row, ids in enumerate(lists):
         if recorded.session[row] != own:
@@ -195,7 +283,9 @@ def first_of(path, sessions, folder):
 
 @pytest.mark.skipif(not WEKA.exists(), reason="the sessions are not part of the project")
 @pytest.mark.parametrize("sessions", [1, pytest.param(150, marks=pytest.mark.accuracy)])
-def test_an_endless_cache_of_the_simulator_finds_what_a_plain_walk_over_the_hashes_finds(tmp_path, sessions):
+def test_an_endless_cache_of_the_simulator_finds_what_a_plain_walk_over_the_hashes_finds(
+    tmp_path, sessions
+):
     """With blocks of 16 tokens in the cache and of 64 in the file."""
     recorded, lines = first_of(WEKA, sessions, tmp_path)
     lists = []
@@ -212,7 +302,10 @@ def test_an_endless_cache_of_the_simulator_finds_what_a_plain_walk_over_the_hash
     found = np.zeros(len(trace), np.int64)
     found[requests.row] = requests.cached_tokens
     assert found.tolist() == expected
-    print(f"{sum(expected) / recorded.isl.sum():.4%} of {recorded.isl.sum():,} prompt tokens found, exactly")
+    print(
+        f"{sum(expected) / recorded.isl.sum():.4%} of {recorded.isl.sum():,} prompt tokens found,"
+        " exactly"
+    )
 
 
 @pytest.mark.accuracy
@@ -231,11 +324,21 @@ def test_a_few_sessions_stand_for_all_in_a_simulation_too(tmp_path):
     step = StepModel(coefficients=ROOFLINE, frontend_s=0.0)
     means = []
     for one in (recorded, again):
-        workload = Workload(isl=ANY, osl=ANY, arrivals=OpenLoop(rate=0.05), requests=len(recorded.isl), recorded=one)
+        workload = Workload(
+            isl=ANY, osl=ANY, arrivals=OpenLoop(rate=0.05), requests=len(recorded.isl), recorded=one
+        )
         found = run(workload.trace(1), step, ENGINE, 3_000_000)
         ttft = found.first_token_ns - found.due_ns
         e2e = (found.last_token_ns - found.due_ns).mean()
-        means.append([found.isl.mean(), found.cached_tokens.sum() / found.isl.sum(), e2e, np.median(ttft), ttft.mean()])
+        means.append(
+            [
+                found.isl.mean(),
+                found.cached_tokens.sum() / found.isl.sum(),
+                e2e,
+                np.median(ttft),
+                ttft.mean(),
+            ]
+        )
     off = np.abs(np.array(means[1]) / means[0] - 1)
     print("prompt, hit rate, E2E, TTFT's median and mean off by", [f"{each:.1%}" for each in off])
     assert off[:4].max() < 0.10
@@ -252,13 +355,27 @@ def test_requests_beyond_a_context_are_left_out_and_the_next_wait_for_those_befo
     assert (found.pause_ns[found.starts[:-1]] < 0).all()
     assert (np.delete(found.pause_ns, found.starts[:-1]) >= 0).all()
     assert (found.follows.waits > 0).sum() == len(found.isl) - len(found)
-    trace = Workload(isl=ANY, osl=ANY, arrivals=ClosedLoop(concurrency=9), requests=len(found.isl), recorded=found).trace(0)
+    trace = Workload(
+        isl=ANY,
+        osl=ANY,
+        arrivals=ClosedLoop(concurrency=9),
+        requests=len(found.isl),
+        recorded=found,
+    ).trace(0)
     assert len(run(trace, STEP, ENGINE, 200_000)) == len(found.isl)
 
 
 def test_a_files_sessions_are_described(tmp_path):
-    path = write(tmp_path / "s.jsonl", session(request(0.0, 128, [1, 2]), request(12.0, 200, [1, 2, 3], 10.0)))
+    path = write(
+        tmp_path / "s.jsonl",
+        session(request(0.0, 128, [1, 2]), request(12.0, 200, [1, 2, 3], 10.0)),
+    )
     found = live_sessions(read_sessions(path, "trace"))
-    assert (found.sessions, found.hit_tokens, found.think_s.mean, found.session_s.mean) == (1, 128 / 328, 10.0, 14.0)
+    assert (found.sessions, found.hit_tokens, found.think_s.mean, found.session_s.mean) == (
+        1,
+        128 / 328,
+        10.0,
+        14.0,
+    )
     assert found.kept_tokens.mean == pytest.approx((12 * 138 + 2 * 210) / 14)
     assert found.peak_tokens.most == 210

@@ -1,4 +1,5 @@
-"""Recorded traffic: the formats of its files, its burstiness, and what is wrong with it, line by line."""
+"""Recorded traffic: the formats of its files, its burstiness, and what is wrong with it, line by
+line."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from tonnage.errors import InputError, InputErrors
 from tonnage.spec.recording import load_profile, read_recording
 
 EXCERPT = Path(__file__).parents[2] / "examples" / "code-completion.csv"
-AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319601,3180,8\n"
+AZURE = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16"
+    " 18:17:04.0319601,3180,8\n"
+)
 MOONCAKE = (
     '{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0]}\n'
     '\n{"timestamp": 3000, "input_length": 7322, "output_length": 490, "hash_ids": []}\n'
@@ -31,7 +35,10 @@ def test_the_formats_of_files(tmp_path: Path) -> None:
     assert (found.due_ns, found.isl, found.osl) == ((0, 52_000_100), (4808, 3180), (10, 8))
     found = read_recording(written(tmp_path / "t.jsonl", MOONCAKE), "--trace")
     assert (found.due_ns, found.isl, found.osl) == ((0, 3_000_000_000), (6758, 7322), (500, 490))
-    for text in ["timestamp\n5\n5.25\n7\n", "time,timestamp\nx,2024-01-01T00:00:05Z\nx,2024-01-01T00:00:05.25Z\nx,2024-01-01T00:00:07\n"]:
+    for text in [
+        "timestamp\n5\n5.25\n7\n",
+        "time,timestamp\nx,2024-01-01T00:00:05Z\nx,2024-01-01T00:00:05.25Z\nx,2024-01-01T00:00:07\n",
+    ]:
         found = read_recording(written(tmp_path / "t.csv", text), "--trace")
         assert found.due_ns == (0, 250_000_000, 2_000_000_000)
         assert found.pairs() is None
@@ -55,10 +62,12 @@ BAD = "timestamp,isl,osl\n0,100,10\n1,-5,10\n0.5,100,0\nlater,100,10\n2,1.5,x\n"
 
 
 def test_a_repeated_recording_keeps_its_rate_and_its_shared_prefix(tmp_path: Path) -> None:
-    """Block 0 begins all prompts; blocks 10 and 20 are conversations of two turns, which no later copy finds."""
+    """Block 0 begins all prompts; blocks 10 and 20 are conversations of two turns, which no later
+    copy finds."""
     prompts = [[0, 10], [0, 20], [0, 10, 11], [0, 20, 21], [0, 30]]
     lines = [
-        f'{{"timestamp": {1000 * at}, "input_length": {512 * len(ids)}, "output_length": 5, "hash_ids": {ids}}}\n'
+        f'{{"timestamp": {1000 * at}, "input_length": {512 * len(ids)}, "output_length": 5,'
+        f' "hash_ids": {ids}}}\n'
         for at, ids in enumerate(prompts)
     ]
     once = read_recording(written(tmp_path / "t.jsonl", "".join(lines)), "--trace")
@@ -71,12 +80,18 @@ def test_a_repeated_recording_keeps_its_rate_and_its_shared_prefix(tmp_path: Pat
     for copy in (1, 2):
         repeated = thrice.blocks[5 * copy : 5 * copy + 5]
         assert repeated[2][:2] == repeated[0], "the second turn goes on from the first"
-        assert not {block for ids in repeated for block in ids[1:]} & {block for ids in thrice.blocks[: 5 * copy] for block in ids}
+        assert not {block for ids in repeated for block in ids[1:]} & {
+            block for ids in thrice.blocks[: 5 * copy] for block in ids
+        }
 
 
 def test_the_first_line_of_a_file_that_is_no_table_is_not_repeated(tmp_path: Path) -> None:
     """An agent may name any file of the machine, and sees what a message holds."""
-    for text in ("root:x:0:0:root:/root:/bin/bash\n", "-----BEGIN PRIVATE KEY-----\nabc\n", "password=hunter2\n"):
+    for text in (
+        "root:x:0:0:root:/root:/bin/bash\n",
+        "-----BEGIN PRIVATE KEY-----\nabc\n",
+        "password=hunter2\n",
+    ):
         with pytest.raises(InputError) as refused:
             read_recording(written(tmp_path / "t.csv", text), "--trace")
         assert text.strip().splitlines()[0] not in str(refused.value)
@@ -91,11 +106,21 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in lines] == ["3", "4", "4", "5", "6", "6"]
     assert "isl '-5' is negative" in lines[0]
     assert any("time goes back by 0.5 s" in line for line in lines)
-    bad = '{"timestamp": "x", "input_length": 3, "output_length": -1}\n{"timestamp": 1e999, "input_length": 3, "output_length": 1}\n'
+    bad = (
+        '{"timestamp": "x", "input_length": 3, "output_length": -1}\n{"timestamp": 1e999,'
+        ' "input_length": 3, "output_length": 1}\n'
+    )
     text = '{\n[1]\n{"timestamp": 0}\n' + bad
     with pytest.raises(InputErrors) as caught:
         read_recording(written(tmp_path / "t.jsonl", text), "--trace")
-    assert [line.split(".jsonl:")[1][0] for line in caught.value.messages] == ["1", "2", "3", "4", "4", "5"]
+    assert [line.split(".jsonl:")[1][0] for line in caught.value.messages] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "4",
+        "5",
+    ]
     with pytest.raises(InputErrors) as caught:
         load_profile(written(tmp_path / "p.csv", "1\n-2\nx\n"), "--profile")
     assert [line.split(".csv:")[1][0] for line in caught.value.messages] == ["2", "3"]
@@ -113,9 +138,17 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
 
 
 @settings(max_examples=200)
-@given(text=st.text(alphabet='0123456789-.:TZ ,\n{}"timestamp_inputlengthou\x00', max_size=80), name=st.sampled_from(["a.csv", "a.jsonl"]))
-def test_any_file_is_a_trace_or_input_errors(text: str, name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = written(tmp_path_factory.getbasetemp() / name, text if name == "a.jsonl" else f"timestamp,isl,osl\n{text}")
+@given(
+    text=st.text(alphabet='0123456789-.:TZ ,\n{}"timestamp_inputlengthou\x00', max_size=80),
+    name=st.sampled_from(["a.csv", "a.jsonl"]),
+)
+def test_any_file_is_a_trace_or_input_errors(
+    text: str, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = written(
+        tmp_path_factory.getbasetemp() / name,
+        text if name == "a.jsonl" else f"timestamp,isl,osl\n{text}",
+    )
     messages: list[str] = []
     found = None
     try:
@@ -145,12 +178,18 @@ def test_traces_of_the_field(place: str, seconds: float, rps: float, unit: str) 
     if not (FIELD / place).exists():
         pytest.skip("the cases from the field are not here")
     found = read_recording(str(FIELD / place), "--trace")
-    assert (found.due_ns[-1] / 1e9, found.mean_rps) == (pytest.approx(seconds, abs=0.1), pytest.approx(rps, rel=0.01))
+    assert (found.due_ns[-1] / 1e9, found.mean_rps) == (
+        pytest.approx(seconds, abs=0.1),
+        pytest.approx(rps, rel=0.01),
+    )
     assert found.unit == unit
 
 
 def lines_of(times: list[Any], **further: Any) -> str:
-    return "".join(json.dumps({"timestamp": time, "input_length": 10, "output_length": 5, **further}) + "\n" for time in times)
+    return "".join(
+        json.dumps({"timestamp": time, "input_length": 10, "output_length": 5, **further}) + "\n"
+        for time in times
+    )
 
 
 STEPS = [0.513 * place for place in range(60)]
@@ -162,7 +201,11 @@ UNITS_OF_TIMES = {
     "unix seconds": ([1.7e9 + step for step in STEPS], {}, "seconds"),
     "unix milliseconds": ([1.7e12 + 1e3 * step for step in STEPS], {}, "milliseconds"),
     "unix microseconds": ([round(1.7e15 + 1e6 * step) for step in STEPS], {}, "microseconds"),
-    "unix nanoseconds": ([1_700_000_000_000_000_000 + round(1e9 * step) for step in STEPS], {}, "nanoseconds"),
+    "unix nanoseconds": (
+        [1_700_000_000_000_000_000 + round(1e9 * step) for step in STEPS],
+        {},
+        "nanoseconds",
+    ),
 }
 
 
@@ -178,14 +221,18 @@ def test_the_unit_of_times_follows_from_the_file(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("t.jsonl", lines_of([place // 2 for place in range(60)])),  # whole seconds, or 2,000 requests in a second
-        ("t.jsonl", lines_of([10.5 * place for place in range(60)])),  # one request in ten seconds, or a hundred in one
+        # whole seconds, or 2,000 requests in a second
+        ("t.jsonl", lines_of([place // 2 for place in range(60)])),
+        # one request in ten seconds, or a hundred in one
+        ("t.jsonl", lines_of([10.5 * place for place in range(60)])),
         ("t.csv", "timestamp\n" + "".join(f"{500 * place}\n" for place in range(60))),
     ],
 )
 def test_a_unit_that_is_not_clear_is_asked_for(tmp_path: Path, name: str, text: str) -> None:
     path = written(tmp_path / name, text)
-    with pytest.raises(InputError, match=r"its times may be seconds .* or milliseconds .*trace_unit"):
+    with pytest.raises(
+        InputError, match=r"its times may be seconds .* or milliseconds .*trace_unit"
+    ):
         read_recording(path, "--trace")
     spans = [read_recording(path, "--trace", unit).due_ns[-1] for unit in ("s", "ms")]
     assert spans[0] == 1000 * spans[1]
@@ -196,7 +243,15 @@ def test_azure_s_trace_of_2024_has_zones_and_fractions(tmp_path: Path) -> None:
         ["2024-05-10 00:00:00.009930+00:00", "2024-05-10 00:00:01+00:00"],
         ["2024-05-10T02:00:00,00993+02:00", "2024-05-10T00:00:01Z"],
     ):
-        text = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(f'"{moment}",10,5\n' for moment in moments)
-        assert read_recording(written(tmp_path / "t.csv", text), "--trace").due_ns == (0, 990_070_000)
+        text = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+            f'"{moment}",10,5\n' for moment in moments
+        )
+        assert read_recording(written(tmp_path / "t.csv", text), "--trace").due_ns == (
+            0,
+            990_070_000,
+        )
     dated = lines_of(["2024-05-10T00:00:00Z", "2024-05-10T00:00:00.5Z"])
-    assert read_recording(written(tmp_path / "t.jsonl", dated), "--trace").due_ns == (0, 500_000_000)
+    assert read_recording(written(tmp_path / "t.jsonl", dated), "--trace").due_ns == (
+        0,
+        500_000_000,
+    )

@@ -1,4 +1,5 @@
-"""Scenarios: every error at once, each with its place; flags in place of what the file says; written files read back."""
+"""Scenarios: every error at once, each with its place; flags in place of what the file says;
+written files read back."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 
 from tonnage.errors import InputError, InputErrors
 from tonnage.spec.scenario import Scenario, flat, leaves, to_document
-from tonnage.spec.scenario_file import displaced, json_schema, read_document, read_scenario, scenario_of, to_yaml
+from tonnage.spec.scenario_file import (
+    displaced,
+    json_schema,
+    read_document,
+    read_scenario,
+    scenario_of,
+    to_yaml,
+)
 from tonnage.spec.typed_values import parse_yaml
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -29,7 +37,10 @@ search: [1]
 spare: 1.5
 zzz: 1
 """
-PLACES = "model lengths.osll demand.mean_rps demand.working_hours demand.peak-factor limits.ttft mode spare search ttft zzz"
+PLACES = (
+    "model lengths.osll demand.mean_rps demand.working_hours demand.peak-factor limits.ttft mode"
+    " spare search ttft zzz"
+)
 
 
 def written(path: Path, text: str) -> str:
@@ -53,7 +64,18 @@ def test_every_error_at_once_each_with_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "3", "- 1", "{", "a: b: c", "a: 1\na: 2", "lengths: {isl: 1, isl: 2}", "&a [*a]", "!!python/object:os.x {}"]
+    "text",
+    [
+        "",
+        "3",
+        "- 1",
+        "{",
+        "a: b: c",
+        "a: 1\na: 2",
+        "lengths: {isl: 1, isl: 2}",
+        "&a [*a]",
+        "!!python/object:os.x {}",
+    ],
 )
 def test_what_is_no_scenario_is_refused(text: str, tmp_path: Path) -> None:
     path = written(tmp_path / "s.yaml", text)
@@ -62,18 +84,31 @@ def test_what_is_no_scenario_is_refused(text: str, tmp_path: Path) -> None:
     assert path in str(caught.value)
 
 
-def test_files_and_hourly_loads_are_read_beside_the_scenario_that_names_them(tmp_path: Path) -> None:
-    text = "model: m\nlengths: {pairs: p.csv, isl: i.csv, osl: 3}\ndemand: {trace: /abs/t.csv, profile: [1]}\nprices: q.yaml\n"
+def test_files_and_hourly_loads_are_read_beside_the_scenario_that_names_them(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "model: m\nlengths: {pairs: p.csv, isl: i.csv, osl: 3}\ndemand: {trace: /abs/t.csv,"
+        " profile: [1]}\nprices: q.yaml\n"
+    )
     document = read_document(written(tmp_path / "s.yaml", text))
-    assert document["lengths"] == {"pairs": str(tmp_path / "p.csv"), "isl": str(tmp_path / "i.csv"), "osl": 3}
+    assert document["lengths"] == {
+        "pairs": str(tmp_path / "p.csv"),
+        "isl": str(tmp_path / "i.csv"),
+        "osl": 3,
+    }
     assert document["demand"]["trace"] == "/abs/t.csv"
     assert document["prices"] == str(tmp_path / "q.yaml")
     day = ",".join(str(hour) for hour in range(24))
     for text in (f'"{day}"', f"[{day}]"):
         document = read_document(written(tmp_path / "s.yaml", f"demand: {{profile: {text}}}"))
         assert scenario_of(document, {}).demand.profile == [float(hour) for hour in range(24)]
-    assert scenario_of({}, {"profile": day.replace(",", " ")}).demand.profile == [float(hour) for hour in range(24)]
-    assert scenario_of({}, {"profile": tuple(range(24))}).demand.profile == [float(hour) for hour in range(24)]
+    assert scenario_of({}, {"profile": day.replace(",", " ")}).demand.profile == [
+        float(hour) for hour in range(24)
+    ]
+    assert scenario_of({}, {"profile": tuple(range(24))}).demand.profile == [
+        float(hour) for hour in range(24)
+    ]
     document = read_document(written(tmp_path / "s.yaml", "demand: {profile: day.csv}"))
     assert scenario_of(document, {}).demand.profile == str(tmp_path / "day.csv")
 
@@ -92,16 +127,30 @@ def test_numbers_may_be_written_as_people_do() -> None:
         document = {path[0]: {name: text}} if len(path) > 1 else {name: text}
         for scenario in (scenario_of({}, {name: text}), scenario_of(document, {})):
             assert flat(to_document(scenario)) == {name: value}
-    for name, text in [("users", "5 h"), ("spare", "1.5"), ("spare", "N-1"), ("peak_rps", "300/week")]:
-        with pytest.raises(InputErrors, match=f"{name}: '{text.replace('.', '[.]')}' is not a (whole )?number; "):
+    for name, text in [
+        ("users", "5 h"),
+        ("spare", "1.5"),
+        ("spare", "N-1"),
+        ("peak_rps", "300/week"),
+    ]:
+        with pytest.raises(
+            InputErrors, match=f"{name}: '{text.replace('.', '[.]')}' is not a (whole )?number; "
+        ):
             scenario_of({}, {name: text})
 
 
 def test_flags_stand_in_place_of_the_file() -> None:
     found = scenario_of(
-        {"model": "a", "lengths": None, "limits": {"ttft": "1s", "e2e": "9s"}}, {"ttft": ["2s"], "isl": 5, "model": None}, "a.yaml"
+        {"model": "a", "lengths": None, "limits": {"ttft": "1s", "e2e": "9s"}},
+        {"ttft": ["2s"], "isl": 5, "model": None},
+        "a.yaml",
     )
-    assert (found.model, found.limits.ttft, found.limits.e2e, found.lengths.isl) == ("a", ["2s"], "9s", 5)
+    assert (found.model, found.limits.ttft, found.limits.e2e, found.lengths.isl) == (
+        "a",
+        ["2s"],
+        "9s",
+        5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,11 +161,19 @@ def test_flags_stand_in_place_of_the_file() -> None:
         ({"peak_percentile": 99}, {"calls_per_year": 1, "requests_per_call": 2, "profile": [1]}),
         ({"trace": "t.csv"}, {}),
         ({"requests": 5, "within": "8h"}, {}),
-        ({"requests_per_call": 5}, {"calls_per_year": 1, "requests_per_call": 2, "profile": [1], "peak_factor": 7}),
+        (
+            {"requests_per_call": 5},
+            {"calls_per_year": 1, "requests_per_call": 2, "profile": [1], "peak_factor": 7},
+        ),
     ],
 )
-def test_a_flag_takes_the_place_of_other_ways_to_say_it(flags: dict[str, Any], left: dict[str, Any]) -> None:
-    document = {"model": "m", "demand": {"calls_per_year": 1, "requests_per_call": 2, "peak_factor": 7, "profile": [1]}}
+def test_a_flag_takes_the_place_of_other_ways_to_say_it(
+    flags: dict[str, Any], left: dict[str, Any]
+) -> None:
+    document = {
+        "model": "m",
+        "demand": {"calls_per_year": 1, "requests_per_call": 2, "peak_factor": 7, "profile": [1]},
+    }
     assert displaced(document, flags) == {"model": "m", "demand": left}
 
 
@@ -182,9 +239,15 @@ def test_the_schema_names_every_leaf() -> None:
 @pytest.mark.parametrize("shipped", [False, True])
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("a: 1\na: 2", r"^f:1: is not YAML: 'a' is given twice"), ("a: [1", "^f:"), ("!!python/object:os.x {}", "^f:1: is not YAML")],
+    [
+        ("a: 1\na: 2", r"^f:1: is not YAML: 'a' is given twice"),
+        ("a: [1", "^f:"),
+        ("!!python/object:os.x {}", "^f:1: is not YAML"),
+    ],
 )
-def test_what_is_no_plain_yaml_is_refused_with_its_line(text: str, says: str, shipped: bool) -> None:
+def test_what_is_no_plain_yaml_is_refused_with_its_line(
+    text: str, says: str, shipped: bool
+) -> None:
     with pytest.raises(InputError, match=says):
         parse_yaml(text, "f", shipped=shipped)
 

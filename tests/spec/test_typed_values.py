@@ -1,4 +1,5 @@
-"""What a file says is read strictly: an unknown key, or a value of another kind, is told with its place, all at once."""
+"""What a file says is read strictly: an unknown key, or a value of another kind, is told with its
+place, all at once."""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ class Outer:
 
 
 def test_every_fault_is_told_with_file_entry_and_path() -> None:
-    rows = [{"name": "good"}, {"name": "bad", "inner": {"widht": 3}, "rates": 1, "rate": "fast"}, {"rate": 1}, 7]
+    rows = [
+        {"name": "good"},
+        {"name": "bad", "inner": {"widht": 3}, "rates": 1, "rate": "fast"},
+        {"rate": 1},
+        7,
+    ]
     with pytest.raises(DataErrors) as caught:
         read_entries(Outer, rows, "f.yaml")
     assert caught.value.messages == (
@@ -82,7 +88,14 @@ def test_every_key_of_an_entry_can_be_misspelt_but_not_read(kind: type, entry: A
 
 
 WRITTEN: dict[Unit, dict[str, float]] = {
-    "": {"20,000": 20_000, "1_000_000": 1e6, "20k": 20_000, "1.5 million": 1.5e6, "30M": 30e6, "2e3": 2_000},
+    "": {
+        "20,000": 20_000,
+        "1_000_000": 1e6,
+        "20k": 20_000,
+        "1.5 million": 1.5e6,
+        "30M": 30e6,
+        "2e3": 2_000,
+    },
     "rate": {"-4": -4, "5/s": 5, "300/min": 5, "300 requests/min": 5, "2k/s": 2_000, "18 qps": 18},
     "share": {"50%": 0.5, "0.5": 0.5},
     "percentile": {"p95": 95, "95th": 95, "99.9%": 99.9},
@@ -99,7 +112,21 @@ WRITTEN: dict[Unit, dict[str, float]] = {
 def test_what_people_write() -> None:
     for unit, numbers in WRITTEN.items():
         assert {text: number_of(text, unit) for text in numbers} == pytest.approx(numbers)
-    for text in ["", "many", "5 s", "2,00", "1,5", "20kk", "k", "5/s/s", "1 2", "p95", "50%", "N+1", "$5"]:
+    for text in [
+        "",
+        "many",
+        "5 s",
+        "2,00",
+        "1,5",
+        "20kk",
+        "k",
+        "5/s/s",
+        "1 2",
+        "p95",
+        "50%",
+        "N+1",
+        "$5",
+    ]:
         assert number_of(text) is None
     assert numbers_of("1, 2,3 4\n5e1") == [1, 2, 3, 4, 50]
     assert [numbers_of(text) for text in ("day.csv", "1,x", "7", "", "2024,day.csv")] == [None] * 5
@@ -109,13 +136,20 @@ def test_what_people_write() -> None:
 def test_every_unit_follows_every_magnitude(count: int, times: str, unit: Unit) -> None:
     for name, factor in UNITS[unit].items():
         taken = f"{times}{name}" in UNITS[unit]
-        expected = count * (UNITS[unit][f"{times}{name}"] if taken else TIMES.get(times, 1.0) * factor)
+        expected = count * (
+            UNITS[unit][f"{times}{name}"] if taken else TIMES.get(times, 1.0) * factor
+        )
         assert number_of(f"{count:,}{times}{name}", unit) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("levels", [6, 9, 40])
 def test_aliases_that_stand_for_millions_of_values_are_refused_at_once(levels: int) -> None:
-    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels))]
-    with pytest.raises(InputError, match=r"file\.yaml: has more than 500,000 values, counted with its aliases"):
+    lines = [
+        "a0: &a0 [x,x,x,x,x,x,x,x,x,x]",
+        *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)),
+    ]
+    with pytest.raises(
+        InputError, match=r"file\.yaml: has more than 500,000 values, counted with its aliases"
+    ):
         parse_yaml("\n".join(lines), "file.yaml")
     assert parse_yaml("a: &a [1, 2]\nb: *a\n", "file.yaml") == {"a": [1, 2], "b": [1, 2]}

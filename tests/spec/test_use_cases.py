@@ -23,10 +23,16 @@ def test_a_chatbot_is_read_along_and_what_is_said_stands() -> None:
     assert (found.mode, found.lengths.isl, found.lengths.osl) == ("streaming", "500", "200")
     assert (found.limits.ttft, found.limits.itl) == ("p95<=1s", "p99<=250ms")
     limits = (parse_limit("ttft", "p95<=1s"), parse_limit("itl", "p99<=250ms"))
-    assert said == Defaults(use_case="chatbot", mode="streaming", isl="500", osl="200", limits=limits)
-    found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 7, "ttft": ["p50<=9s"], "mode": "streaming"}))
+    assert said == Defaults(
+        use_case="chatbot", mode="streaming", isl="500", osl="200", limits=limits
+    )
+    found, said = with_defaults(
+        scenario_of({}, {"use_case": "rag", "isl": 7, "ttft": ["p50<=9s"], "mode": "streaming"})
+    )
     assert (found.lengths.isl, found.limits.ttft) == (7, ["p50<=9s"])
-    assert said == Defaults(use_case="rag", mode=None, isl="", osl="500", limits=(parse_limit("itl", "p99<=250ms"),))
+    assert said == Defaults(
+        use_case="rag", mode=None, isl="", osl="500", limits=(parse_limit("itl", "p99<=250ms"),)
+    )
 
 
 def test_the_parts_of_rag_are_its_prompt() -> None:
@@ -34,8 +40,12 @@ def test_the_parts_of_rag_are_its_prompt() -> None:
     assert split is not None
     parts = [parse_part(str(getattr(split, name)), "") for name in ("isl", *PARTS)]
     assert sum(count * tokens for count, tokens in parts) == float(PRESETS["rag"].isl)
-    found, said = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"}))
-    assert found.lengths == LengthsAsked(isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300")
+    found, said = with_defaults(
+        scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"})
+    )
+    assert found.lengths == LengthsAsked(
+        isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300"
+    )
     assert (said.isl, said.parts) == ("100", {"history": "3x300"})
 
 
@@ -53,9 +63,14 @@ def test_the_plan_says_what_was_understood_of_the_parts() -> None:
     (question,) = api.ask(model="llama-3.1-8b", peak_rps=5, **asked).questions
     assert question.isl.mean == 100 + 400 + 5 * 400 + 3 * 300
     assert [note_text(note) for note in question.remarks][:2] == [
-        "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat history 3x300 tokens, TTFT p95 ≤ 2 s, "
-        "ITL p99 ≤ 250 ms.",
-        "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
+        (
+            "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat"
+            " history 3x300 tokens, TTFT p95 ≤ 2 s, ITL p99 ≤ 250 ms."
+        ),
+        (
+            "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400"
+            " retrieved passages + 3 × 300 chat history."
+        ),
     ]
 
 

@@ -16,13 +16,18 @@ from tonnage.spec.workload import STRETCH_REQUESTS, STRETCH_S, OpenLoop, TraceAr
 from tonnage.units import PS_PER_S
 
 RECORDING = Recording(
-    due_ns=tuple(range(0, 10_000_000, 1000)), isl=tuple(range(1, 10_001)), osl=tuple(range(10_001, 20_001)), source="r.csv"
+    due_ns=tuple(range(0, 10_000_000, 1000)),
+    isl=tuple(range(1, 10_001)),
+    osl=tuple(range(10_001, 20_001)),
+    source="r.csv",
 )
 ONE = Lengths(mean=1)
 
 
 def replay(**arrivals: object) -> Workload:
-    return Workload(isl=ONE, osl=ONE, arrivals=TraceArrivals(recording=RECORDING, **arrivals), requests=10**6)
+    return Workload(
+        isl=ONE, osl=ONE, arrivals=TraceArrivals(recording=RECORDING, **arrivals), requests=10**6
+    )
 
 
 def test_pairs_and_lengths_are_drawn_apart_from_the_gaps() -> None:
@@ -33,7 +38,10 @@ def test_pairs_and_lengths_are_drawn_apart_from_the_gaps() -> None:
     assert set(zip(found.isl.tolist(), found.osl.tolist(), strict=True)) == {(5, 500), (50, 5000)}
     np.testing.assert_array_equal(found.due_ps, apart.trace(7).due_ps)
     found = Workload(
-        isl=Lengths(mean=7), osl=Lengths(mean=9), arrivals=TraceArrivals(recording=RECORDING, lengths=False), requests=100
+        isl=Lengths(mean=7),
+        osl=Lengths(mean=9),
+        arrivals=TraceArrivals(recording=RECORDING, lengths=False),
+        requests=100,
     ).trace(0)
     assert (set(found.isl.tolist()), set(found.osl.tolist()), len(found)) == ({7}, {9}, 100)
 
@@ -58,19 +66,30 @@ def test_a_share_keeps_each_request_with_its_lengths(split: str) -> None:
 def test_what_a_share_is() -> None:
     assert len(replay(share=1e-9).trace(0)) == 1
     assert set(np.diff(replay(share=0.25, split="round-robin").trace(1).isl).tolist()) == {4}
-    assert TraceArrivals(recording=RECORDING, share=0.1).rate == pytest.approx(RECORDING.mean_rps / 10)
+    assert TraceArrivals(recording=RECORDING, share=0.1).rate == pytest.approx(
+        RECORDING.mean_rps / 10
+    )
     for share in (0, -1, 1.1, float("nan")):
         with pytest.raises(InputError, match="not a share"):
             replay(share=share).trace(0)
 
 
 def slow(rate: float, process: str = "poisson", cv: float = 1.0, requests: int = 4_000) -> Workload:
-    return Workload(isl=Lengths(mean=300, std=100), osl=ONE, arrivals=OpenLoop(rate=rate, process=process, cv=cv), requests=requests)
+    return Workload(
+        isl=Lengths(mean=300, std=100),
+        osl=ONE,
+        arrivals=OpenLoop(rate=rate, process=process, cv=cv),
+        requests=requests,
+    )
 
 
-@pytest.mark.parametrize(("process", "cv"), [("poisson", 1.0), ("constant", 1.0), ("gamma", 2.0), ("gamma", 50.0)])
+@pytest.mark.parametrize(
+    ("process", "cv"), [("poisson", 1.0), ("constant", 1.0), ("gamma", 2.0), ("gamma", 50.0)]
+)
 @pytest.mark.parametrize("rate", [1e-4, 1000 / 31_536_000, 1e-6, 1e-9, 1e-320])
-def test_a_stretch_of_slow_traffic_fits_simulated_time(rate: float, process: str, cv: float) -> None:
+def test_a_stretch_of_slow_traffic_fits_simulated_time(
+    rate: float, process: str, cv: float
+) -> None:
     found = slow(rate, process, cv).trace(3, stretch=True)
     assert STRETCH_REQUESTS <= len(found) <= 4_000
     assert found.due_ps[0] >= 0
@@ -101,9 +120,16 @@ def due_s(arrivals: ModulatedArrivals, count: int, seed: int) -> np.ndarray:
 
 
 def index_of_dispersion(arrivals: ModulatedArrivals, seconds: float) -> float:
-    """Variance of the requests in an interval over their mean, in equilibrium (Fischer and Meier-Hellstern, 1993)."""
+    """Variance of the requests in an interval over their mean, in equilibrium (Fischer and
+    Meier-Hellstern, 1993)."""
     leaving = 1 / arrivals.stays_s[0] + 1 / arrivals.stays_s[1]
-    spread = 2 * arrivals.share * (1 - arrivals.share) * (arrivals.rates[0] - arrivals.rates[1]) ** 2 / (leaving * arrivals.rate)
+    spread = (
+        2
+        * arrivals.share
+        * (1 - arrivals.share)
+        * (arrivals.rates[0] - arrivals.rates[1]) ** 2
+        / (leaving * arrivals.rate)
+    )
     return 1 + spread * (1 + math.expm1(-leaving * seconds) / (leaving * seconds))
 
 
@@ -120,12 +146,20 @@ def test_two_states_have_the_mean_rate_by_their_time_from_the_first_second_on() 
     assert faster.rates[1] / faster.rates[0] == pytest.approx(10)
 
 
-@pytest.mark.parametrize("states", [STATES, ModulatedArrivals(rates=(0.0, 5.0), stays_s=(8.0, 2.0))], ids=["busy", "interrupted"])
+@pytest.mark.parametrize(
+    "states",
+    [STATES, ModulatedArrivals(rates=(0.0, 5.0), stays_s=(8.0, 2.0))],
+    ids=["busy", "interrupted"],
+)
 @pytest.mark.parametrize("seconds", [1, 10, 60])
-def test_the_index_of_dispersion_is_the_closed_form(states: ModulatedArrivals, seconds: float) -> None:
+def test_the_index_of_dispersion_is_the_closed_form(
+    states: ModulatedArrivals, seconds: float
+) -> None:
     due = due_s(states, 1_000_000, 2)
     counts = np.bincount((due // seconds).astype(np.int64))[:-1]
-    assert counts.var() / counts.mean() == pytest.approx(index_of_dispersion(states, seconds), rel=0.08)
+    assert counts.var() / counts.mean() == pytest.approx(
+        index_of_dispersion(states, seconds), rel=0.08
+    )
 
 
 ASKED = {"model": "llama-3.1-8b", "isl": 500, "osl": 50, "requests": 400, "arrivals": "mmpp"}
@@ -144,7 +178,10 @@ def test_states_of_the_same_mean_wait_longer_than_poisson() -> None:
         ({"mmpp": "0/s for 20s, 0/s for 4s"}, "no requests"),
         ({"mmpp": "2/s for 0s, 3/s for 4s"}, "no time"),
         ({"mmpp": "2/s for 20s, 3/s for 4s", "concurrency": 3}, "open loop"),
-        ({"mmpp": "2/s for 20s, 3/s for 4s", "arrivals": "poisson", "request_rate": 1}, "belongs to"),
+        (
+            {"mmpp": "2/s for 20s, 3/s for 4s", "arrivals": "poisson", "request_rate": 1},
+            "belongs to",
+        ),
     ]:
         with pytest.raises(InputError, match=said):
             simulate(**ASKED | more)

@@ -1,4 +1,5 @@
-"""A deployment beside its plan: limits, intervals, headroom, and what is advised; then a simulated one with a fault, live."""
+"""A deployment beside its plan: limits, intervals, headroom, and what is advised; then a simulated
+one with a fault, live."""
 
 from __future__ import annotations
 
@@ -37,17 +38,32 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def watcher(plan_file: Path) -> Watcher:
     choice = planned(plan_file)
     predictor = Predictor(choice.plan, choice.deployment, gpus_per_system=8)
-    return Watcher(plan=choice.plan, predictor=predictor, urls=("http://x:1",), plan_file="plan.json")
+    return Watcher(
+        plan=choice.plan, predictor=predictor, urls=("http://x:1",), plan_file="plan.json"
+    )
 
 
 def even(milliseconds: float, count: float = 600.0) -> Buckets:
     """A histogram in which every observation takes that long; its buckets are 1 % wide."""
     seconds = milliseconds / 1e3
-    return Buckets(bounds=(0.995 * seconds, 1.005 * seconds, math.inf), counts=(0.0, count, count), total=count * seconds)
+    return Buckets(
+        bounds=(0.995 * seconds, 1.005 * seconds, math.inf),
+        counts=(0.0, count, count),
+        total=count * seconds,
+    )
 
 
-def looked(watcher: Watcher, *, tpot: float, ttft: float = 1.0, rate: float = 60.0, count: float = 600.0, **changed: Any) -> Watched:
-    """What is said where TPOT and TTFT are so many times their prediction, of eight instances under the plan's peak."""
+def looked(
+    watcher: Watcher,
+    *,
+    tpot: float,
+    ttft: float = 1.0,
+    rate: float = 60.0,
+    count: float = 600.0,
+    **changed: Any,
+) -> Watched:
+    """What is said where TPOT and TTFT are so many times their prediction, of eight instances under
+    the plan's peak."""
     expected = watcher.predictor.at(rate / 8, isl=None, osl=None).summary
     found = Present(
         seconds=10.0,
@@ -84,8 +100,11 @@ def test_a_deployment_as_predicted_needs_nothing(watcher: Watcher) -> None:
     assert found.advice is None
     assert found.broken == ()
     assert found.headroom == pytest.approx(found.capacity / 60 - 1)
-    assert found.capacity > 8 * 27  # what the plan counts on, which is less than what an instance is simulated to carry
-    assert {one.place for one in found.latencies if one.statistic == "mean" and one.metric != "itl"} == {"inside"}
+    # what the plan counts on, which is less than what an instance is simulated to carry
+    assert found.capacity > 8 * 27
+    assert {
+        one.place for one in found.latencies if one.statistic == "mean" and one.metric != "itl"
+    } == {"inside"}
 
 
 def test_slower_steps_are_said_with_the_command(watcher: Watcher) -> None:
@@ -94,7 +113,9 @@ def test_slower_steps_are_said_with_the_command(watcher: Watcher) -> None:
     advice = found.advice
     measured = found.present.latencies["tpot"].mean * 1e3
     assert advice.beyond == pytest.approx(measured / interval[1] - 1)
-    assert advice.text.startswith(f"calibrate: measured TPOT is {advice.beyond:.0%} above".replace("%", " %"))
+    assert advice.text.startswith(
+        f"calibrate: measured TPOT is {advice.beyond:.0%} above".replace("%", " %")
+    )
     assert [command.split()[1] for command in advice.commands] == ["bench", "calibrate", "watch"]
     assert 0 < found.at_measured_speed < found.expected.capacity
     shown = terminal(watched(found))
@@ -137,26 +158,48 @@ def test_a_limit_on_another_statistic_has_a_row(watcher: Watcher) -> None:
 
 
 def stages(watcher: Watcher, **times: float) -> dict[str, Any]:
-    """The stages of a TTFT, and all of it, where parts of it take so many milliseconds longer than predicted."""
+    """The stages of a TTFT, and all of it, where parts of it take so many milliseconds longer than
+    predicted."""
     planned = watcher.predictor.at(7.5, isl=None, osl=None).ttft
-    queue, prefill = planned.queue_ms + times.get("queue", 0.0), planned.prefill_ms + planned.shared_ms + times.get("prefill", 0.0)
+    queue, prefill = (
+        planned.queue_ms + times.get("queue", 0.0),
+        planned.prefill_ms + planned.shared_ms + times.get("prefill", 0.0),
+    )
     whole = planned.front_end_ms + times.get("front", 0.0) + queue + prefill
-    return {"stages": {"queue": even(queue), "prefill": even(prefill)}, "latencies": {"ttft": even(whole)}}
+    return {
+        "stages": {"queue": even(queue), "prefill": even(prefill)},
+        "latencies": {"ttft": even(whole)},
+    }
 
 
 @pytest.mark.parametrize(
     ("longer", "part", "cause"),
-    [("front", "front end", "calibrate fits it"), ("queue", "queue", "burstier load"), ("prefill", "prefill", "computed more slowly")],
+    [
+        ("front", "front end", "calibrate fits it"),
+        ("queue", "queue", "burstier load"),
+        ("prefill", "prefill", "computed more slowly"),
+    ],
 )
-def test_the_part_of_the_ttft_that_is_off_is_named(watcher: Watcher, longer: str, part: str, cause: str) -> None:
+def test_the_part_of_the_ttft_that_is_off_is_named(
+    watcher: Watcher, longer: str, part: str, cause: str
+) -> None:
     found = looked(watcher, tpot=1.0, **stages(watcher, **{longer: 150.0}))
-    assert [(one.part, one.off) for one in found.ttft] == [(name, name == part) for name in ("front end", "queue", "prefill")]
-    assert sum(one.measured_ms for one in found.ttft) == pytest.approx(1e3 * found.present.latencies["ttft"].mean)
-    assert sum(one.predicted_ms for one in found.ttft) == pytest.approx(found.expected.summary.statistic_ms("ttft", "mean"))
+    assert [(one.part, one.off) for one in found.ttft] == [
+        (name, name == part) for name in ("front end", "queue", "prefill")
+    ]
+    assert sum(one.measured_ms for one in found.ttft) == pytest.approx(
+        1e3 * found.present.latencies["ttft"].mean
+    )
+    assert sum(one.predicted_ms for one in found.ttft) == pytest.approx(
+        found.expected.summary.statistic_ms("ttft", "mean")
+    )
     off = next(one for one in found.ttft if one.off)
     assert off.measured_ms - off.predicted_ms == pytest.approx(150.0)
     shown = " ".join(terminal(watched(found)).split())
-    assert f"Of the mean TTFT the {part} is {off.measured_ms:.3g} ms, expected {off.predicted_ms:.3g}: " in shown
+    assert (
+        f"Of the mean TTFT the {part} is {off.measured_ms:.3g} ms, expected"
+        f" {off.predicted_ms:.3g}: " in shown
+    )
     assert cause in off.text
     assert [one["off"] for one in found.to_json()["ttft_parts"]].count(True) == 1
 
@@ -165,7 +208,10 @@ def test_without_the_time_of_prefills_the_rest_is_one_part(watcher: Watcher) -> 
     given = stages(watcher, front=150.0)
     del given["stages"]["prefill"]
     found = looked(watcher, tpot=1.0, **given)
-    assert [(one.part, one.off) for one in found.ttft] == [("front end and prefill", True), ("queue", False)]
+    assert [(one.part, one.off) for one in found.ttft] == [
+        ("front end and prefill", True),
+        ("queue", False),
+    ]
     assert looked(watcher, tpot=1.0).ttft == ()
     assert not any(one.off for one in looked(watcher, tpot=1.0, **stages(watcher)).ttft)
 
@@ -179,7 +225,16 @@ def slowed(plan_file: Path) -> Iterator[str]:
 
 def test_a_slowed_engine_is_seen_live(slowed: str, plan_file: Path) -> None:
     def load(seconds: float) -> None:
-        bench(url=slowed, model=NAME, selftest=False, isl=300, osl=5, concurrency=4, request_count=32, metrics_url=["none"])
+        bench(
+            url=slowed,
+            model=NAME,
+            selftest=False,
+            isl=300,
+            osl=5,
+            concurrency=4,
+            request_count=32,
+            metrics_url=["none"],
+        )
 
     found = next(api.watch([slowed], plan=plan_file, wait=load))
     assert found.present.requests == 32
@@ -191,8 +246,12 @@ def test_a_slowed_engine_is_seen_live(slowed: str, plan_file: Path) -> None:
     assert found.present.error_share == 0
 
 
-def test_the_command_says_it_as_json(slowed: str, plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["watch", slowed, "--plan", str(plan_file), "--every", "0.5s", "--once", "--json"]) == 0
+def test_the_command_says_it_as_json(
+    slowed: str, plan_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(["watch", slowed, "--plan", str(plan_file), "--every", "0.5s", "--once", "--json"]) == 0
+    )
     said = json.loads(capsys.readouterr().out)
     assert said["instances"] == {"answering": 1, "asked": 1, "plan": 8}
     assert said["requests_per_second"] == 0
@@ -200,7 +259,9 @@ def test_the_command_says_it_as_json(slowed: str, plan_file: Path, capsys: pytes
     assert said["capacity"] == said["simulated"]["capacity_per_instance"] > 27
 
 
-def test_what_cannot_be_watched_is_refused(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_watched_is_refused(
+    plan_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["watch", "127.0.0.1:9", "--plan", str(plan_file), "--once"]) == 1
     assert "no answer with the metrics" in capsys.readouterr().err
     assert run(["watch", "--plan", str(plan_file), "--once"]) == 2

@@ -45,12 +45,19 @@ def test_counters_of_two_instances_are_added() -> None:
     before = reading(10.0, {FIRST: vllm(100), SECOND: vllm(200)})
     now = reading(20.0, {FIRST: vllm(150, waiting=2), SECOND: vllm(260, failed=10)})
     found = present(before, now)
-    assert (found.requests, found.requests_per_second, found.running, found.waiting) == (110, 11.0, 6, 2)
+    assert (found.requests, found.requests_per_second, found.running, found.waiting) == (
+        110,
+        11.0,
+        6,
+        2,
+    )
     assert (found.mean_isl, found.mean_osl, found.output_tokens_per_second) == (100, 20, 220)
     assert found.kv_used == 0.25
     assert found.error_share == pytest.approx(10 / 120)
     assert found.latencies["e2e"].mean == 2.0
-    assert {stage: (one.count, one.mean) for stage, one in found.stages.items()} == {"queue": (110, 0.25)}
+    assert {stage: (one.count, one.mean) for stage, one in found.stages.items()} == {
+        "queue": (110, 0.25)
+    }
     assert (found.answering, found.asked) == (2, 2)
 
 
@@ -58,25 +65,35 @@ def test_a_missing_and_a_restarted_instance() -> None:
     before = reading(0.0, {FIRST: vllm(100), SECOND: vllm(200)})
     found = present(before, reading(10.0, {FIRST: vllm(130), SECOND: Page("")}))
     assert (found.requests, found.answering, found.asked) == (30, 1, 2)
-    again = present(reading(10.0, {FIRST: vllm(130), SECOND: Page("")}), reading(20.0, {FIRST: vllm(5), SECOND: vllm(40)}))
-    assert again.requests == 5  # one began anew; the other was not there before, so that nothing is known of it
+    again = present(
+        reading(10.0, {FIRST: vllm(130), SECOND: Page("")}),
+        reading(20.0, {FIRST: vllm(5), SECOND: vllm(40)}),
+    )
+    # one began anew; the other was not there before, so that nothing is known of it
+    assert again.requests == 5
     assert (again.mean_isl, again.answering) == (100, 2)
 
 
 def test_a_gateway_says_which_requests_were_broken() -> None:
     def gateway(ok: int, cut: int) -> Page:
-        counts = [f'tonnage_gateway_requests_total{{backend="a:1",outcome="{name}"}} {n}' for name, n in (("ok", ok), ("cut", cut))]
+        counts = [
+            f'tonnage_gateway_requests_total{{backend="a:1",outcome="{name}"}} {n}'
+            for name, n in (("ok", ok), ("cut", cut))
+        ]
         return Page("\n".join(['tonnage_gateway_up{backend="a:1"} 1.0', *counts]))
 
     assert backends_on(gateway(1, 0)) == ("http://a:1",)
-    before, now = (reading(at, {FIRST: vllm(n)}, [gateway(n, n // 10)]) for at, n in ((0.0, 100), (1.0, 200)))
+    before, now = (
+        reading(at, {FIRST: vllm(n)}, [gateway(n, n // 10)]) for at, n in ((0.0, 100), (1.0, 200))
+    )
     assert present(before, now).error_share == pytest.approx(10 / 110)
 
 
 def test_gpus_are_read_off_their_exporter() -> None:
     page = Page(
-        'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 40\nDCGM_FI_DEV_GPU_UTIL{gpu="1"} 60\n'
-        'DCGM_FI_DEV_POWER_USAGE{gpu="0"} 300.5\nDCGM_FI_DEV_POWER_USAGE{gpu="1"} 310\nnv_gpu_utilization{gpu="x"} NaN\n'
+        'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 40\nDCGM_FI_DEV_GPU_UTIL{gpu="1"}'
+        ' 60\nDCGM_FI_DEV_POWER_USAGE{gpu="0"} 300.5\nDCGM_FI_DEV_POWER_USAGE{gpu="1"}'
+        ' 310\nnv_gpu_utilization{gpu="x"} NaN\n'
     )
     now = reading(1.0, {FIRST: vllm(1)}, [page])
     found = present(reading(0.0, {FIRST: vllm(0)}), now)
@@ -90,7 +107,8 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         Pages([url])
 
 
-# Histograms of a stretch of time, against the observations that they were made of and against Prometheus' own client.
+# Histograms of a stretch of time, against the observations that they were made of and against
+# Prometheus' own client.
 
 
 BOUNDS = (0.1, 0.2, 0.5, 1.0)
@@ -99,7 +117,9 @@ BOUNDS = (0.1, 0.2, 0.5, 1.0)
 def observed(*rounds: list[float]) -> list[Buckets]:
     """A histogram of Prometheus' client after each round, read off its page."""
     registry = CollectorRegistry()
-    histogram = Histogram("x:seconds", "", ["model"], buckets=BOUNDS, registry=registry).labels('a "b" \\ c')
+    histogram = Histogram("x:seconds", "", ["model"], buckets=BOUNDS, registry=registry).labels(
+        'a "b" \\ c'
+    )
     found = []
     for values in rounds:
         for value in values:
@@ -109,7 +129,10 @@ def observed(*rounds: list[float]) -> list[Buckets]:
 
 
 @settings(max_examples=30)
-@given(st.lists(st.floats(0.001, 1.5), max_size=30), st.lists(st.floats(0.001, 1.5), min_size=1, max_size=30))
+@given(
+    st.lists(st.floats(0.001, 1.5), max_size=30),
+    st.lists(st.floats(0.001, 1.5), min_size=1, max_size=30),
+)
 def test_a_stretch_holds_what_was_observed_in_it(before: list[float], after: list[float]) -> None:
     first, second = observed(before, after)
     stretch = second.since(first)

@@ -1,8 +1,9 @@
-"""Two weeks of a simulated engine in a real Prometheus, against the requests that were sent: ten minutes.
+"""Two weeks of a simulated engine in a real Prometheus, against the requests that were sent: ten
+minutes.
 
-A millisecond of the machine's clock is two seconds of the engine's, so that how the test machine is late looks like bursts. Both sides are
-therefore sized with Poisson arrivals, four thousand times as many as were sent.
-"""
+A millisecond of the machine's clock is two seconds of the engine's, so that how the test machine is
+late looks like bursts. Both sides are therefore sized with Poisson arrivals, four thousand times as
+many as were sent."""
 
 from __future__ import annotations
 
@@ -31,17 +32,27 @@ SPEED = DAYS * DAY / (60 * MINUTES)
 
 
 @pytest.mark.engines
-@pytest.mark.skipif(PROGRAM is None, reason="no prometheus on this machine: apt-get install prometheus, or TONNAGE_PROMETHEUS=path")
+@pytest.mark.skipif(
+    PROGRAM is None,
+    reason="no prometheus on this machine: apt-get install prometheus, or TONNAGE_PROMETHEUS=path",
+)
 def test_a_history_says_what_was_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = weeks(days=DAYS, a_day=2_000, growth_per_day=0.03)
     made.write(tmp_path / "trace.csv", SPEED)
     monday = (math.floor((time.time() / DAY + 3) / 7) * 7 - 3 - 7 * 3) * DAY
     with (
         simulated_engine(model=MODEL, speed=SPEED) as engine,
-        scraped(str(PROGRAM), engine, folder=tmp_path, began=monday, speed=SPEED, every_s=600 / SPEED) as prometheus,
+        scraped(
+            str(PROGRAM), engine, folder=tmp_path, began=monday, speed=SPEED, every_s=600 / SPEED
+        ) as prometheus,
     ):
         clock = time.time_ns()
-        asked = {"trace": str(tmp_path / "trace.csv"), "streaming": False, "metrics_url": ["none"], "selftest": False}
+        asked = {
+            "trace": str(tmp_path / "trace.csv"),
+            "streaming": False,
+            "metrics_url": ["none"],
+            "selftest": False,
+        }
         bench(url=engine, model=MODEL, output=tmp_path / "run", **asked)
         began = json.loads((tmp_path / "run/run.json").read_text())["load"]["started_unix_ns"]
         shift = (began - clock) / 1e9 * SPEED
@@ -68,16 +79,45 @@ def test_a_history_says_what_was_served(tmp_path: Path, capsys: pytest.CaptureFi
     rate = seen.mean_rps * hours.sum() * HOUR / sent
     isl, osl = seen.isl.mean / true.isl.mean, seen.osl.mean / true.osl.mean
     assert true.growth is not None
-    breaks = [one.growth.until(1.5 * true.peak_rps / one.peak_rps)[0] for one in (seen, true) if one.growth is not None]
-    search = {"gpu": "l40s", "system": "1xl40s", "tp": 1, "engine": "vllm", "precision": "fp8", "ttft": "p95<=1s"}
+    breaks = [
+        one.growth.until(1.5 * true.peak_rps / one.peak_rps)[0]
+        for one in (seen, true)
+        if one.growth is not None
+    ]
+    search = {
+        "gpu": "l40s",
+        "system": "1xl40s",
+        "tp": 1,
+        "engine": "vllm",
+        "precision": "fp8",
+        "ttft": "p95<=1s",
+    }
     plans = []
     for one in (seen, true):
         asked = one.scenario.lengths
-        lengths = {side: str(tmp_path / text) if (text := str(getattr(asked, side))).endswith(".csv") else text for side in ("isl", "osl")}
-        plans.append(size(model=MODEL, profile=list(one.profile), mean_rps=4_000 * float(np.mean(one.profile)), **lengths, **search))
+        lengths = {
+            side: (
+                str(tmp_path / text)
+                if (text := str(getattr(asked, side))).endswith(".csv")
+                else text
+            )
+            for side in ("isl", "osl")
+        }
+        plans.append(
+            size(
+                model=MODEL,
+                profile=list(one.profile),
+                mean_rps=4_000 * float(np.mean(one.profile)),
+                **lengths,
+                **search,
+            )
+        )
     systems = [plan.choice.systems for plan in plans if plan.choice is not None]
     with capsys.disabled():
-        print(f"\nrate {rate:.4f}, mean lengths {isl:.4f} and {osl:.4f} of the true, systems {systems}, breaks in {breaks} days")
+        print(
+            f"\nrate {rate:.4f}, mean lengths {isl:.4f} and {osl:.4f} of the true, systems"
+            f" {systems}, breaks in {breaks} days"
+        )
     assert rate == pytest.approx(1, rel=0.02)
     assert isl == pytest.approx(1, rel=0.03)
     assert osl == pytest.approx(1, rel=0.03)

@@ -1,4 +1,5 @@
-"""``tonnage verify`` against simulated engines: as planned, and with one wrong setting each, which is found and named."""
+"""``tonnage verify`` against simulated engines: as planned, and with one wrong setting each, which
+is found and named."""
 
 from __future__ import annotations
 
@@ -64,7 +65,12 @@ def stack() -> Iterator[ExitStack]:
 def running(stack: ExitStack, path: Path, **changed: Any) -> str:
     """A simulated engine with the plan's settings, some of them changed; its address."""
     context = json.loads(path.read_text(encoding="utf-8"))["candidates"][0]["pools"][0]["launch"]
-    given: dict[str, Any] = {"plan": path, "max_model_len": int(context[context.index("--max-model-len") + 1]), "port": 0, **changed}
+    given: dict[str, Any] = {
+        "plan": path,
+        "max_model_len": int(context[context.index("--max-model-len") + 1]),
+        "port": 0,
+        **changed,
+    }
     server = stack.enter_context(in_thread(api.serve_simulated(**given)))
     return f"http://127.0.0.1:{server.port}"
 
@@ -110,15 +116,23 @@ def other(plan: Plan, knobs: dict[str, Any], **pool: Any) -> Plan:
 
 
 @pytest.mark.parametrize("name", [*FLAGS, *KNOBS])
-def test_one_wrong_flag_or_knob_is_found_and_named(stack: ExitStack, plan: Plan, planned: Path, name: str) -> None:
+def test_one_wrong_flag_or_knob_is_found_and_named(
+    stack: ExitStack, plan: Plan, planned: Path, name: str
+) -> None:
     started = saved(other(plan, KNOBS.get(name, {})), planned.with_name("started.json"))
     found = verify([running(stack, started, **FLAGS.get(name, {}))], plan=planned, seconds=0)
     assert names(found) == [name]
 
 
 @pytest.mark.parametrize(("name", "pool"), POOLS)
-def test_another_deployment_is_found_and_named(stack: ExitStack, plan: Plan, planned: Path, name: str, pool: dict[str, Any]) -> None:
-    found = verify([running(stack, saved(other(plan, {}, **pool), planned.with_name("started.json")))], plan=planned, seconds=0)
+def test_another_deployment_is_found_and_named(
+    stack: ExitStack, plan: Plan, planned: Path, name: str, pool: dict[str, Any]
+) -> None:
+    found = verify(
+        [running(stack, saved(other(plan, {}, **pool), planned.with_name("started.json")))],
+        plan=planned,
+        seconds=0,
+    )
     assert name in names(found)
 
 
@@ -128,20 +142,28 @@ def test_sglangs_own_names_are_read(stack: ExitStack, tmp_path: Path) -> None:
     path = saved(found, tmp_path / "sglang.json")
     (pool,) = found.candidates[0].pools
     context = int(pool.launch[pool.launch.index("--context-length") + 1])
-    server = stack.enter_context(in_thread(api.serve_simulated(plan=path, emulate="sglang", max_model_len=context, port=0)))
+    server = stack.enter_context(
+        in_thread(api.serve_simulated(plan=path, emulate="sglang", max_model_len=context, port=0))
+    )
     assert verify([f"http://127.0.0.1:{server.port}"], plan=path, seconds=0).findings == ()
-    vllm = stack.enter_context(in_thread(api.serve_simulated(plan=path, emulate="vllm", max_model_len=context, port=0)))
+    vllm = stack.enter_context(
+        in_thread(api.serve_simulated(plan=path, emulate="vllm", max_model_len=context, port=0))
+    )
     assert "engine" in names(verify([f"http://127.0.0.1:{vllm.port}"], plan=path, seconds=0))
 
 
-def test_an_instance_is_missing_and_a_checkpoints_name_is_the_models(stack: ExitStack, plan: Plan, planned: Path, tmp_path: Path) -> None:
+def test_an_instance_is_missing_and_a_checkpoints_name_is_the_models(
+    stack: ExitStack, plan: Plan, planned: Path, tmp_path: Path
+) -> None:
     path = saved(other(plan, {}, instances=2), tmp_path / "two.json")
     url = running(stack, planned, served_model_name=find_checkpoints("llama-3.1-8b")[0].repository)
     assert verify([url], plan=path, seconds=0).findings == ("instances: 1 in place of 2",)
 
 
 @pytest.mark.live
-def test_the_plans_load_is_sent_and_a_slow_engine_is_found(stack: ExitStack, planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plans_load_is_sent_and_a_slow_engine_is_found(
+    stack: ExitStack, planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     slow = running(stack, planned, speed=0.5)
     assert run(["verify", slow, "--plan", str(planned), "--seconds", "6"]) == 3
     said = capsys.readouterr().out

@@ -39,7 +39,9 @@ def test_burstgpts_format_leaves_failures_out(tmp_path: Path) -> None:
     assert recording.due_ns == (0, 41_000_000_000, 55_000_000_000)
     shared = found.sharing
     assert (shared.by, shared.sessions, shared.turns_per_session) == ("sessions", 2, 1.5)
-    assert shared.hit_tokens == 150 / 600, "the third turn is long enough to begin with the 150 tokens of the first"
+    assert shared.hit_tokens == 150 / 600, (
+        "the third turn is long enough to begin with the 150 tokens of the first"
+    )
     assert shared.requests_with_hits == pytest.approx(1 / 3)
 
 
@@ -50,10 +52,14 @@ def test_a_length_of_zero_is_refused_where_it_marks_no_failure(tmp_path: Path) -
 
 
 def test_shared_blocks_are_counted_by_hand(tmp_path: Path) -> None:
-    """1000 tokens are two blocks of 512: [1, 2], then [1, 3], [1, 2], [4, 2], whose 2 was seen but stands behind a
-    new block, and [2, 1], whose blocks were seen but never at the beginning."""
+    """1000 tokens are two blocks of 512: [1, 2], then [1, 3], [1, 2], [4, 2], whose 2 was seen but
+    stands behind a new block, and [2, 1], whose blocks were seen but never at the beginning."""
     rows = [(0, [1, 2]), (10, [1, 3]), (20, [1, 2]), (30, [4, 2]), (40, [2, 1])]
-    text = "".join(json.dumps({"timestamp": t, "input_length": 1000, "output_length": 7, "hash_ids": ids}) + "\n" for t, ids in rows)
+    text = "".join(
+        json.dumps({"timestamp": t, "input_length": 1000, "output_length": 7, "hash_ids": ids})
+        + "\n"
+        for t, ids in rows
+    )
     (tmp_path / "trace.jsonl").write_text(text)
     shared = api.describe_workload(tmp_path / "trace.jsonl").sharing
     assert (shared.block_tokens, shared.blocks) == (512, 10)
@@ -64,11 +70,15 @@ def test_shared_blocks_are_counted_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_is_described_by_its_requests(tmp_path: Path) -> None:
-    made = tonnage.simulate(model="llama-3.1-8b", isl="lognormal:500,300", osl="100", request_rate=4, requests=200)
+    made = tonnage.simulate(
+        model="llama-3.1-8b", isl="lognormal:500,300", osl="100", request_rate=4, requests=200
+    )
     write_run(tmp_path / "run", made.scenario(), made.requests, made.summary, {})
     found = api.describe_workload(tmp_path / "run")
     assert found.traffic.recording.isl == tuple(made.requests.isl.tolist())
-    assert np.diff(found.traffic.recording.due_ns).tolist() == np.diff(made.requests.due_ns).tolist()
+    assert (
+        np.diff(found.traffic.recording.due_ns).tolist() == np.diff(made.requests.due_ns).tolist()
+    )
 
 
 def test_poisson_counts_have_a_dispersion_of_one() -> None:
@@ -84,8 +94,12 @@ def test_correlation_and_distance_are_scipys() -> None:
     rng = np.random.default_rng(1)
     first = rng.integers(1, 50, 500)
     second = first + rng.integers(0, 40, 500)
-    assert rank_correlation(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
-    assert kolmogorov_smirnov(first, second) == pytest.approx(stats.ks_2samp(first, second).statistic)
+    assert rank_correlation(first, second) == pytest.approx(
+        stats.spearmanr(first, second).statistic
+    )
+    assert kolmogorov_smirnov(first, second) == pytest.approx(
+        stats.ks_2samp(first, second).statistic
+    )
     assert rank_correlation(first, np.full(500, 3)) is None
 
 
@@ -105,11 +119,20 @@ def test_limits_at_p99_gain_kv_memory() -> None:
     ("name", "requests", "cv", "indices", "limits"),
     [
         ("AzureLLMInferenceTrace_2023_code.csv", 8819, 13.2, (13.2, 71.6, 164), (7436, 252)),
-        pytest.param("AzureLLMInferenceTrace_2023_conv.csv", 19366, 1.09, (1.39, 3.86, 16.1), (4142, 601), marks=pytest.mark.accuracy),
+        pytest.param(
+            "AzureLLMInferenceTrace_2023_conv.csv",
+            19366,
+            1.09,
+            (1.39, 3.86, 16.1),
+            (4142, 601),
+            marks=pytest.mark.accuracy,
+        ),
         ("mooncake_conversation_2000.jsonl", 2000, 2.82, (7.08, 2.02, 2.59), (98_818, 1060)),
     ],
 )
-def test_the_published_traces(name: str, requests: int, cv: float, indices: tuple[float, ...], limits: tuple[int, int]) -> None:
+def test_the_published_traces(
+    name: str, requests: int, cv: float, indices: tuple[float, ...], limits: tuple[int, int]
+) -> None:
     found = api.describe_workload(SHARED / name)
     assert len(found.traffic.recording) == requests
     assert found.burstiness.cv == pytest.approx(cv, rel=0.01)
@@ -119,7 +142,8 @@ def test_the_published_traces(name: str, requests: int, cv: float, indices: tupl
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the whole traces are not part of a checkout")
 def test_mooncakes_prefixes() -> None:
-    """Every prompt of the conversation trace begins with the same block; the hit rate is counted anew here, by whole prefixes."""
+    """Every prompt of the conversation trace begins with the same block; the hit rate is counted
+    anew here, by whole prefixes."""
     shared = api.describe_workload(SHARED / "mooncake_conversation_2000.jsonl").sharing
     seen: set[tuple[int, ...]] = set()
     hits = total = 0
@@ -144,16 +168,22 @@ def test_mooncakes_prefixes() -> None:
         (["fit", str(EXCERPT), "--output", "x.html"], "name a .yaml file"),
     ],
 )
-def test_bad_input_is_one_line(tokens: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line(
+    tokens: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["workload", *tokens]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
 
 
-# A fitted scenario reproduces the traffic that it was fitted to: generated with known parameters, and recorded.
+# A fitted scenario reproduces the traffic that it was fitted to: generated with known parameters,
+# and recorded.
 RECORDED = (
-    *(pytest.param(f"AzureLLMInferenceTrace_2023_{kind}.csv", marks=pytest.mark.accuracy) for kind in ("code", "conv")),
+    *(
+        pytest.param(f"AzureLLMInferenceTrace_2023_{kind}.csv", marks=pytest.mark.accuracy)
+        for kind in ("code", "conv")
+    ),
     "mooncake_conversation_2000.jsonl",
 )
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -161,8 +191,13 @@ STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 def generated(path: Path, isl: str, osl: str, arrivals: OpenLoop) -> Path:
     """A trace of a workload with known parameters."""
-    drawn = Workload(isl=parse_lengths(isl, ""), osl=parse_lengths(osl, ""), arrivals=arrivals, requests=20_000).trace(3)
-    rows = (f"{due / 1e12:.9f},{i},{o}\n" for due, i, o in zip(drawn.due_ps, drawn.isl, drawn.osl, strict=True))
+    drawn = Workload(
+        isl=parse_lengths(isl, ""), osl=parse_lengths(osl, ""), arrivals=arrivals, requests=20_000
+    ).trace(3)
+    rows = (
+        f"{due / 1e12:.9f},{i},{o}\n"
+        for due, i, o in zip(drawn.due_ps, drawn.isl, drawn.osl, strict=True)
+    )
     path.write_text("timestamp,isl,osl\n" + "".join(rows))
     return path
 
@@ -175,7 +210,8 @@ def assert_alike(seen: np.ndarray, drawn: np.ndarray, floor: float = 0.0) -> Non
 
 
 def assert_reproduced(trace: Path, scenario: Path, requests: int | None = None) -> None:
-    """Mean and percentiles of ISL, OSL and gaps within 10 %, in the requests that a simulation of the scenario makes."""
+    """Mean and percentiles of ISL, OSL and gaps within 10 %, in the requests that a simulation of
+    the scenario makes."""
     seen = api.describe_workload(trace).traffic.recording
     asked = {"model": "llama-3.1-8b", "requests": requests}
     if (rate := read_scenario(str(scenario)).demand.peak_rps) is not None:
@@ -190,19 +226,36 @@ def assert_reproduced(trace: Path, scenario: Path, requests: int | None = None) 
 @pytest.mark.parametrize(
     ("isl", "osl", "arrivals"),
     [
-        pytest.param("lognormal:2000,1500", "normal:400,80", OpenLoop(rate=5.0), marks=pytest.mark.accuracy),
+        pytest.param(
+            "lognormal:2000,1500", "normal:400,80", OpenLoop(rate=5.0), marks=pytest.mark.accuracy
+        ),
         ("uniform:500-3000", "lognormal:200,150+50", OpenLoop(rate=20.0, process="gamma", cv=2.5)),
-        pytest.param("1200", "lognormal:300,200", OpenLoop(rate=2.0, process="gamma", cv=0.4), marks=pytest.mark.accuracy),
-        pytest.param("normal:3000,400", "128", OpenLoop(rate=3.0, process="constant"), marks=pytest.mark.accuracy),
+        pytest.param(
+            "1200",
+            "lognormal:300,200",
+            OpenLoop(rate=2.0, process="gamma", cv=0.4),
+            marks=pytest.mark.accuracy,
+        ),
+        pytest.param(
+            "normal:3000,400",
+            "128",
+            OpenLoop(rate=3.0, process="constant"),
+            marks=pytest.mark.accuracy,
+        ),
     ],
     ids=["poisson", "bursty", "regular", "even"],
 )
-def test_known_parameters_are_recovered(isl: str, osl: str, arrivals: OpenLoop, tmp_path: Path) -> None:
+def test_known_parameters_are_recovered(
+    isl: str, osl: str, arrivals: OpenLoop, tmp_path: Path
+) -> None:
     trace = generated(tmp_path / "trace.csv", isl, osl, arrivals)
     found = api.fit_workload(trace, tmp_path / "scenario.yaml")
     assert found.files == {}
     for name, written in (("isl", isl), ("osl", osl)):
-        known, fitted = parse_lengths(written, ""), parse_lengths(getattr(found.scenario.lengths, name), "")
+        known, fitted = (
+            parse_lengths(written, ""),
+            parse_lengths(getattr(found.scenario.lengths, name), ""),
+        )
         assert fitted.kind == known.kind
         assert fitted.mean == pytest.approx(known.mean, rel=0.03)
         assert fitted.std == pytest.approx(known.std, rel=0.05)
@@ -214,9 +267,13 @@ def test_known_parameters_are_recovered(isl: str, osl: str, arrivals: OpenLoop, 
 
 
 def test_a_distribution_that_draws_far_longer_requests_than_were_seen_does_not_fit() -> None:
-    """Lengths cut to a longest one at p99.7: all percentiles but the last are those of a lognormal distribution that reaches further."""
+    """Lengths cut to a longest one at p99.7: all percentiles but the last are those of a lognormal
+    distribution that reaches further."""
     values = parse_lengths("lognormal:1000,2000", "").draw(20_000, np.random.default_rng(2))
-    whole, cut = fitted_lengths(values), fitted_lengths(np.minimum(values, int(np.percentile(values, 99.7))))
+    whole, cut = (
+        fitted_lengths(values),
+        fitted_lengths(np.minimum(values, int(np.percentile(values, 99.7)))),
+    )
     assert whole.fits
     assert cut.error <= 0.10
     assert cut.overshoots
@@ -224,7 +281,8 @@ def test_a_distribution_that_draws_far_longer_requests_than_were_seen_does_not_f
 
 
 def test_a_rate_that_drifts_is_no_poisson_process(tmp_path: Path) -> None:
-    """An hour whose rate doubles and halves again every ten minutes: gaps nearly exponential, minutes far from it."""
+    """An hour whose rate doubles and halves again every ten minutes: gaps nearly exponential,
+    minutes far from it."""
     rng = np.random.default_rng(5)
     gaps = rng.exponential(1.0, 15_000)
     due, now = [], 0.0
@@ -232,7 +290,10 @@ def test_a_rate_that_drifts_is_no_poisson_process(tmp_path: Path) -> None:
         now += gap / (4.0 + 1.3 * math.sin(2 * math.pi * now / 600))
         due.append(now)
     trace = tmp_path / "trace.csv"
-    trace.write_text("timestamp,isl,osl\n" + "".join(f"{moment:.6f},{rng.integers(100, 200)},50\n" for moment in due))
+    trace.write_text(
+        "timestamp,isl,osl\n"
+        + "".join(f"{moment:.6f},{rng.integers(100, 200)},50\n" for moment in due)
+    )
     found = api.describe_workload(trace).fitted_arrivals
     assert (found.process, found.disagreement) == ("trace", "counts")
     assert found.dispersion_error > 2
@@ -243,15 +304,27 @@ def test_a_rate_that_drifts_is_no_poisson_process(tmp_path: Path) -> None:
 def test_correlated_lengths_stay_together(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     isl = rng.integers(100, 2000, 2_500)
-    rows = zip(rng.exponential(0.2, 2_500).cumsum(), isl, isl // 10 + rng.integers(1, 40, 2_500), strict=True)
+    rows = zip(
+        rng.exponential(0.2, 2_500).cumsum(),
+        isl,
+        isl // 10 + rng.integers(1, 40, 2_500),
+        strict=True,
+    )
     trace = tmp_path / "trace.csv"
     trace.write_text("timestamp,isl,osl\n" + "".join(f"{t:.6f},{i},{o}\n" for t, i, o in rows))
     found = api.fit_workload(trace, tmp_path / "scenario.yaml")
     assert (found.lengths, sorted(found.files)) == ("pairs", ["scenario.lengths.csv"])
     drawn = (
-        simulation_of(tmp_path / "scenario.yaml", {"model": "llama-3.1-8b", "request_rate": 5.0, "requests": 2_500}).workloads[0].trace(0)
+        simulation_of(
+            tmp_path / "scenario.yaml",
+            {"model": "llama-3.1-8b", "request_rate": 5.0, "requests": 2_500},
+        )
+        .workloads[0]
+        .trace(0)
     )
-    assert np.corrcoef(drawn.isl, drawn.osl)[0, 1] == pytest.approx(np.corrcoef(isl, isl // 10)[0, 1], abs=0.05)
+    assert np.corrcoef(drawn.isl, drawn.osl)[0, 1] == pytest.approx(
+        np.corrcoef(isl, isl // 10)[0, 1], abs=0.05
+    )
     assert_reproduced(trace, tmp_path / "scenario.yaml", 2_500)
 
 
@@ -279,6 +352,9 @@ def test_a_fitted_scenario_is_understood_as_a_sizing_question(tmp_path: Path) ->
     assert len(question.recording) == 2000
     assert not question.replays_lengths
     regular = OpenLoop(rate=2.0, process="gamma", cv=0.4)
-    api.fit_workload(generated(tmp_path / "trace.csv", "1200", "lognormal:300,200", regular), tmp_path / "regular.yaml")
+    api.fit_workload(
+        generated(tmp_path / "trace.csv", "1200", "lognormal:300,200", regular),
+        tmp_path / "regular.yaml",
+    )
     question = api.ask(tmp_path / "regular.yaml", model="llama-3.1-8b", ttft="p95<=2s").questions[0]
     assert (question.process, question.cv) == ("gamma", pytest.approx(0.4, rel=0.05))

@@ -1,4 +1,5 @@
-"""Histories: hours, lengths and growth out of the series of a Prometheus, against the requests that they were made of."""
+"""Histories: hours, lengths and growth out of the series of a Prometheus, against the requests that
+they were made of."""
 
 from __future__ import annotations
 
@@ -22,7 +23,22 @@ from tonnage.workload.history import History, history_of
 from tonnage.workload.history_fit import HistoryFit, fit_history
 
 MONDAY = 1_792_972_800.0  # 2026-10-26, a Monday
-BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, math.inf)
+BOUNDS = (
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    50.0,
+    100.0,
+    200.0,
+    500.0,
+    1000.0,
+    2000.0,
+    5000.0,
+    10_000.0,
+    math.inf,
+)
 STEP = 600.0
 NAMES = {"isl": "vllm:request_prompt_tokens", "osl": "vllm:request_generation_tokens"}
 
@@ -36,20 +52,37 @@ def answer(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "matrix", "result": rows}}
 
 
-def exported(some: Weeks, *, days: int, instance: str = "a", restart_s: float = 0.0) -> list[dict[str, Any]]:
-    """What an instance exports of requests that take no time, sampled every ten minutes; its counters begin again at a restart."""
+def exported(
+    some: Weeks, *, days: int, instance: str = "a", restart_s: float = 0.0
+) -> list[dict[str, Any]]:
+    """What an instance exports of requests that take no time, sampled every ten minutes; its
+    counters begin again at a restart."""
     times = np.arange(0, days * DAY + 1, STEP)
     before = np.where(times >= restart_s, restart_s, 0.0) if restart_s else np.zeros_like(times)
 
     def counter(which: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        total = np.concatenate([[0.0], np.cumsum(np.ones(which.sum()) if weights is None else weights[which])])
-        return total[np.searchsorted(some.due[which], times)] - total[np.searchsorted(some.due[which], before)]
+        total = np.concatenate(
+            [[0.0], np.cumsum(np.ones(which.sum()) if weights is None else weights[which])]
+        )
+        return (
+            total[np.searchsorted(some.due[which], times)]
+            - total[np.searchsorted(some.due[which], before)]
+        )
 
     every = np.ones(some.due.size, dtype=bool)
-    rows = [series("vllm:e2e_request_latency_seconds_count", MONDAY + times, counter(every), instance=instance)]
+    rows = [
+        series(
+            "vllm:e2e_request_latency_seconds_count",
+            MONDAY + times,
+            counter(every),
+            instance=instance,
+        )
+    ]
     for side, name in NAMES.items():
         lengths = getattr(some, side)
-        rows.append(series(f"{name}_sum", MONDAY + times, counter(every, lengths), instance=instance))
+        rows.append(
+            series(f"{name}_sum", MONDAY + times, counter(every, lengths), instance=instance)
+        )
         rows += [
             series(
                 f"{name}_bucket",
@@ -81,7 +114,9 @@ def fit(history: History) -> HistoryFit:
 def test_hours_are_those_of_the_requests(history: History) -> None:
     assert history.engine == "vllm"
     assert history.at(0).isoformat() == "2026-10-26T00:00:00+00:00"
-    assert history.requests == pytest.approx(np.bincount((TRUE.due // HOUR).astype(int), minlength=15 * 24))
+    assert history.requests == pytest.approx(
+        np.bincount((TRUE.due // HOUR).astype(int), minlength=15 * 24)
+    )
     assert (history.fine_s, history.fine.size) == (STEP, 15 * 144)
     assert set(history.instances) == {1.0}
 
@@ -115,7 +150,9 @@ def test_the_break_is_where_the_trend_meets_the_ratio(fit: HistoryFit) -> None:
 
 def test_instances_are_added_and_a_restart_loses_what_no_sample_saw(history: History) -> None:
     half = [Weeks(due=TRUE.due[k::2], isl=TRUE.isl[k::2], osl=TRUE.osl[k::2]) for k in (0, 1)]
-    rows = exported(half[0], days=15, instance="a") + exported(half[1], days=15, instance="b", restart_s=5 * DAY + 90)
+    rows = exported(half[0], days=15, instance="a") + exported(
+        half[1], days=15, instance="b", restart_s=5 * DAY + 90
+    )
     two = history_of(curves([answer(rows)], "x"), "x")
     assert set(two.instances) == {2.0}
     lost = int(((half[1].due >= 5 * DAY) & (half[1].due < 5 * DAY + 90)).sum())
@@ -141,7 +178,9 @@ def test_growths_over_hours_are_read_as_the_counters_are(history: History) -> No
 def test_an_hour_without_samples_is_left_out(history: History) -> None:
     rows = exported(TRUE, days=15)
     for row in rows:
-        row["values"] = [pair for pair in row["values"] if not 50 * HOUR < pair[0] - MONDAY < 53 * HOUR]
+        row["values"] = [
+            pair for pair in row["values"] if not 50 * HOUR < pair[0] - MONDAY < 53 * HOUR
+        ]
     found = history_of(curves([answer(rows)], "x"), "x")
     assert np.flatnonzero(~found.seen).tolist() == [50, 51, 52]
     assert any("3 of 360 hours" in line for line in fit_history(found, "week").gaps)
@@ -153,14 +192,23 @@ def test_buckets_that_no_distribution_fits_are_filled() -> None:
     rows = exported(Weeks(due=TRUE.due, isl=isl, osl=TRUE.osl), days=15)
     found = fit_history(history_of(curves([answer(rows)], "x"), "x"), "week")
     assert (found.isl.how, found.osl.how) == ("buckets", "distribution")
-    values = np.array([line.split(",") for line in found.files["week.isl.csv"].splitlines()[1:]], dtype=float)
-    assert np.average(values[:, 0], weights=values[:, 1]) == pytest.approx(isl[TRUE.due >= 8 * DAY].mean(), rel=0.01)
+    values = np.array(
+        [line.split(",") for line in found.files["week.isl.csv"].splitlines()[1:]], dtype=float
+    )
+    assert np.average(values[:, 0], weights=values[:, 1]) == pytest.approx(
+        isl[TRUE.due >= 8 * DAY].mean(), rel=0.01
+    )
 
 
-def test_requests_are_counted_as_their_series_are(history: History, fit: HistoryFit, tmp_path: Path) -> None:
+def test_requests_are_counted_as_their_series_are(
+    history: History, fit: HistoryFit, tmp_path: Path
+) -> None:
     path = tmp_path / "log.csv"
     rows = zip(TRUE.due, TRUE.isl, TRUE.osl, strict=True)
-    path.write_text("timestamp,isl,osl\n" + "".join(f"{MONDAY + due:.3f},{isl},{osl}\n" for due, isl, osl in rows))
+    path.write_text(
+        "timestamp,isl,osl\n"
+        + "".join(f"{MONDAY + due:.3f},{isl},{osl}\n" for due, isl, osl in rows)
+    )
     found = read_history(str(path))
     assert found.at(0) == history.at(0)
     assert found.requests[1:-1] == pytest.approx(history.requests[1:-1])
@@ -169,10 +217,25 @@ def test_requests_are_counted_as_their_series_are(history: History, fit: History
     assert other.isl.mean == pytest.approx(fit.isl.mean, rel=0.02)
 
 
-def test_the_command_writes_a_scenario_that_size_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_scenario_that_size_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, target = tmp_path / "history.json", tmp_path / "week.yaml"
     source.write_text(json.dumps(answer(exported(TRUE, days=15))))
-    assert run(["workload", "from-prometheus", str(source), "--output", str(target), "--model", "llama-3.1-8b"]) == 0
+    assert (
+        run(
+            [
+                "workload",
+                "from-prometheus",
+                str(source),
+                "--output",
+                str(target),
+                "--model",
+                "llama-3.1-8b",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "Requests change by +1" in said  # 3 % a day are 149 % a month
     assert "Not seen: bursts shorter than 600 s" in said
@@ -182,7 +245,8 @@ def test_the_command_writes_a_scenario_that_size_reads(tmp_path: Path, capsys: p
 
 
 def test_a_file_that_a_real_prometheus_answered() -> None:
-    """34,880 requests of a simulated engine over two weeks, which ``test_real_prometheus.py`` made and scraped."""
+    """34,880 requests of a simulated engine over two weeks, which ``test_real_prometheus.py`` made
+    and scraped."""
     made = weeks(days=14, a_day=2_000, growth_per_day=0.03)
     found = read_history("examples/chat-weeks.json")
     fit = fit_history(found, "week")
@@ -199,14 +263,33 @@ def test_a_file_that_a_real_prometheus_answered() -> None:
 @pytest.mark.parametrize(
     ("document", "says"),
     [
-        ({"status": "error", "data": {}, "error": "query timed out"}, "Prometheus says: query timed out"),
+        (
+            {"status": "error", "data": {}, "error": "query timed out"},
+            "Prometheus says: query timed out",
+        ),
         ({"status": "success", "data": {"resultType": "vector", "result": []}}, "is not a matrix"),
         (answer([{"metric": {"le": "1"}, "values": [[0, "1"], [60, "2"]]}]), "has no __name__"),
-        (answer([series("up", np.array([0.0, 60.0]), np.array([1.0, 1.0]))]), "has no counter of requests that is known"),
-        (answer([series("vllm:e2e_request_latency_seconds_count", np.array([0.0, 60.0]), np.array([1.0, 2.0]))]), "holds 1 minutes"),
+        (
+            answer([series("up", np.array([0.0, 60.0]), np.array([1.0, 1.0]))]),
+            "has no counter of requests that is known",
+        ),
+        (
+            answer(
+                [
+                    series(
+                        "vllm:e2e_request_latency_seconds_count",
+                        np.array([0.0, 60.0]),
+                        np.array([1.0, 2.0]),
+                    )
+                ]
+            ),
+            "holds 1 minutes",
+        ),
     ],
 )
-def test_what_is_no_history_is_refused(document: dict[str, Any], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_history_is_refused(
+    document: dict[str, Any], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "history.json"
     path.write_text(json.dumps(document))
     assert run(["workload", "from-prometheus", str(path)]) == 2
@@ -225,20 +308,34 @@ def test_a_history_without_lengths_asks_for_them() -> None:
 
 @pytest.mark.parametrize("engine", HISTORIES)
 def test_every_engine_s_names_are_read(engine: str) -> None:
-    """A request a second of 600 and 40 tokens for two hours, one in three of whose tokens the cache has; each GPU draws 400 W."""
+    """A request a second of 600 and 40 tokens for two hours, one in three of whose tokens the cache
+    has; each GPU draws 400 W."""
     signals, times = HISTORIES[engine], MONDAY + np.arange(0, 7_201, 60.0)
     counts = times - MONDAY
     rows = [series(signals.requests, times, counts)]
-    for tokens, histogram, counter in ((600, signals.isl, signals.prompt_tokens), (40, signals.osl, signals.output_tokens)):
+    for tokens, histogram, counter in (
+        (600, signals.isl, signals.prompt_tokens),
+        (40, signals.osl, signals.output_tokens),
+    ):
         if histogram:
             rows.append(series(f"{histogram}_sum", times, counts * tokens))
-            rows += [series(f"{histogram}_bucket", times, counts * (bound >= tokens), le=str(bound)) for bound in BOUNDS]
+            rows += [
+                series(f"{histogram}_bucket", times, counts * (bound >= tokens), le=str(bound))
+                for bound in BOUNDS
+            ]
         if counter:
             rows.append(series(counter, times, counts * tokens))
     if signals.cache_hits:
         rows += [series(signals.cache_hits, times, counts * 200)]
-        rows += [] if signals.cache_queries == signals.prompt_tokens else [series(signals.cache_queries, times, counts * 600)]
-    rows += [series("DCGM_FI_DEV_POWER_USAGE", times, np.full(times.size, 400.0), gpu=gpu) for gpu in "01"]
+        rows += (
+            []
+            if signals.cache_queries == signals.prompt_tokens
+            else [series(signals.cache_queries, times, counts * 600)]
+        )
+    rows += [
+        series("DCGM_FI_DEV_POWER_USAGE", times, np.full(times.size, 400.0), gpu=gpu)
+        for gpu in "01"
+    ]
     found = history_of(curves([answer(rows)], "x"), "x")
     assert (found.engine, found.requests.tolist()) == (engine, [3_600.0, 3_600.0])
     lengths = (None, None) if engine == "triton" else (600, 40)
@@ -248,25 +345,43 @@ def test_every_engine_s_names_are_read(engine: str) -> None:
 
 
 def test_what_a_cache_found_becomes_a_common_beginning_that_a_simulation_finds_as_often() -> None:
-    """Prompts of 1,100 to 2,100 tokens, of which 450 are common and cached; where the shortest are shorter than that, nothing is."""
+    """Prompts of 1,100 to 2,100 tokens, of which 450 are common and cached; where the shortest are
+    shorter than that, nothing is."""
     times = MONDAY + np.arange(0, 7_201, 60.0)
     counts, isl = times - MONDAY, np.linspace(1_100, 2_100, 101)
     rows = [series("vllm:e2e_request_latency_seconds_count", times, counts)]
-    for name, lengths in (("vllm:request_prompt_tokens", isl), ("vllm:request_generation_tokens", np.full(1, 40.0))):
+    for name, lengths in (
+        ("vllm:request_prompt_tokens", isl),
+        ("vllm:request_generation_tokens", np.full(1, 40.0)),
+    ):
         rows.append(series(f"{name}_sum", times, counts * lengths.mean()))
-        rows += [series(f"{name}_bucket", times, counts * (lengths <= bound).mean(), le=str(bound)) for bound in BOUNDS]
+        rows += [
+            series(f"{name}_bucket", times, counts * (lengths <= bound).mean(), le=str(bound))
+            for bound in BOUNDS
+        ]
 
     def fitted(cached: int) -> HistoryFit:
-        told = {"vllm:prefix_cache_queries_total": isl.mean(), "vllm:prefix_cache_hits_total": cached}
+        told = {
+            "vllm:prefix_cache_queries_total": isl.mean(),
+            "vllm:prefix_cache_hits_total": cached,
+        }
         both = [series(name, times, counts * tokens) for name, tokens in told.items()]
-        return fit_history(history_of(curves([answer([*rows, *both])], "x"), "x"), "hours", model="llama-3.1-8b")
+        return fit_history(
+            history_of(curves([answer([*rows, *both])], "x"), "x"), "hours", model="llama-3.1-8b"
+        )
 
     found = fitted(450)
     assert found.scenario.sessions.shared_prefix == 450
     assert any("450 tokens in common" in gap for gap in found.gaps)
     rest = parse_lengths(str(found.scenario.lengths.isl), "isl").mean
     assert rest + 450 == pytest.approx(isl.mean(), rel=0.01)
-    asked = {"isl": round(rest), "osl": 40, "shared_prefix": 450, "request_rate": 4, "requests": 200}
+    asked = {
+        "isl": round(rest),
+        "osl": 40,
+        "shared_prefix": 450,
+        "request_rate": 4,
+        "requests": 200,
+    }
     made = simulate(model="llama-3.1-8b", gpu="h100", engine="vllm", **asked)
     assert made.hit_rate == pytest.approx(450 / isl.mean(), rel=0.05)
     apart = fitted(1_200)
@@ -288,27 +403,58 @@ ONCE = {
 def test_a_target_that_was_scraped_twice_counts_once(name: str) -> None:
     first, second, times = ONCE[name]
     rows = exported(TRUE, days=3)
-    late = [{**row, "values": [[at + 7, value] for at, value in row["values"]]} for row in rows]  # the other scrapes 7 s later
-    both = [{**row, "metric": {**row["metric"], **labels}} for some, labels in ((rows, first), (late, second)) for row in some]
+    # the other scrapes 7 s later
+    late = [{**row, "values": [[at + 7, value] for at, value in row["values"]]} for row in rows]
+    both = [
+        {**row, "metric": {**row["metric"], **labels}}
+        for some, labels in ((rows, first), (late, second))
+        for row in some
+    ]
     alone, pair = (history_of(curves([answer(each)], "x"), "x") for each in (rows, both))
     assert np.nansum(pair.requests) == pytest.approx(times * np.nansum(alone.requests), rel=0.01)
     assert pair.mean("isl") == pytest.approx(alone.mean("isl"), rel=1e-3)
-    said = [word for word in ("scraped more than once", "models are counted together") if any(word in remark for remark in pair.remarks)]
-    assert said == {1: ["scraped more than once"], 2: ["models are counted together"] if "model" in name else []}[times]
+    said = [
+        word
+        for word in ("scraped more than once", "models are counted together")
+        if any(word in remark for remark in pair.remarks)
+    ]
+    assert (
+        said
+        == {
+            1: ["scraped more than once"],
+            2: ["models are counted together"] if "model" in name else [],
+        }[times]
+    )
 
 
 def test_two_engines_behind_one_instance_are_two() -> None:
-    rows, others = exported(TRUE, days=3), exported(weeks(days=3, a_day=500, growth_per_day=0.0, seed=4), days=3)
-    both = [{**row, "metric": {**row["metric"], "job": job}} for some, job in ((rows, "a"), (others, "b")) for row in some]
-    parts = [np.nansum(history_of(curves([answer(some)], "x"), "x").requests) for some in (rows, others)]
-    assert np.nansum(history_of(curves([answer(both)], "x"), "x").requests) == pytest.approx(sum(parts))
+    rows, others = (
+        exported(TRUE, days=3),
+        exported(weeks(days=3, a_day=500, growth_per_day=0.0, seed=4), days=3),
+    )
+    both = [
+        {**row, "metric": {**row["metric"], "job": job}}
+        for some, job in ((rows, "a"), (others, "b"))
+        for row in some
+    ]
+    parts = [
+        np.nansum(history_of(curves([answer(some)], "x"), "x").requests) for some in (rows, others)
+    ]
+    assert np.nansum(history_of(curves([answer(both)], "x"), "x").requests) == pytest.approx(
+        sum(parts)
+    )
 
 
 @pytest.mark.parametrize(
     ("place", "select", "requests", "remark"),
     [
         ("108/prom_ha.json", "", 129_600, "differ in prometheus_replica alone"),
-        ("110/prom_two_models.json", "", 648_000, "(llama, other); one of them alone is read with select 'model_name=\"llama\"'"),
+        (
+            "110/prom_two_models.json",
+            "",
+            648_000,
+            "(llama, other); one of them alone is read with select 'model_name=\"llama\"'",
+        ),
         ("110/prom_two_models.json", 'model_name="llama"', 129_600, None),
         ("110/prom_two_models.json", 'model_name!~"ll.*",instance="10.0.0.2:8000"', 518_400, None),
     ],
@@ -318,7 +464,9 @@ def test_histories_of_the_field(place: str, select: str, requests: int, remark: 
         pytest.skip("the cases from the field are not here")
     found = read_history(str(FIELD / place), select=select)
     assert np.nansum(found.requests) == requests
-    assert [remark in in_python(one) for one in found.remarks if remark] == ([True] if remark else [])
+    assert [remark in in_python(one) for one in found.remarks if remark] == (
+        [True] if remark else []
+    )
 
 
 def test_matchers_that_are_none_are_refused() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy loads: small products gain nothing from threads that spin
+# read when numpy loads: small products gain nothing from threads that spin
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tools.fit.command import run
 

@@ -1,4 +1,6 @@
-"""The command line of the fit: ``python -m tools.fit DATA`` or ``./fit DATA``, and ``… score FILE``."""
+"""The command line of the fit: ``python -m tools.fit DATA`` or ``./fit DATA``, and ``… score
+FILE``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.errors import TonnageError, spelled
 
 app = App(
-    name="fit", help="Fit the coefficients that Tonnage ships to measurements (docs/fit.md).", help_format="plaintext", version_flags=()
+    name="fit",
+    help="Fit the coefficients that Tonnage ships to measurements (docs/fit.md).",
+    help_format="plaintext",
+    version_flags=(),
 )
 
 
@@ -38,16 +43,20 @@ def fit(
     data
         Folder with trtllm_static_batch.csv, nim_inflight.csv and trtllm_throughput.csv.
     silicon
-        silicon_sample.csv, for the coefficients of current engines (default: the file of the installed wheel aiconfigurator-core;
-        without it these coefficients stay as they are).
+        silicon_sample.csv, for the coefficients of current engines (default: the file of the
+        installed wheel aiconfigurator-core; without it these coefficients stay as they are).
     modern
-        agg.csv.gz, for AMD and the kinds of layers of 2026 (default: that of DATA/modern; without it these coefficients stay as they are).
+        agg.csv.gz, for AMD and the kinds of layers of 2026 (default: that of DATA/modern; without
+        it these coefficients stay as they are).
     output
-        Folder for terms.json, residuals.json and ranges.json (default: the package's own, so that later predictions use them).
+        Folder for terms.json, residuals.json and ranges.json (default: the package's own, so that
+        later predictions use them).
     cross_validate
-        Also fit without each part that is held out, to learn the held-out errors; this takes most of the time.
+        Also fit without each part that is held out, to learn the held-out errors; this takes most
+        of the time.
     processes
-        How many parts that are held out are fitted at once; the numbers do not depend on it (default: as many as there are cores).
+        How many parts that are held out are fitted at once; the numbers do not depend on it
+        (default: as many as there are cores).
     """
     from tools.fit.fit import fit as run_fit
 
@@ -55,20 +64,31 @@ def fit(
     with progress_bar("fitting") as progress:
         count = (os.cpu_count() or 1) if processes is None else processes
         files = {"silicon": silicon, "modern": modern, "output": output}
-        report = run_fit(data, **files, cross_validate=cross_validate, progress=progress, processes=count)
+        report = run_fit(
+            data, **files, cross_validate=cross_validate, progress=progress, processes=count
+        )
     print(report.text())
 
 
 @app.command
-def ranges(data: Path, /, *, silicon: Path = Path("silicon_sample.csv"), modern: Path | None = None, output: Path | None = None) -> None:
-    """Write ranges.json alone, in seconds: which lengths, loads and hardware the rows of the fit are of.
+def ranges(
+    data: Path,
+    /,
+    *,
+    silicon: Path = Path("silicon_sample.csv"),
+    modern: Path | None = None,
+    output: Path | None = None,
+) -> None:
+    """Write ranges.json alone, in seconds: which lengths, loads and hardware the rows of the fit
+    are of.
 
     Parameters
     ----------
     data
         Folder with trtllm_static_batch.csv, nim_inflight.csv and trtllm_throughput.csv.
     silicon
-        silicon_sample.csv of the wheel aiconfigurator-core, whose name alone stands for the file of the installed wheel.
+        silicon_sample.csv of the wheel aiconfigurator-core, whose name alone stands for the file of
+        the installed wheel.
     modern
         agg.csv.gz (default: that of DATA/modern).
     output
@@ -79,12 +99,16 @@ def ranges(data: Path, /, *, silicon: Path = Path("silicon_sample.csv"), modern:
     from tools.fit.silicon.table import sample_file
 
     of_2026 = data / "modern" / AGG if modern is None else modern
-    print(f"written: {write_ranges(data, sample_file(silicon), of_2026, output, origins=shipped()['origins'])}")
+    print(
+        "written:"
+        f" {write_ranges(data, sample_file(silicon), of_2026, output, origins=shipped()['origins'])}"
+    )
 
 
 @app.command
 def energy(file: Path, /, *, output: Path | None = None) -> None:
-    """Fit the watts of GPUs to measured serving, and print how far models that were left out are off.
+    """Fit the watts of GPUs to measured serving, and print how far models that were left out are
+    off.
 
     Parameters
     ----------
@@ -112,9 +136,11 @@ def score(
     Parameters
     ----------
     file
-        agg.csv.gz, or silicon_sample.csv of the wheel aiconfigurator-core, whose name alone stands for the file of the installed wheel.
+        agg.csv.gz, or silicon_sample.csv of the wheel aiconfigurator-core, whose name alone stands
+        for the file of the installed wheel.
     step_model
-        Whose step times: fitted (default), kernels, aiconfigurator, or a .csv of your own; several with commas, or all, stand side by side.
+        Whose step times: fitted (default), kernels, aiconfigurator, or a .csv of your own; several
+        with commas, or all, stand side by side.
     json
         Print one JSON object, as tonnage score does.
     worst
@@ -138,7 +164,9 @@ def score(
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command line; whatever goes wrong becomes one line on standard error and an exit code, as with ``tonnage``."""
+    """Run one command line; whatever goes wrong becomes one line on standard error and an exit
+    code, as with ``tonnage``.
+    """
     try:
         app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:

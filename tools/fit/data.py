@@ -14,10 +14,18 @@ from tools.fit.terms import CURRENT, NIM, STATIC
 
 Row = dict[str, Any]
 
-FILES = {STATIC: "trtllm_static_batch.csv", NIM: "nim_inflight.csv", CURRENT: "trtllm_throughput.csv"}
-"""The file of each engine's rows. Those of ``nim_inflight.csv`` that are not steady are left out."""
+FILES = {
+    STATIC: "trtllm_static_batch.csv",
+    NIM: "nim_inflight.csv",
+    CURRENT: "trtllm_throughput.csv",
+}
+"""The file of each engine's rows. Those of ``nim_inflight.csv`` that are not steady are left
+out."""
 
-CURVE_SOURCE = "NVIDIA course Sizing LLM Inference Systems, NIM benchmarks: Llama-3-8B, H100, FP8, TP 1, 2000 in, 200 out"
+CURVE_SOURCE = (
+    "NVIDIA course Sizing LLM Inference Systems, NIM benchmarks: Llama-3-8B, H100, FP8, TP 1, 2000"
+    " in, 200 out"
+)
 CURVE = (
     (1, 34.683, 0.838544, 216),
     (2, 48.783, 1.617597, 216),
@@ -30,11 +38,13 @@ CURVE = (
     (200, 1136.807, 13.367180, 288),
     (250, 1163.412, 13.827163, 288),
 )
-"""Clients, mean TTFT in ms, requests/s, and the window in seconds, which is inferred as in the NIM file."""
+"""Clients, mean TTFT in ms, requests/s, and the window in seconds, which is inferred as in the NIM
+file."""
 
 
 def read_data(folder: Path) -> dict[str, list[Row]]:
-    """The rows of every engine that are fitted; those of NIM that are not steady by their own numbers are left out ("stated-by-source").
+    """The rows of every engine that are fitted; those of NIM that are not steady by their own
+    numbers are left out ("stated-by-source").
 
     Raises:
         InputError: a file is missing or damaged.
@@ -46,7 +56,15 @@ def read_data(folder: Path) -> dict[str, list[Row]]:
 
 def curve_rows() -> list[Row]:
     """The points of ``CURVE`` as rows of a measured table."""
-    what = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 2000, "osl": 200, "engine": "nim"}
+    what = {
+        "model": "llama-3-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp8",
+        "tp": 1,
+        "isl": 2000,
+        "osl": 200,
+        "engine": "nim",
+    }
     names = ("concurrency", "ttft_ms", "requests_s", "window_s")
     return [{**what, **dict(zip(names, point, strict=True))} for point in CURVE]
 

@@ -1,8 +1,9 @@
 """Fits the watts of GPUs (``perf.power``) to measured serving, with every model left out once.
 
-The rows of ``ml_energy.csv`` are steady states of a closed batch limit: the mean batch and the measured output tokens per second give the
-seconds of a step, and the watts of the deployment over its GPUs are what the terms have to say. Rows of one model are left out together,
-of both GPUs at once, so that the errors are those of a model that nobody measured.
+The rows of ``ml_energy.csv`` are steady states of a closed batch limit: the mean batch and the
+measured output tokens per second give the seconds of a step, and the watts of the deployment over
+its GPUs are what the terms have to say. Rows of one model are left out together, of both GPUs at
+once, so that the errors are those of a model that nobody measured.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ POWER = Path(__file__).parents[2] / "src" / "tonnage" / "perf" / "coefficients" 
 FORMATS = {"bfloat16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4"}
 GPUS = {"H100": "h100-sxm-80gb", "B200": "b200"}
 PROMPTS = {"lm-arena-chat": 200, "gpqa": 300, "sourcegraph-fim": 1200}
-"""Mean prompt tokens by task, which the file does not state: its README says 100 to 300 for chat. That of code completion was chosen as the
-length with the least error on models left out; the time by which its steps are longer than in chat suggests about 1,000."""
+"""Mean prompt tokens by task, which the file does not state: its README says 100 to 300 for chat.
+That of code completion was chosen as the length with the least error on models left out; the time
+by which its steps are longer than in chat suggests about 1,000."""
 
-RENAMED = {"Qwen3-Coder-30B-A3B-Instruct": "qwen3-30b-a3b", "Llama-4-Maverick-17B-128E-Instruct-FP8": "llama-4-maverick"}
+RENAMED = {
+    "Qwen3-Coder-30B-A3B-Instruct": "qwen3-30b-a3b",
+    "Llama-4-Maverick-17B-128E-Instruct-FP8": "llama-4-maverick",
+}
 """Checkpoints that are no entry of the catalog, by the entry of the same shape."""
 
 
@@ -115,7 +120,13 @@ def _measured(row: dict[str, str], model: str, engine_name: str) -> MeasuredPowe
     batch, rate = float(row["avg_batch_size"]), float(row["output_throughput_tokens_per_sec"])
     isl, osl = PROMPTS[row["task"]], float(row["avg_output_len"])
     sequences = max(1.0, batch / dp)
-    load = StepLoad(sequences=sequences, prompt_tokens=sequences * isl / osl, isl=isl, context=isl + osl / 2, seconds=batch / rate)
+    load = StepLoad(
+        sequences=sequences,
+        prompt_tokens=sequences * isl / osl,
+        isl=isl,
+        context=isl + osl / 2,
+        seconds=batch / rate,
+    )
     predicted = _alike(deployment, c, load, osl)
     return MeasuredPower(
         deployment=deployment,
@@ -142,7 +153,9 @@ def fitted(rows: Sequence[MeasuredPower]) -> NDArray[np.float64]:
     for row in rows:
         tdp, idle = row.deployment.gpu.tdp_w or math.nan, idle_watts(row.deployment.gpu) or math.nan
         weight = tdp / row.watts
-        left.append([weight * share for share in shares(row.deployment, row.coefficients, row.load)])
+        left.append(
+            [weight * share for share in shares(row.deployment, row.coefficients, row.load)]
+        )
         right.append((row.watts - idle) / row.watts)
     found: NDArray[np.float64] = nnls(np.array(left), np.array(right))[0]
     return found
@@ -151,7 +164,9 @@ def fitted(rows: Sequence[MeasuredPower]) -> NDArray[np.float64]:
 def watts_by(terms: NDArray[np.float64], row: MeasuredPower, load: StepLoad) -> float:
     """Watts of one GPU by some terms."""
     tdp, idle = row.deployment.gpu.tdp_w or math.nan, idle_watts(row.deployment.gpu) or math.nan
-    return float(min(tdp, idle + tdp * float(np.dot(terms, shares(row.deployment, row.coefficients, load)))))
+    return float(
+        min(tdp, idle + tdp * float(np.dot(terms, shares(row.deployment, row.coefficients, load))))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,15 +208,23 @@ def fit(file: Path, output: Path | None = None) -> str:
     if not rows:
         raise InputError(f"{file}: holds no row of a model in the catalog")
     found = list(held_out(rows))
-    errors = _quantiles(found) | {gpu: _quantiles([one for one in found if one.row.gpu == gpu]) for gpu in sorted({r.gpu for r in rows})}
+    errors = _quantiles(found) | {
+        gpu: _quantiles([one for one in found if one.row.gpu == gpu])
+        for gpu in sorted({r.gpu for r in rows})
+    }
     terms = dict(zip(TERMS, map(float, fitted(rows).round(4)), strict=True))
     target = POWER if output is None else output
     document: dict[str, Any] = json.loads(POWER.read_text(encoding="utf-8"))
     document |= {"terms": terms, "errors": errors}
     target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     lines = [f"{len(rows)} rows of {len({row.model for row in rows})} models; written: {target}"]
-    lines += [f"left out, not in the catalog: {name} ({count} rows)" for name, count in left_out.items()]
-    lines += ["terms, as shares of the TDP: " + ", ".join(f"{name} {value:g}" for name, value in terms.items())]
+    lines += [
+        f"left out, not in the catalog: {name} ({count} rows)" for name, count in left_out.items()
+    ]
+    lines += [
+        "terms, as shares of the TDP: "
+        + ", ".join(f"{name} {value:g}" for name, value in terms.items())
+    ]
     lines += list(_errors(found))
     return "\n".join(lines)
 
@@ -213,18 +236,27 @@ def _quantiles(found: Sequence[HeldOut]) -> dict[str, Any]:
 
 
 def _errors(found: Sequence[HeldOut]) -> Iterator[str]:
-    """Mean errors and coverage of the 80 % interval by GPU; that of a model is made of the errors of the others on its GPU."""
+    """Mean errors and coverage of the 80 % interval by GPU; that of a model is made of the errors
+    of the others on its GPU.
+    """
     for gpu in sorted({one.row.gpu for one in found}):
         mine = [one for one in found if one.row.gpu == gpu]
         inside = sum(_inside(one, found) for one in mine) / len(mine)
         fixed, chain = _mape([one.joules for one in mine]), _mape([one.chain for one in mine])
         yield (
-            f"{gpu}: joules per token of models left out {fixed:.1f} % off in the mean at the measured speed, {chain:.1f} % at the "
-            f"predicted speed; {100 * inside:.0f} % inside the 80 % interval ({len(mine)} rows)"
+            f"{gpu}: joules per token of models left out {fixed:.1f} % off in the mean at the"
+            f" measured speed, {chain:.1f} % at the predicted speed; {100 * inside:.0f} % inside"
+            f" the 80 % interval ({len(mine)} rows)"
         )
 
 
 def _inside(one: HeldOut, found: Sequence[HeldOut]) -> bool:
-    others = np.log([1 / each.joules for each in found if each.row.model != one.row.model and each.row.gpu == one.row.gpu])
+    others = np.log(
+        [
+            1 / each.joules
+            for each in found
+            if each.row.model != one.row.model and each.row.gpu == one.row.gpu
+        ]
+    )
     low, high = np.quantile(others, [0.1, 0.9])
     return bool(low <= math.log(1 / one.joules) <= high)

@@ -1,8 +1,10 @@
-"""What is known about the lines of a file that the fit does not use: each with the class of the evidence against it.
+"""What is known about the lines of a file that the fit does not use: each with the class of the
+evidence against it.
 
-A line may be left out because its source says that it is something else, because the same was measured twice, or because no machine can
-have done it. What is left are lines that only contradict the predictions. Nobody can rule out that they are right, so that they are
-predicted and counted all the same, as a stratum of their own ("unexplained"), and only the fit does without them.
+A line may be left out because its source says that it is something else, because the same was
+measured twice, or because no machine can have done it. What is left are lines that only contradict
+the predictions. Nobody can rule out that they are right, so that they are predicted and counted all
+the same, as a stratum of their own ("unexplained"), and only the fit does without them.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Evidence = Literal["stated-by-source", "measured-twice", "physically-impossible", "only-contradicts-us"]
-"""Why a line is left out of the fit: the line or its source says that it is something else or does not say enough; the same measurement is
-in the file twice; no machine can have measured it; or nothing is known but that predictions lie elsewhere."""
+Evidence = Literal[
+    "stated-by-source", "measured-twice", "physically-impossible", "only-contradicts-us"
+]
+"""Why a line is left out of the fit: the line or its source says that it is something else or does
+not say enough; the same measurement is in the file twice; no machine can have measured it; or
+nothing is known but that predictions lie elsewhere."""
 
 STATED: Evidence = "stated-by-source"
 TWICE: Evidence = "measured-twice"
@@ -26,7 +31,8 @@ UNEXPLAINED = "unexplained"
 
 
 class LeftOutLines:
-    """The lines that a selection did not use, counted by reason and by class of evidence, and the rows of the last class.
+    """The lines that a selection did not use, counted by reason and by class of evidence, and the
+    rows of the last class.
 
     Attributes:
         reasons, classes: how many lines.
@@ -45,7 +51,9 @@ class LeftOutLines:
         self.classes[evidence] += 1
 
     def keep(self, measurement: Any, row: Mapping[str, Any], reason: str) -> None:
-        """Count a line that only contradicts the predictions, and keep its row, unless the measurement is there already."""
+        """Count a line that only contradicts the predictions, and keep its row, unless the
+        measurement is there already.
+        """
         if measurement in self.unexplained:
             self.count("same measurement in another dump", TWICE)
         else:

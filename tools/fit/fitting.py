@@ -61,7 +61,9 @@ class Fitting:
     def without(self, fold: Fold) -> Vector:
         """The vector that explains best what a fold leaves to fit."""
         if fold.engine != CURRENT:
-            return solve(self.layout, _parts(fold.train), self.layout.start, self.layout.free(fold.train))
+            return solve(
+                self.layout, _parts(fold.train), self.layout.start, self.layout.free(fold.train)
+            )
         rest = {engine: part for engine, part in self.rows.items() if engine != CURRENT}
         start = solve(self.layout, _parts(rest), self.layout.start, self.layout.free((STATIC, NIM)))
         return solve(self.layout, _parts(fold.train), start, self.layout.only(CURRENT))
@@ -74,11 +76,14 @@ class Fitting:
         held = held_out_rows(rows.points, found, unseen_gpu=fold.title.endswith("a GPU left out"))
         return LeftOut(x=x, figures=mape_of(found), errors=tuple(held))
 
-    def calibrated(self, without: Mapping[tuple[Group, ...], Vector], processes: Processes) -> Learned | None:
+    def calibrated(
+        self, without: Mapping[tuple[Group, ...], Vector], processes: Processes
+    ) -> Learned | None:
         """What calibrating NIM groups teaches that the terms have not seen.
 
         Args:
-            without: the vector of each fold that leaves out groups of NIM, by these groups in order.
+            without: the vector of each fold that leaves out groups of NIM, by these groups in
+                order.
             processes: where to calibrate them.
         """
         groups: dict[Group, list[Row]] = {}
@@ -87,12 +92,19 @@ class Fitting:
         return learned(groups, {out: self.layout.terms(x) for out, x in without.items()}, processes)
 
     def in_sample(self, terms: Terms) -> dict[str, dict[str, Figures]]:
-        """The MAPE of every file in percent with the final terms; dense models and experts also apart where a file has both."""
+        """The MAPE of every file in percent with the final terms; dense models and experts also
+        apart where a file has both.
+        """
         found: dict[str, dict[str, Figures]] = {}
         for engine, rows in self.rows.items():
             families = {"all": rows}
-            families |= {name: [r for r in rows if find_model(r["model"]).is_moe == moe] for name, moe in (("dense", False), ("moe", True))}
-            found[FILES[engine]] = {name: mape(rows_of(engine, part), terms) for name, part in families.items() if part}
+            families |= {
+                name: [r for r in rows if find_model(r["model"]).is_moe == moe]
+                for name, moe in (("dense", False), ("moe", True))
+            }
+            found[FILES[engine]] = {
+                name: mape(rows_of(engine, part), terms) for name, part in families.items() if part
+            }
         return found
 
 
@@ -112,4 +124,6 @@ def mape(rows: Rows, terms: Terms) -> Figures:
 
 def mape_of(found: dict[str, Vector]) -> Figures:
     """The mean absolute error of every metric in percent, from signed relative errors."""
-    return {name: round(float(100 * np.nanmean(np.abs(values))), 2) for name, values in found.items()}
+    return {
+        name: round(float(100 * np.nanmean(np.abs(values))), 2) for name, values in found.items()
+    }

@@ -1,11 +1,14 @@
-"""How far a calibration's factors may go and how well it then predicts, both learned from groups that the fit had not seen.
+"""How far a calibration's factors may go and how well it then predicts, both learned from groups
+that the fit had not seen.
 
-The widths are found by empirical Bayes over the NIM groups. Terms are fitted without a group, and factors on these terms to all of the
-group's rows. The width of a factor is the root of its mean square over the groups, with its own uncertainty, and the whole is repeated
-until it stands still (EM). One more group of ``START_WIDTH`` keeps four groups from claiming that a term never differs.
+The widths are found by empirical Bayes over the NIM groups. Terms are fitted without a group, and
+factors on these terms to all of the group's rows. The width of a factor is the root of its mean
+square over the groups, with its own uncertainty, and the whole is repeated until it stands still
+(EM). One more group of ``START_WIDTH`` keeps four groups from claiming that a term never differs.
 
-For the errors of calibrated predictions each curve of a group calibrates the group's other curves. The terms are fitted without the group,
-and the widths are learned from the other groups alone, with terms that had not seen those either.
+For the errors of calibrated predictions each curve of a group calibrates the group's other curves.
+The terms are fitted without the group, and the widths are learned from the other groups alone, with
+terms that had not seen those either.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ class Learned:
     Attributes:
         widths: the width of the logarithm of each factor.
         errors: the held-out errors of calibrated predictions.
-        scores: their MAPE in percent by group and metric, without the calibration ("shipped") and with it ("calibrated").
+        scores: their MAPE in percent by group and metric, without the calibration ("shipped") and
+            with it ("calibrated").
     """
 
     widths: dict[str, float]
@@ -58,12 +62,18 @@ class Learned:
     scores: dict[str, dict[str, dict[str, float]]]
 
 
-def learned(groups: Mapping[Group, list[Row]], without: Mapping[tuple[Group, ...], Terms], processes: Processes) -> Learned | None:
-    """Learn the widths from all groups, and the errors of calibrating on each curve with widths from the other groups.
+def learned(
+    groups: Mapping[Group, list[Row]],
+    without: Mapping[tuple[Group, ...], Terms],
+    processes: Processes,
+) -> Learned | None:
+    """Learn the widths from all groups, and the errors of calibrating on each curve with widths
+    from the other groups.
 
     Args:
         groups: measured rows under load, by group.
-        without: the terms of fits that have not seen some groups, for each group and for each sorted pair.
+        without: the terms of fits that have not seen some groups, for each group and for each
+            sorted pair.
         processes: where the curves of each group are calibrated.
 
     Returns:
@@ -75,11 +85,15 @@ def learned(groups: Mapping[Group, list[Row]], without: Mapping[tuple[Group, ...
     tasks = []
     for group, rows in groups.items():
         pairs = [tuple(sorted((group, other))) for other in groups if other != group]
-        others = [(without[pair], groups[other]) for pair in pairs for other in pair if other != group]
+        others = [
+            (without[pair], groups[other]) for pair in pairs for other in pair if other != group
+        ]
         tasks.append(_OneGroup(rows=rows, terms=without[group,], others=others))
     found: list[HeldOut] = []
     scores: dict[str, dict[str, dict[str, float]]] = {"shipped": {}, "calibrated": {}}
-    for group, (errors_of_group, figures) in zip(groups, processes.map(_of_group, tasks, lambda place: None), strict=True):
+    for group, (errors_of_group, figures) in zip(
+        groups, processes.map(_of_group, tasks, lambda place: None), strict=True
+    ):
         found += errors_of_group
         for kind, each in figures.items():
             scores[kind][" ".join(map(str, group))] = each
@@ -88,7 +102,9 @@ def learned(groups: Mapping[Group, list[Row]], without: Mapping[tuple[Group, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OneGroup:
-    """The rows of a group, terms without it, and each other group's rows with terms that have seen neither."""
+    """The rows of a group, terms without it, and each other group's rows with terms that have seen
+    neither.
+    """
 
     rows: list[Row]
     terms: Terms
@@ -96,7 +112,9 @@ class _OneGroup:
 
 
 def _of_group(group: _OneGroup) -> tuple[list[HeldOut], dict[str, dict[str, float]]]:
-    """The errors of calibrating on each of a group's curves, and their mean MAPE without and with the calibration."""
+    """The errors of calibrating on each of a group's curves, and their mean MAPE without and with
+    the calibration.
+    """
     widths = learned_widths(group.others)
     found: list[HeldOut] = []
     before, after = [], []
@@ -106,7 +124,9 @@ def _of_group(group: _OneGroup) -> tuple[list[HeldOut], dict[str, dict[str, floa
         before.append(plain)
         after.append(with_it)
     figures = {
-        kind: {metric: round(float(np.mean([one[metric] for one in each])), 2) for metric in each[0]}
+        kind: {
+            metric: round(float(np.mean([one[metric] for one in each])), 2) for metric in each[0]
+        }
         for kind, each in (("shipped", before), ("calibrated", after))
     }
     return found, figures
@@ -115,7 +135,9 @@ def _of_group(group: _OneGroup) -> tuple[list[HeldOut], dict[str, dict[str, floa
 def _one_curve(
     curve: list[Row], rows: list[Row], terms: Terms, widths: Mapping[str, float]
 ) -> tuple[list[HeldOut], dict[str, float], dict[str, float]]:
-    """The errors of a group's other rows after calibrating on a curve, and their MAPE without and with the calibration."""
+    """The errors of a group's other rows after calibrating on a curve, and their MAPE without and
+    with the calibration.
+    """
     report = calibrate(curve, terms=terms, widths=widths, data="a curve")
     rest = [row for row in rows if row not in curve]
     loaded = LoadedRows(rest)
@@ -123,9 +145,18 @@ def _one_curve(
     found = errors(loaded, overlaid(terms, report.calibration, report.calibration.gpu))
     held: list[HeldOut] = []
     if report.kept:  # else predictions keep the intervals of those that are not calibrated
-        points = [replace(point, deployment=replace(point.deployment, calibration=report.calibration)) for point in loaded.points]
-        held = [replace(row, regime=replace(row.regime, own=())) for row in held_out_rows(points, found, unseen_gpu=False)]
-    before, after = ({name: float(100 * np.nanmean(np.abs(values))) for name, values in e.items()} for e in (plain, found))
+        points = [
+            replace(point, deployment=replace(point.deployment, calibration=report.calibration))
+            for point in loaded.points
+        ]
+        held = [
+            replace(row, regime=replace(row.regime, own=()))
+            for row in held_out_rows(points, found, unseen_gpu=False)
+        ]
+    before, after = (
+        {name: float(100 * np.nanmean(np.abs(values))) for name, values in e.items()}
+        for e in (plain, found)
+    )
     return held, before, after
 
 
@@ -138,7 +169,9 @@ def curves(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def learned_widths(cases: Sequence[tuple[Terms, list[Row]]]) -> dict[str, float]:
-    """The width of the logarithm of each factor over some groups of rows, each with terms that have not seen it."""
+    """The width of the logarithm of each factor over some groups of rows, each with terms that have
+    not seen it.
+    """
     widths = dict.fromkeys(MULTIPLIERS, START_WIDTH)
     samples = []
     for terms, rows in cases:
@@ -150,10 +183,18 @@ def learned_widths(cases: Sequence[tuple[Terms, list[Row]]]) -> dict[str, float]
         squares = {name: [START_GROUPS * START_WIDTH**2] for name in MULTIPLIERS}
         for i, sample in enumerate(samples):
             sample.widths = np.array([widths[name] for name in sample.names])
-            fitted = fit_sample(sample, np.ones(len(sample.rows), dtype=bool), rounds=1 if number else 2, start=start[i])
+            fitted = fit_sample(
+                sample,
+                np.ones(len(sample.rows), dtype=bool),
+                rounds=1 if number else 2,
+                start=start[i],
+            )
             start[i] = fitted.x
             spread = fitted.shrinkage * sample.widths
             for name, square in zip(fitted.names, (fitted.x**2 + spread**2).tolist(), strict=True):
                 squares[name].append(square)
-        widths = {name: float(np.sqrt(sum(found) / (len(found) - 1 + START_GROUPS))) for name, found in squares.items()}
+        widths = {
+            name: float(np.sqrt(sum(found) / (len(found) - 1 + START_GROUPS)))
+            for name, found in squares.items()
+        }
     return {name: round(width, 4) for name, width in widths.items()}

@@ -1,7 +1,9 @@
-"""What was measured: lengths, loads and hardware of the rows that the fit reads, for the answers that leave them (``perf.ranges``).
+"""What was measured: lengths, loads and hardware of the rows that the fit reads, for the answers
+that leave them (``perf.ranges``).
 
-Written to ``ranges.json`` beside the terms, by ``./fit`` and, alone and in seconds, by ``./fit ranges``. A row under load counts with the
-requests that its instance can have held at once: its clients, or fewer where slots or KV cache were.
+Written to ``ranges.json`` beside the terms, by ``./fit`` and, alone and in seconds, by ``./fit
+ranges``. A row under load counts with the requests that its instance can have held at once: its
+clients, or fewer where slots or KV cache were.
 """
 
 from __future__ import annotations
@@ -26,25 +28,35 @@ from tools.fit.silicon.silicon_rows import point_of
 from tools.fit.terms import DERIVED
 
 
-def ranges(data: Path, silicon: Path, modern: Path, *, origins: Mapping[str, Any]) -> dict[str, Any]:
+def ranges(
+    data: Path, silicon: Path, modern: Path, *, origins: Mapping[str, Any]
+) -> dict[str, Any]:
     """The content of ``ranges.json``.
 
     Args:
         data: the folder with the files of ``data.FILES``.
         silicon: ``silicon_sample.csv``.
         modern: ``agg.csv.gz``.
-        origins: those of ``terms.json``, which say whose engine terms are corrections of one value that all versions share.
+        origins: those of ``terms.json``, which say whose engine terms are corrections of one value
+            that all versions share.
 
     Raises:
         InputError: a file is missing or damaged.
     """
-    read = {FILES[engine]: rows for engine, rows in read_data(data).items()} | {CURVE_SOURCE: curve_rows()}
+    read = {FILES[engine]: rows for engine, rows in read_data(data).items()} | {
+        CURVE_SOURCE: curve_rows()
+    }
     points = [read_point(row) for rows in read.values() for row in rows]
-    later = {SAMPLE: [*select(silicon).rows, *select_moe(silicon).rows], AGG: select_modern(modern).rows}
+    later = {
+        SAMPLE: [*select(silicon).rows, *select_moe(silicon).rows],
+        AGG: select_modern(modern).rows,
+    }
     later |= {SUBMITTED: select_submitted(data / SUBMITTED)} if (data / SUBMITTED).is_file() else {}
     read |= later
     points += [point_of(row) for rows in later.values() for row in rows]
-    presets = sorted({_preset(point) for point in points} | set(origins["engine_rows"]) | set(DERIVED))
+    presets = sorted(
+        {_preset(point) for point in points} | set(origins["engine_rows"]) | set(DERIVED)
+    )
     engines = {preset: generation(preset, origins) for preset in presets}
     return {
         "date": origins["date"],
@@ -56,8 +68,16 @@ def ranges(data: Path, silicon: Path, modern: Path, *, origins: Mapping[str, Any
 
 
 def generation(preset: str, origins: Mapping[str, Any]) -> str:
-    """The engines whose rows speak for a preset: all current versions of its family, or those from which its terms are taken."""
-    return find_engine(preset).family if preset in origins["engine_rows"] else DERIVED[preset][0] if preset in DERIVED else preset
+    """The engines whose rows speak for a preset: all current versions of its family, or those from
+    which its terms are taken.
+    """
+    return (
+        find_engine(preset).family
+        if preset in origins["engine_rows"]
+        else DERIVED[preset][0]
+        if preset in DERIVED
+        else preset
+    )
 
 
 def _preset(point: Point) -> str:
@@ -65,19 +85,27 @@ def _preset(point: Point) -> str:
 
 
 def _bits(points: Iterable[Point]) -> dict[str, dict[str, int]]:
-    """The rows of each GPU, of any engine, by the bits of the arithmetic that it was measured in ("8" or "16")."""
+    """The rows of each GPU, of any engine, by the bits of the arithmetic that it was measured in
+    ("8" or "16").
+    """
     found: dict[str, Counter[str]] = {}
     for point in points:
         gpu = point.deployment.gpu
-        found.setdefault(gpu.name, Counter())[fitted_bits(gpu.executes(point.deployment.precision))] += 1
+        found.setdefault(gpu.name, Counter())[
+            fitted_bits(gpu.executes(point.deployment.precision))
+        ] += 1
     return {gpu: dict(sorted(bits.items())) for gpu, bits in sorted(found.items())}
 
 
-def _loads(points: Iterable[Point], engines: Mapping[str, str]) -> dict[str, dict[str, dict[str, Any]]]:
+def _loads(
+    points: Iterable[Point], engines: Mapping[str, str]
+) -> dict[str, dict[str, dict[str, Any]]]:
     """The ranges by generation of engines and kind of model."""
     parts: dict[tuple[str, str], list[Point]] = {}
     for point in points:
-        parts.setdefault((engines[_preset(point)], kind_of(point.deployment.model)), []).append(point)
+        parts.setdefault((engines[_preset(point)], kind_of(point.deployment.model)), []).append(
+            point
+        )
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for (engine, kind), mine in sorted(parts.items()):
         found.setdefault(engine, {})[kind] = dict(_range_of(mine))
@@ -99,4 +127,7 @@ def _in_flight(point: Point) -> int:
     own = point.of_rank
     if own.batch is not None:
         return own.batch
-    return min(own.concurrency or 1, max(memory_plan(own.deployment).concurrent_requests(own.isl, own.osl), 1))
+    return min(
+        own.concurrency or 1,
+        max(memory_plan(own.deployment).concurrent_requests(own.isl, own.osl), 1),
+    )

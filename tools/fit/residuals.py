@@ -1,9 +1,11 @@
-"""The held-out errors of a cross-validated fit, turned into the table that ``perf.prediction_error`` reads.
+"""The held-out errors of a cross-validated fit, turned into the table that
+``perf.prediction_error`` reads.
 
-Each error belongs to a group of rows of one deployment, whose errors are alike. The quantiles of a regime are drawn towards those of the
-wider regime around it, as if ``PULL`` rows of that one were added. Intervals will be asked for groups that no table has seen. So the
-table is made once without each group, and ``stretch`` is the factor by which those intervals must widen to hold the share that they
-promise.
+Each error belongs to a group of rows of one deployment, whose errors are alike. The quantiles of a
+regime are drawn towards those of the wider regime around it, as if ``PULL`` rows of that one were
+added. Intervals will be asked for groups that no table has seen. So the table is made once without
+each group, and ``stretch`` is the factor by which those intervals must widen to hold the share that
+they promise.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.prediction_error import regime_of
-from tonnage.perf.residuals import FORMATS, LEVELS, SHARE, STANDS_IN, Regime, Residuals, residuals_of
+from tonnage.perf.residuals import (
+    FORMATS,
+    LEVELS,
+    SHARE,
+    STANDS_IN,
+    Regime,
+    Residuals,
+    residuals_of,
+)
 
 if TYPE_CHECKING:
     from tonnage.evidence.predict import Point
@@ -39,7 +49,8 @@ class HeldOut:
         log_error: log(predicted / measured).
         regime: the regime of the row.
         group: a label; the errors of rows with the same label are alike.
-        unseen_gpu, unseen_engine: whether the whole GPU, or every row of the engine, was left out of the fit.
+        unseen_gpu, unseen_engine: whether the whole GPU, or every row of the engine, was left out
+            of the fit.
         format: the format of the weights.
         names: the names of the regime, from wide to narrow.
     """
@@ -75,9 +86,11 @@ def held_out_rows(
 
     Args:
         points: the rows that it left out.
-        errors: their signed relative errors by metric, in the same order; NaN where a metric was not measured.
+        errors: their signed relative errors by metric, in the same order; NaN where a metric was
+            not measured.
         unseen_gpu, unseen_engine: whether their whole GPU, or their engine, was left out.
-        current: whether the engines are current ones; taken from the shipped terms if not given, which know no new engine.
+        current: whether the engines are current ones; taken from the shipped terms if not given,
+            which know no new engine.
     """
     found = []
     for metric, values in errors.items():
@@ -98,14 +111,27 @@ def held_out_rows(
 
 
 def _regime(point: Point, current: bool | None) -> Regime:
-    """The regime of a measured row, about which everything is known, whatever the shipped terms had seen."""
-    found = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
+    """The regime of a measured row, about which everything is known, whatever the shipped terms had
+    seen.
+    """
+    found = regime_of(
+        point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency
+    )
     of_today = found.current if current is None else current
-    return replace(found, known_gpu=True, known_engine=True, known_format=True, known_family=True, current=of_today)
+    return replace(
+        found,
+        known_gpu=True,
+        known_engine=True,
+        known_format=True,
+        known_family=True,
+        current=of_today,
+    )
 
 
 def _group(point: Point) -> str:
-    """The engine and the model, and for rows under load also the GPU, with which the knobs and the host change."""
+    """The engine and the model, and for rows under load also the GPU, with which the knobs and the
+    host change.
+    """
     d = point.deployment
     return f"{d.engine} {d.model.name}" + ("" if point.batch is not None else f" {d.gpu.name}")
 
@@ -114,7 +140,10 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
     """The content of ``residuals.json``, without the widths."""
     everything = list(rows)
     usual = [row for row in everything if row.usual]
-    by_metric = {metric: [row for row in usual if row.metric == metric] for metric in sorted({row.metric for row in usual})}
+    by_metric = {
+        metric: [row for row in usual if row.metric == metric]
+        for metric in sorted({row.metric for row in usual})
+    }
     static = [row for row in everything if row.regime.kind == "static"]
     wider: dict[str, float] = {}
     for metric in sorted(by_metric, key=lambda name: name in STANDS_IN):
@@ -123,7 +152,10 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
     document: dict[str, Any] = {
         "quantiles": {metric: _quantiles(mine) for metric, mine in by_metric.items()},
         "stretch": {metric: _stretches(mine) for metric, mine in by_metric.items()},
-        "unseen_gpu": {metric: {"static": wider[metric], **_unseen_kinds(everything, metric)} for metric in sorted(wider)},
+        "unseen_gpu": {
+            metric: {"static": wider[metric], **_unseen_kinds(everything, metric)}
+            for metric in sorted(wider)
+        },
         "unseen_engine": _unseen_engines(everything),
         "formats": sorted({row.format for row in everything} | set(FORMATS)),
         "report": {
@@ -131,33 +163,54 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
             "share": SHARE,
             "levels": list(LEVELS),
             "rows": {metric: len(mine) for metric, mine in by_metric.items()},
-            "groups": {metric: len({row.group for row in mine}) for metric, mine in by_metric.items()},
+            "groups": {
+                metric: len({row.group for row in mine}) for metric, mine in by_metric.items()
+            },
             "coverage": coverage(usual),
             "coverage_by_regime": coverage_by_regime(usual),
         },
     }
     report, table = document["report"], residuals_of(document)
-    gpus = [replace(row, regime=replace(row.regime, known_gpu=False)) for row in everything if row.unseen_gpu]
-    engines = [replace(row, regime=replace(row.regime, known_engine=False)) for row in everything if row.unseen_engine]
-    report |= {"coverage_unseen_gpu": _coverage_of(gpus, table), "coverage_unseen_engine": _coverage_of(engines, table)}
+    gpus = [
+        replace(row, regime=replace(row.regime, known_gpu=False))
+        for row in everything
+        if row.unseen_gpu
+    ]
+    engines = [
+        replace(row, regime=replace(row.regime, known_engine=False))
+        for row in everything
+        if row.unseen_engine
+    ]
+    report |= {
+        "coverage_unseen_gpu": _coverage_of(gpus, table),
+        "coverage_unseen_engine": _coverage_of(engines, table),
+    }
     return document
 
 
 def carried_over(document: dict[str, Any], old: Residuals, kind: str) -> dict[str, Any]:
-    """The document, with the regimes of a kind taken from an older table where no new row is of that kind."""
+    """The document, with the regimes of a kind taken from an older table where no new row is of
+    that kind.
+    """
     if any(kind in table for table in document["quantiles"].values()):
         return document
     found = deepcopy(document)
     for metric, table in old.quantiles.items():
-        found["quantiles"].setdefault(metric, {}).update({key: list(v) for key, v in table.items() if key.startswith(kind)})
+        found["quantiles"].setdefault(metric, {}).update(
+            {key: list(v) for key, v in table.items() if key.startswith(kind)}
+        )
     for name, tables in (("stretch", old.stretch), ("unseen_engine", old.unseen_engine)):
         for metric, kinds in tables.items():
-            found[name].setdefault(metric, {}).update({key: value for key, value in kinds.items() if key == kind})
+            found[name].setdefault(metric, {}).update(
+                {key: value for key, value in kinds.items() if key == kind}
+            )
     return found
 
 
 def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[str, float]]:
-    """The share of errors inside the intervals of a finished table, in percent, by metric and kind of load."""
+    """The share of errors inside the intervals of a finished table, in percent, by metric and kind
+    of load.
+    """
     found: dict[str, dict[str, float]] = {}
     for metric in sorted({row.metric for row in rows} & set(table.quantiles)):
         for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
@@ -166,9 +219,13 @@ def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[st
 
 
 def _unseen_kinds(rows: Sequence[HeldOut], metric: str) -> dict[str, float]:
-    """How much wider the errors of left-out GPUs are, for every kind of load except static batches."""
+    """How much wider the errors of left-out GPUs are, for every kind of load except static
+    batches.
+    """
     found = {}
-    for kind, mine in _by_kind([row for row in rows if row.metric == metric and row.regime.kind != "static"]).items():
+    for kind, mine in _by_kind(
+        [row for row in rows if row.metric == metric and row.regime.kind != "static"]
+    ).items():
         factor = _wider([row for row in mine if row.unseen_gpu], mine, metric)
         if factor is not None:
             found[kind] = factor
@@ -176,18 +233,25 @@ def _unseen_kinds(rows: Sequence[HeldOut], metric: str) -> dict[str, float]:
 
 
 def _unseen_engines(rows: Sequence[HeldOut]) -> dict[str, dict[str, float]]:
-    """How much wider the errors of left-out engines are than those of left-out models, by metric and kind of load."""
+    """How much wider the errors of left-out engines are than those of left-out models, by metric
+    and kind of load.
+    """
     found: dict[str, dict[str, float]] = {}
     for kind, mine in _by_kind(rows).items():
         for metric in sorted({row.metric for row in mine if row.unseen_engine}):
-            factor = _wider([row for row in mine if row.metric == metric and row.unseen_engine], mine, metric)
+            factor = _wider(
+                [row for row in mine if row.metric == metric and row.unseen_engine], mine, metric
+            )
             if factor is not None:
                 found.setdefault(metric, {})[kind] = factor
     return found
 
 
-def coverage_by_regime(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[str, dict[str, float]]]:
-    """The coverage of each metric by kind, load, mix, family and group of the rows: the percentage inside, and the number of rows.
+def coverage_by_regime(
+    rows: Sequence[HeldOut], share: float = SHARE
+) -> dict[str, dict[str, dict[str, float]]]:
+    """The coverage of each metric by kind, load, mix, family and group of the rows: the percentage
+    inside, and the number of rows.
 
     Each row is judged by a table and a stretch that were made without its group.
     """
@@ -196,24 +260,40 @@ def coverage_by_regime(rows: Sequence[HeldOut], share: float = SHARE) -> dict[st
         inside: dict[str, list[bool]] = {}
         for mine in _by_kind([row for row in rows if row.metric == metric]).values():
             for table, left in _without_each(mine, stretched=True):
-                for row, (low, high) in zip(left, _at(table, left, ((1 - share) / 2, (1 + share) / 2)), strict=True):
+                for row, (low, high) in zip(
+                    left, _at(table, left, ((1 - share) / 2, (1 + share) / 2)), strict=True
+                ):
                     within = low <= row.log_error <= high
-                    for name in (*row.names[:3], f"{row.regime.kind}, {row.regime.family}", f"{row.regime.kind}: {row.group}"):
+                    for name in (
+                        *row.names[:3],
+                        f"{row.regime.kind}, {row.regime.family}",
+                        f"{row.regime.kind}: {row.group}",
+                    ):
                         inside.setdefault(name, []).append(within)
-        found[metric] = {name: {"percent": round(100 * sum(v) / len(v), 1), "rows": len(v)} for name, v in sorted(inside.items())}
+        found[metric] = {
+            name: {"percent": round(100 * sum(v) / len(v), 1), "rows": len(v)}
+            for name, v in sorted(inside.items())
+        }
     return found
 
 
 def _by_kind(rows: Sequence[HeldOut]) -> dict[str, list[HeldOut]]:
-    return {kind: [row for row in rows if row.regime.kind == kind] for kind in sorted({row.regime.kind for row in rows})}
+    return {
+        kind: [row for row in rows if row.regime.kind == kind]
+        for kind in sorted({row.regime.kind for row in rows})
+    }
 
 
 def coverage(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[str, float]]:
-    """The share of each metric's errors inside intervals made without their group, in percent; all groups count alike."""
+    """The share of each metric's errors inside intervals made without their group, in percent; all
+    groups count alike.
+    """
     found: dict[str, dict[str, float]] = {}
     for metric in sorted({row.metric for row in rows}):
         for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
-            shares = [_covered(left, table, share) for table, left in _without_each(mine, stretched=True)]
+            shares = [
+                _covered(left, table, share) for table, left in _without_each(mine, stretched=True)
+            ]
             if shares:
                 found.setdefault(metric, {})[kind] = round(100 * sum(shares) / len(shares), 1)
     return found
@@ -221,11 +301,16 @@ def coverage(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[st
 
 def _covered(rows: Sequence[HeldOut], table: Residuals, share: float) -> float:
     tail = (1 - share) / 2
-    inside = sum(low <= row.log_error <= high for row, (low, high) in zip(rows, _at(table, rows, (tail, 1 - tail)), strict=True))
+    inside = sum(
+        low <= row.log_error <= high
+        for row, (low, high) in zip(rows, _at(table, rows, (tail, 1 - tail)), strict=True)
+    )
     return inside / len(rows)
 
 
-def _at(table: Residuals, rows: Sequence[HeldOut], levels: tuple[float, ...]) -> list[tuple[float, ...]]:
+def _at(
+    table: Residuals, rows: Sequence[HeldOut], levels: tuple[float, ...]
+) -> list[tuple[float, ...]]:
     """The table's quantiles for every row, each regime looked up once."""
     known: dict[tuple[str, Regime], tuple[float, ...]] = {}
     for row in rows:
@@ -235,26 +320,41 @@ def _at(table: Residuals, rows: Sequence[HeldOut], levels: tuple[float, ...]) ->
     return [known[row.metric, row.regime] for row in rows]
 
 
-def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple[Residuals, list[HeldOut]]]:
+def _without_each(
+    rows: Sequence[HeldOut], *, stretched: bool
+) -> Iterator[tuple[Residuals, list[HeldOut]]]:
     """For each group of rows of one metric and kind, a table made without it, and its rows."""
     for group in sorted({row.group for row in rows}):
         rest = [row for row in rows if row.group != group]
         if rest:
             metric = rest[0].metric
             stretch = {metric: _stretches(rest)} if stretched else {}
-            document = {"quantiles": {metric: _quantiles(rest)}, "stretch": stretch, "unseen_gpu": {}}
+            document = {
+                "quantiles": {metric: _quantiles(rest)},
+                "stretch": stretch,
+                "unseen_gpu": {},
+            }
             families = {row.regime.family for row in rest}
-            yield residuals_of(document), [_seen_by(families, row) for row in rows if row.group == group]
+            yield (
+                residuals_of(document),
+                [_seen_by(families, row) for row in rows if row.group == group],
+            )
 
 
 def _seen_by(families: set[str], row: HeldOut) -> HeldOut:
     """The row, of a known family only where the table has others of it."""
     known = row.regime.family in families
-    return row if row.regime.known_family == known else replace(row, regime=replace(row.regime, known_family=known))
+    return (
+        row
+        if row.regime.known_family == known
+        else replace(row, regime=replace(row.regime, known_family=known))
+    )
 
 
 def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
-    """The stretch of each kind of load and of each load; that of a load is drawn towards its kind's by ``PULL`` rows."""
+    """The stretch of each kind of load and of each load; that of a load is drawn towards its kind's
+    by ``PULL`` rows.
+    """
     found: dict[str, float] = {}
     for kind, mine in _by_kind(rows).items():
         needed = _needed(mine)
@@ -262,16 +362,22 @@ def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
         for load in sorted({row.names[1] for row in mine}):
             own = [need for need in needed if need[2] == load]
             weight = len(own) / (len(own) + PULL)
-            found[load] = round(math.exp(weight * math.log(_holding(own)) + (1 - weight) * math.log(found[kind])), 3)
+            found[load] = round(
+                math.exp(weight * math.log(_holding(own)) + (1 - weight) * math.log(found[kind])), 3
+            )
     return found
 
 
 def _needed(rows: Sequence[HeldOut]) -> list[tuple[float, float, str]]:
-    """For each row, how much wider a table without its group must be to hold it, the row's weight (groups count alike), and its load."""
+    """For each row, how much wider a table without its group must be to hold it, the row's weight
+    (groups count alike), and its load.
+    """
     needed: list[tuple[float, float, str]] = []
     tail = (1 - SHARE) / 2
     for table, left in _without_each(rows, stretched=False):
-        for row, (low, middle, high) in zip(left, _at(table, left, (tail, 0.5, 1 - tail)), strict=True):
+        for row, (low, middle, high) in zip(
+            left, _at(table, left, (tail, 0.5, 1 - tail)), strict=True
+        ):
             away = row.log_error - middle
             edge = high - middle if away > 0 else low - middle
             needed.append((away / edge if edge else math.inf, 1 / len(left), row.names[1]))
@@ -289,9 +395,15 @@ def _holding(needed: Sequence[tuple[float, float, str]]) -> float:
 
 
 def _wider(unseen: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> float | None:
-    """How much wider these errors are than those of rows with a known GPU and engine under the same loads; None if too few."""
+    """How much wider these errors are than those of rows with a known GPU and engine under the same
+    loads; None if too few.
+    """
     loads = {row.regime.load for row in unseen}
-    usual = sorted(abs(row.log_error) for row in rows if row.metric == metric and row.usual and row.regime.load in loads)
+    usual = sorted(
+        abs(row.log_error)
+        for row in rows
+        if row.metric == metric and row.usual and row.regime.load in loads
+    )
     if len(unseen) < FEWEST or len(usual) < FEWEST:
         return None
     wide = _quantile(sorted(abs(row.log_error) for row in unseen), SHARE)
@@ -317,7 +429,10 @@ def _quantiles(rows: Sequence[HeldOut]) -> dict[str, list[float]]:
             found[key] = [round(v, 4) for v in own]
         elif len(values) >= FEWEST and parent in found:
             weight = len(values) / (len(values) + PULL)
-            found[key] = [round(weight * v + (1 - weight) * p, 4) for v, p in zip(own, found[parent], strict=True)]
+            found[key] = [
+                round(weight * v + (1 - weight) * p, 4)
+                for v, p in zip(own, found[parent], strict=True)
+            ]
     return dict(sorted(found.items()))
 
 

@@ -1,4 +1,5 @@
-"""Rules of a data set as YAML: which lines are left out, and what a benchmark had set that its lines do not say.
+"""Rules of a data set as YAML: which lines are left out, and what a benchmark had set that its
+lines do not say.
 
 A rule has conditions and, where they hold, columns to set::
 
@@ -7,11 +8,13 @@ A rule has conditions and, where they hold, columns to set::
       reason: the script was tuned
       source: InferenceX pull/1047
 
-Rules apply from the first to the last. Every one whose conditions hold sets its columns, and a later one sees and replaces what
-an earlier one set. ``where`` may be a list: then one of its entries must hold. A condition compares one column with a
-value, with a list of which one must be equal, or with a mapping of ``not``, ``starts``, ``contains``, ``above``, ``from``, ``until``
-and ``below``, of which all must hold. Text that begins with "=" is a formula over the columns. An unknown key is refused, and so is a
-rule that leaves lines out without the class of its evidence (``evidence``).
+Rules apply from the first to the last. Every one whose conditions hold sets its columns, and a
+later one sees and replaces what an earlier one set. ``where`` may be a list: then one of its
+entries must hold. A condition compares one column with a value, with a list of which one must be
+equal, or with a mapping of ``not``, ``starts``, ``contains``, ``above``, ``from``, ``until`` and
+``below``, of which all must hold. Text that begins with "=" is a formula over the columns. An
+unknown key is refused, and so is a rule that leaves lines out without the class of its evidence
+(``evidence``).
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ Kind = TypeVar("Kind")
 
 TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "not": lambda value, other: value not in other if isinstance(other, list) else value != other,
-    "starts": lambda value, other: str(value).startswith(tuple(other) if isinstance(other, list) else other),
+    "starts": (
+        lambda value, other: str(value).startswith(
+            tuple(other) if isinstance(other, list) else other
+        )
+    ),
     "contains": lambda value, other: other in value,
     "above": operator.gt,
     "from": operator.ge,
@@ -111,7 +118,9 @@ def read_rules(file: Path, kind: type[Kind]) -> Kind:
         found = TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
-        raise DataError(f"{file.name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise DataError(
+            f"{file.name}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None
     except (OSError, yaml.YAMLError, AttributeError) as error:
         raise DataError(f"{file.name}: {error}") from None
     for rule in _rules(found):
@@ -121,7 +130,9 @@ def read_rules(file: Path, kind: type[Kind]) -> Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Why a line is left out: by the first rule that holds, and of these by the first with more evidence than a contradiction."""
+    """Why a line is left out: by the first rule that holds, and of these by the first with more
+    evidence than a contradiction.
+    """
 
     reason: str
     evidence: Evidence
@@ -135,7 +146,11 @@ def verdict_of(rules: Sequence[LeftOut], columns: Columns) -> Verdict | None:
             found = rule
             if found.evidence != CONTRADICTS:
                 break
-    return None if found is None else Verdict(reason=found.reason.format_map(columns), evidence=found.evidence)
+    return (
+        None
+        if found is None
+        else Verdict(reason=found.reason.format_map(columns), evidence=found.evidence)
+    )
 
 
 def settings(rules: Sequence[Rule], columns: Columns) -> dict[str, Any]:
@@ -151,7 +166,10 @@ def settings(rules: Sequence[Rule], columns: Columns) -> dict[str, Any]:
 def holds(where: Condition | Sequence[Condition], columns: Columns) -> bool:
     """Whether one of the conditions holds."""
     alternatives = [where] if isinstance(where, dict) else where
-    return any(all(_passes(columns[name], test, columns) for name, test in each.items()) for each in alternatives)
+    return any(
+        all(_passes(columns[name], test, columns) for name, test in each.items())
+        for each in alternatives
+    )
 
 
 def _passes(value: Any, test: Any, columns: Columns) -> bool:
@@ -182,13 +200,22 @@ def _worth(node: ast.expr, columns: Columns) -> Any:
             return OPERATIONS[type(op)](_worth(node.left, columns), _worth(node.right, columns))
         case ast.Call(func=ast.Name(id=name), keywords=[]) if name in FUNCTIONS:
             return FUNCTIONS[name](*(_worth(each, columns) for each in node.args))
-    raise DataError(f"'{ast.unparse(node)}' is none; it may have columns, numbers, + - * / //, {', '.join(FUNCTIONS)}")
+    raise DataError(
+        f"'{ast.unparse(node)}' is none; it may have columns, numbers, + - * / //,"
+        f" {', '.join(FUNCTIONS)}"
+    )
 
 
 def _rules(found: Any) -> list[LeftOut | Rule]:
     """Every rule in a dataclass of rules."""
     values = [getattr(found, name) for name in found.__dataclass_fields__]
-    return [each for value in values if isinstance(value, tuple) for each in value if isinstance(each, LeftOut | Rule)]
+    return [
+        each
+        for value in values
+        if isinstance(value, tuple)
+        for each in value
+        if isinstance(each, LeftOut | Rule)
+    ]
 
 
 def _check(file: Path, rule: LeftOut | Rule) -> None:
@@ -197,14 +224,31 @@ def _check(file: Path, rule: LeftOut | Rule) -> None:
     Raises:
         DataError: naming it.
     """
-    tests = [test for each in ([rule.where] if isinstance(rule.where, dict) else rule.where) for test in each.values()]
-    unknown = [name for test in tests if isinstance(test, dict) for name in test if name not in TESTS]
+    tests = [
+        test
+        for each in ([rule.where] if isinstance(rule.where, dict) else rule.where)
+        for test in each.values()
+    ]
+    unknown = [
+        name for test in tests if isinstance(test, dict) for name in test if name not in TESTS
+    ]
     if unknown:
-        raise DataError(f"{file.name}: '{unknown[0]}' is no condition; write one of {', '.join(TESTS)}")
-    compared = [each for test in tests for each in (test.values() if isinstance(test, dict) else (test,))]
+        raise DataError(
+            f"{file.name}: '{unknown[0]}' is no condition; write one of {', '.join(TESTS)}"
+        )
+    compared = [
+        each for test in tests for each in (test.values() if isinstance(test, dict) else (test,))
+    ]
     for value in (*compared, *(rule.set.values() if isinstance(rule, Rule) else ())):
         if isinstance(value, str) and value.startswith("="):
             try:
-                valued(value, {node.id: 1 for node in ast.walk(_parsed(value[1:].strip())) if isinstance(node, ast.Name)})
+                valued(
+                    value,
+                    {
+                        node.id: 1
+                        for node in ast.walk(_parsed(value[1:].strip()))
+                        if isinstance(node, ast.Name)
+                    },
+                )
             except (SyntaxError, DataError) as error:
                 raise DataError(f"{file.name}: '{value}' is no formula: {error}") from None

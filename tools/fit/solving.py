@@ -1,6 +1,8 @@
-"""Least squares with priors over rows whose residuals depend on a simulation, and the rounding of what is found.
+"""Least squares with priors over rows whose residuals depend on a simulation, and the rounding of
+what is found.
 
-All rows are simulated ``ROUNDS`` times, and the residuals are evaluated at most ``EVALUATIONS`` times after each simulation.
+All rows are simulated ``ROUNDS`` times, and the residuals are evaluated at most ``EVALUATIONS``
+times after each simulation.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def solve(
 ) -> Vector:
     """The vector that explains the rows best, while terms outside ``free`` are held at ``start``.
 
-    ``evaluations`` are the most evaluations of the residuals after the first simulation and after the last.
+    ``evaluations`` are the most evaluations of the residuals after the first simulation and after
+    the last.
     """
     from scipy.optimize import least_squares
 
@@ -42,7 +45,9 @@ def solve(
         slopes = Slopes(layout, parts, x, free)
         last = not loaded or number == ROUNDS - 1
         scale, most = layout.spread[free], evaluations[1 if last else 0]
-        found = least_squares(slopes.residuals, x[free], slopes.jacobian, x_scale=scale, max_nfev=most)
+        found = least_squares(
+            slopes.residuals, x[free], slopes.jacobian, x_scale=scale, max_nfev=most
+        )
         x[free] = found.x
     return x
 

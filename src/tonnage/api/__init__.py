@@ -1,7 +1,8 @@
-"""The Python interface: ``tonnage.size``, ``simulate``, ``score`` and ``calibrate``, and what the command needs next to them.
+"""The Python interface: ``tonnage.size``, ``simulate``, ``score`` and ``calibrate``, and what the
+command needs next to them.
 
-Each function takes what the command of the same name takes, with the same meaning, and returns values
-instead of printing them.
+Each function takes what the command of the same name takes, with the same meaning, and returns
+values instead of printing them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
     from tonnage.api.compare import describe_workload, fit_workload
     from tonnage.api.compression import compress
     from tonnage.api.evidence import calibrate, score, score_models, several_models
-    from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, lesson_sweep, memory, precisions
+    from tonnage.api.facts import (
+        MemoryReport,
+        PrecisionReport,
+        catalog,
+        lesson,
+        lesson_sweep,
+        memory,
+        precisions,
+    )
     from tonnage.api.grids import read_grid, sweep
     from tonnage.api.question.aims import prices_of
     from tonnage.api.question.arguments import check_given, slo
@@ -24,11 +33,27 @@ if TYPE_CHECKING:
     from tonnage.api.question.sweeps import simulations_of
     from tonnage.api.running.demo import demo, rehearse
     from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
-    from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
+    from tonnage.api.running.gateway import (
+        gateway_from,
+        gateway_settings,
+        planned_backends,
+        proxy_command,
+    )
     from tonnage.api.running.processes import serve_apart, served
     from tonnage.api.running.serve import serve_openvino, serve_simulated
-    from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
-    from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
+    from tonnage.api.running.serve_engine import (
+        EngineAsked,
+        machine_profiles,
+        prepare_engine,
+        serve_engine,
+        this_machine,
+    )
+    from tonnage.api.services import (
+        calibrate_service,
+        deploy_service,
+        simulate_service,
+        size_servers,
+    )
     from tonnage.api.simulation import (
         answers_soon,
         check_timeline,
@@ -39,7 +64,15 @@ if TYPE_CHECKING:
         simulated,
         write_timeline,
     )
-    from tonnage.api.sizing import Asked, answer, ask, size, size_measured, size_models, size_use_cases
+    from tonnage.api.sizing import (
+        Asked,
+        answer,
+        ask,
+        size,
+        size_measured,
+        size_models,
+        size_use_cases,
+    )
     from tonnage.report.notebook import figures, plot
     from tonnage.report.simulated import lesson_slots
     from tonnage.simulator.simulated_run import SimulatedRun, SimulatedSweep, write_runs
@@ -50,7 +83,15 @@ _PLACES = {
     "api.compare": ("describe_workload", "fit_workload"),
     "api.compression": ("compress",),
     "api.evidence": ("calibrate", "score", "score_models", "several_models"),
-    "api.facts": ("MemoryReport", "PrecisionReport", "catalog", "lesson", "lesson_sweep", "memory", "precisions"),
+    "api.facts": (
+        "MemoryReport",
+        "PrecisionReport",
+        "catalog",
+        "lesson",
+        "lesson_sweep",
+        "memory",
+        "precisions",
+    ),
     "api.question.aims": ("prices_of",),
     "api.question.arguments": ("check_given", "slo"),
     "api.question.deployment": ("deployment_of",),
@@ -58,10 +99,21 @@ _PLACES = {
     "api.question.sweeps": ("simulations_of",),
     "api.running.demo": ("demo", "rehearse"),
     "api.running.deploy": ("deploy", "verify", "verify_folder", "watch"),
-    "api.running.gateway": ("gateway_from", "gateway_settings", "planned_backends", "proxy_command"),
+    "api.running.gateway": (
+        "gateway_from",
+        "gateway_settings",
+        "planned_backends",
+        "proxy_command",
+    ),
     "api.running.processes": ("serve_apart", "served"),
     "api.running.serve": ("serve_openvino", "serve_simulated"),
-    "api.running.serve_engine": ("EngineAsked", "machine_profiles", "prepare_engine", "serve_engine", "this_machine"),
+    "api.running.serve_engine": (
+        "EngineAsked",
+        "machine_profiles",
+        "prepare_engine",
+        "serve_engine",
+        "this_machine",
+    ),
     "api.services": ("calibrate_service", "deploy_service", "simulate_service", "size_servers"),
     "api.simulation": (
         "answers_soon",
@@ -73,7 +125,15 @@ _PLACES = {
         "simulated",
         "write_timeline",
     ),
-    "api.sizing": ("Asked", "answer", "ask", "size", "size_measured", "size_models", "size_use_cases"),
+    "api.sizing": (
+        "Asked",
+        "answer",
+        "ask",
+        "size",
+        "size_measured",
+        "size_models",
+        "size_use_cases",
+    ),
     "api.grids": ("read_grid", "sweep"),
     "report.notebook": ("figures", "plot"),
     "report.simulated": ("lesson_slots",),
@@ -86,7 +146,9 @@ __all__ = [name for names in _PLACES.values() for name in names]
 
 
 def _at_the_hub(name: str, layout: str) -> Model | str:
-    """The model of a repository that the catalog does not have, from the hub; or why there is none, as a clause."""
+    """The model of a repository that the catalog does not have, from the hub; or why there is none,
+    as a clause.
+    """
     from tonnage.api.hub import read_from_hub
 
     return read_from_hub(name, layout)

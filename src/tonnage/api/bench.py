@@ -30,20 +30,40 @@ from tonnage.units import parse_duration
 
 __all__ = ["bench", "bench_selftest", "prepare_bench", "run_bench", "run_find_max", "serve_exactly"]
 
-SELF_TEST_STREAMS = 256  # streams of the short self-test before a run at most; a load of fewer clients is tested at its own number
+# streams of the short self-test before a run at most; a load of fewer clients is tested at its own
+# number
+SELF_TEST_STREAMS = 256
 
-Watch = Callable[[str], Watcher | None]  # makes who looks on at a load, described in words; None for nobody
+# makes who looks on at a load, described in words; None for nobody
+Watch = Callable[[str], Watcher | None]
 
 
-def bench(*, output: Path | None = None, selftest: bool = True, provenance: dict[str, Any] | None = None, **asked: Any) -> list[Measured]:
-    """Measure a live endpoint under one load or several, as ``tonnage bench`` does; kept only with an ``output``. Raises InputError."""
-    return run_bench(prepare_bench(**asked), output=output, selftest=selftest, provenance=provenance or {})
+def bench(
+    *,
+    output: Path | None = None,
+    selftest: bool = True,
+    provenance: dict[str, Any] | None = None,
+    **asked: Any,
+) -> list[Measured]:
+    """Measure a live endpoint under one load or several, as ``tonnage bench`` does; kept only with
+    an ``output``. Raises InputError.
+    """
+    return run_bench(
+        prepare_bench(**asked), output=output, selftest=selftest, provenance=provenance or {}
+    )
 
 
 def run_bench(
-    asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = lambda words: None
+    asked: Bench,
+    *,
+    output: Path | None,
+    selftest: bool,
+    provenance: dict[str, Any],
+    watch: Watch = lambda words: None,
 ) -> list[Measured]:
-    """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last. Raises InputError: a folder in use."""
+    """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last. Raises InputError: a
+    folder in use.
+    """
     from tonnage.results.store import check_free
 
     for question in asked.questions if output is not None else ():
@@ -55,7 +75,15 @@ def run_bench(
         for place, question in enumerate(asked.questions):
             folder = None if output is None else asked.folder(output, question)
             done.append(
-                _one(asked, question, folder=folder, scratch=Path(scratch) / str(place), facts=facts, provenance=provenance, watch=watch)
+                _one(
+                    asked,
+                    question,
+                    folder=folder,
+                    scratch=Path(scratch) / str(place),
+                    facts=facts,
+                    provenance=provenance,
+                    watch=watch,
+                )
             )
             if done[-1].observed.interrupted:
                 break
@@ -63,22 +91,37 @@ def run_bench(
 
 
 def run_find_max(
-    asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = lambda words: None
+    asked: Bench,
+    *,
+    output: Path | None,
+    selftest: bool,
+    provenance: dict[str, Any],
+    watch: Watch = lambda words: None,
 ) -> Maximum:
-    """Search the highest load inside the limits, beginning at the requested one. Raises InputError."""
+    """Search the highest load inside the limits, beginning at the requested one. Raises
+    InputError.
+    """
     from tonnage.results.store import check_free
 
     if not asked.wanted.slo:
-        raise InputError(f'{option("find_max")}: needs a limit; add {option("slo")} such as "ttft p95<=500ms"')
+        raise InputError(
+            f'{option("find_max")}: needs a limit; add {option("slo")} such as "ttft p95<=500ms"'
+        )
     question = asked.questions[0]
     load = question.arrivals
     if len(asked.questions) > 1 or isinstance(load, TraceArrivals):
-        raise InputError(f"{option('find_max')}: begins at one load; give one {option('concurrency')} or one {option('request_rate')}")
+        raise InputError(
+            f"{option('find_max')}: begins at one load; give one {option('concurrency')} or one"
+            f" {option('request_rate')}"
+        )
     if output is not None:
         check_free(output)
     _check_descriptors(asked)
     if isinstance(load, OpenLoop) and load.in_flight:
-        raise InputError(f"{option('concurrency')}: caps the requests in flight, so that a higher rate breaks no limit; leave it out")
+        raise InputError(
+            f"{option('concurrency')}: caps the requests in flight, so that a higher rate breaks no"
+            " limit; leave it out"
+        )
     facts = _facts(asked, selftest)
     closed = isinstance(load, ClosedLoop)
     with tempfile.TemporaryDirectory() as scratch:
@@ -86,9 +129,21 @@ def run_find_max(
 
         def run(value: float) -> Measured:
             place = next(made)
-            folder = None if output is None else output / f"{place:02}-{'concurrency' if closed else 'rate'}-{value:.4g}"
+            folder = (
+                None
+                if output is None
+                else output / f"{place:02}-{'concurrency' if closed else 'rate'}-{value:.4g}"
+            )
             at = question.at(value)
-            return _one(asked, at, folder=folder, scratch=Path(scratch) / str(place), facts=facts, provenance=provenance, watch=watch)
+            return _one(
+                asked,
+                at,
+                folder=folder,
+                scratch=Path(scratch) / str(place),
+                facts=facts,
+                provenance=provenance,
+                watch=watch,
+            )
 
         start = float(load.concurrency) if isinstance(load, ClosedLoop) else load.rate
         return find_max(run, asked.wanted.slo, start=start, whole=closed)
@@ -99,12 +154,16 @@ SPARE_DESCRIPTORS = 64  # For the run's files, the server's metrics, and what Py
 
 def _check_descriptors(asked: Bench) -> None:
     """Refuse more clients than this user may open connections for. Raises InputError."""
-    clients = max([q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)], default=1)
+    clients = max(
+        [q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)],
+        default=1,
+    )
     wanted, most = -(-clients // asked.setup.workers) + SPARE_DESCRIPTORS, more_descriptors()
     if wanted > most:
         raise InputError(
-            f"{option('concurrency')}: {clients} clients need {wanted} open files in each client process, and this user may open {most}; "
-            f"raise that (`ulimit -n`), or share them out with {option('workers')} {-(-clients // max(most - SPARE_DESCRIPTORS, 1))}"
+            f"{option('concurrency')}: {clients} clients need {wanted} open files in each client"
+            f" process, and this user may open {most}; raise that (`ulimit -n`), or share them out"
+            f" with {option('workers')} {-(-clients // max(most - SPARE_DESCRIPTORS, 1))}"
         )
 
 
@@ -122,9 +181,14 @@ def _one(
     load = question.draw()
     watcher = watch(load.words)
     setup, made = asked.setup, asked.setup.prompts
-    if isinstance(made, Prompts):  # that no earlier load has sent: a server's prefix cache would answer them sooner
+    # that no earlier load has sent: a server's prefix cache would answer them sooner
+    if isinstance(made, Prompts):
         setup = replace(setup, prompts=replace(made, salt=secrets.randbits(64)))
-    items = {"isl": None, "osl": None, "items": int(question.isl.mean)} if setup.endpoint.kind == "infer" else {}
+    items = (
+        {"isl": None, "osl": None, "items": int(question.isl.mean)}
+        if setup.endpoint.kind == "infer"
+        else {}
+    )
     measured = benchmark(
         setup,
         load,
@@ -135,7 +199,11 @@ def _one(
         scenario={**asked.scenario, **_load(question), **items},
         provenance=provenance,
         watchers=() if watcher is None else (watcher,),
-        metrics=Scraper(asked.metrics_urls, gpus=asked.gpus) if asked.metrics_urls or asked.gpus is not None else None,
+        metrics=(
+            Scraper(asked.metrics_urls, gpus=asked.gpus)
+            if asked.metrics_urls or asked.gpus is not None
+            else None
+        ),
     )
     if folder is not None and not measured.unwritten:
         for name in asked.exports:
@@ -147,20 +215,35 @@ def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:
     """The machine, and a short self-test at the load's own number of clients."""
     from tonnage.bench.benchmark import environment
 
-    clients = [q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)]
+    clients = [
+        q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)
+    ]
     streams = min(max(clients, default=64), SELF_TEST_STREAMS)
-    return {"selftest": self_test(streams=streams).to_json() if selftest else None, "environment": environment()}
+    return {
+        "selftest": self_test(streams=streams).to_json() if selftest else None,
+        "environment": environment(),
+    }
 
 
 def bench_selftest(*, streams: Many = "1,64,256") -> list[SelfTest]:
-    """The client against the exact server on this machine, at several numbers of streams. Raises InputError."""
-    return [self_test(streams=count, requests=max(4 * count, 40)) for count in whole_numbers(streams, option("streams"))]
+    """The client against the exact server on this machine, at several numbers of streams. Raises
+    InputError.
+    """
+    return [
+        self_test(streams=count, requests=max(4 * count, 40))
+        for count in whole_numbers(streams, option("streams"))
+    ]
 
 
 def serve_exactly(**asked: Any) -> None:
-    """Serve the exact server on 127.0.0.1 until Ctrl-C. Raises InputError: a schedule that cannot be, or a port that is taken."""
+    """Serve the exact server on 127.0.0.1 until Ctrl-C. Raises InputError: a schedule that cannot
+    be, or a port that is taken.
+    """
     a = ExactArguments(**asked)
-    seconds = {name: parse_duration(getattr(a, name), option(name)) for name in ("ttft", "itl", "freeze_at", "freeze_for")}
+    seconds = {
+        name: parse_duration(getattr(a, name), option(name))
+        for name in ("ttft", "itl", "freeze_at", "freeze_for")
+    }
     schedule = Schedule(
         ttft_s=seconds["ttft"],
         itl_s=seconds["itl"],
@@ -172,11 +255,15 @@ def serve_exactly(**asked: Any) -> None:
         fault_every=checked_count("fault_every", a.fault_every, least=0) or 0,
     )
     if not 0 <= a.port < 65_536:
-        raise InputError(f"{option('port')}: {a.port} is not a port; write 1024 to 65535, or leave it out")
+        raise InputError(
+            f"{option('port')}: {a.port} is not a port; write 1024 to 65535, or leave it out"
+        )
     try:
         serve(schedule, port=a.port)
     except OSError as error:
-        raise InputError(f"{option('port')}: {a.port} cannot be used ({error.strerror or error}); choose another") from None
+        raise InputError(
+            f"{option('port')}: {a.port} cannot be used ({error.strerror or error}); choose another"
+        ) from None
 
 
 def _load(question: Question) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What was recorded: runs compared, another tool's run imported, traffic described, fitted, and read over days next to its plan."""
+"""What was recorded: runs compared, another tool's run imported, traffic described, fitted, and
+read over days next to its plan.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,12 @@ if TYPE_CHECKING:
     from tonnage.workload.history_fit import HistoryFit
 
 
-def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), include_invalid: bool = False) -> Comparison:
-    """Compare two run folders by their records, as ``tonnage compare`` does. Raises InputError: none, or INVALID; DataError: damaged."""
+def compare_runs(
+    first: Path, second: Path, *, attain: Sequence[str] = (), include_invalid: bool = False
+) -> Comparison:
+    """Compare two run folders by their records, as ``tonnage compare`` does. Raises InputError:
+    none, or INVALID; DataError: damaged.
+    """
     from tonnage.bench.intervals import compare
 
     invalid = InvalidRuns(include=include_invalid, allow_errors=True)
@@ -43,7 +49,9 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
 
 
 def _believed(folder: Path, invalid: InvalidRuns) -> Run:
-    """The run of a folder. Raises InputError: it is no run folder, or its own client called it INVALID, and such runs are not taken."""
+    """The run of a folder. Raises InputError: it is no run folder, or its own client called it
+    INVALID, and such runs are not taken.
+    """
     run = read_run(folder)
     if not invalid.takes(folder, run.summary):
         invalid.check(())
@@ -59,9 +67,11 @@ def compare_plan(
     coefficients: str | Path | None = None,
     include_invalid: bool = False,
 ) -> RunBesidePlan:
-    """Replay the requests of a run on the deployment of a plan; arguments as of ``tonnage compare``.
+    """Replay the requests of a run on the deployment of a plan; arguments as of ``tonnage
+    compare``.
 
-    Raises InputError: no run folder, an INVALID one, no plan, or one that chose or predicted nothing; DataError: a damaged file.
+    Raises InputError: no run folder, an INVALID one, no plan, or one that chose or predicted
+    nothing; DataError: a damaged file.
     """
     from tonnage.api.question.deployment import BY_CONTENT
     from tonnage.evidence.replay import ROUTER, beside_plan, replay
@@ -75,21 +85,43 @@ def compare_plan(
     invalid = InvalidRuns(include=include_invalid, allow_errors=True)
     found, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
-        raise InputError(f"{plan}: rests on measured points and makes no prediction; give a plan that was simulated")
+        raise InputError(
+            f"{plan}: rests on measured points and makes no prediction; give a plan that was"
+            " simulated"
+        )
     count, between = instances or choice.instances, router or ROUTER
-    replayed = replay(found.requests, choice.deployment, gpus_per_system=choice.gpus_per_system, instances=count, router=between)
+    replayed = replay(
+        found.requests,
+        choice.deployment,
+        gpus_per_system=choice.gpus_per_system,
+        instances=count,
+        router=between,
+    )
     arrivals = found.scenario.get("arrivals")
     clients = arrivals.get("concurrency") if isinstance(arrivals, dict) else None
     clients = clients if isinstance(clients, int) and clients > 0 else None
     limits = tuple(limit.asked for limit in choice.plan.scenario.limits_that_count)
-    beside = beside_plan(found.requests, replayed, choice.deployment, instances=count, router=between, clients=clients, slo=limits)
+    beside = beside_plan(
+        found.requests,
+        replayed,
+        choice.deployment,
+        instances=count,
+        router=between,
+        clients=clients,
+        slo=limits,
+    )
     return replace(beside, notes=(*beside.notes, *invalid.sentences))
 
 
 def import_run(
-    file: Path, output: Path, *, tokenizer: Path | None = None, provenance: dict[str, Any] | None = None
+    file: Path,
+    output: Path,
+    *,
+    tokenizer: Path | None = None,
+    provenance: dict[str, Any] | None = None,
 ) -> list[tuple[Path, Summary, dict[str, Any]]]:
-    """Write the runs of another tool's file as run folders, as ``tonnage import`` does. Raises InputError.
+    """Write the runs of another tool's file as run folders, as ``tonnage import`` does. Raises
+    InputError.
 
     Of each its folder, its summary, and what was left out, failed and remarked.
     """
@@ -101,12 +133,18 @@ def import_run(
     check_free(output)
     count = TokenizerFile(tokenizer).count if tokenizer is not None else None
     runs = read_requests(file, Reading(answer=kept_answer, count=count))
-    folders = [output] if len(runs) == 1 else [output / f"run-{place}" for place in range(1, len(runs) + 1)]
+    folders = (
+        [output]
+        if len(runs) == 1
+        else [output / f"run-{place}" for place in range(1, len(runs) + 1)]
+    )
     made: list[tuple[Path, Summary, dict[str, Any]]] = []
     left_out: list[str] = []
     for place, (run, folder) in enumerate(zip(runs, folders, strict=True), start=1):
         try:
-            summary, facts = write_imported(run, folder, source=file.name, provenance=provenance or {})
+            summary, facts = write_imported(
+                run, folder, source=file.name, provenance=provenance or {}
+            )
         except NoneCompleted as error:
             if not made and place == len(runs):
                 raise
@@ -126,15 +164,25 @@ def describe_workload(
     engine: str = "tensorrt-llm",
     trace_unit: str | None = None,
 ) -> Description:
-    """Lengths, arrivals and shared prefixes of recorded traffic; arguments as of ``tonnage workload describe``. Raises InputError."""
+    """Lengths, arrivals and shared prefixes of recorded traffic; arguments as of ``tonnage workload
+    describe``. Raises InputError.
+    """
     if model is None and (gpu is not None or tp is not None):
-        raise InputError(f"{option('gpu')}, {option('tp')}: belong to a model; give {option('model')} too")
+        raise InputError(
+            f"{option('gpu')}, {option('tp')}: belong to a model; give {option('model')} too"
+        )
     description = describe(traffic_from(str(file), "the traffic", trace_unit))
-    return description if model is None else replace(description, gain=_gain(description.limits, model, gpu, tp, engine))
+    return (
+        description
+        if model is None
+        else replace(description, gain=_gain(description.limits, model, gpu, tp, engine))
+    )
 
 
 def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, engine: str) -> KvGain:
-    """KV memory of a sequence as long as the limits admit, and of one as long as the model's context."""
+    """KV memory of a sequence as long as the limits admit, and of one as long as the model's
+    context.
+    """
     from tonnage.api.facts import memory
 
     plan = memory(model=model, gpu=gpu, tp=tp, engine=engine).plan
@@ -158,31 +206,55 @@ def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, eng
     )
 
 
-def fit_workload(file: str | Path, output: str | Path | None = None, *, model: str | None = None, trace_unit: str | None = None) -> Fit:
-    """A scenario whose simulation reproduces recorded traffic; arguments as of ``tonnage workload fit``. Raises InputError."""
+def fit_workload(
+    file: str | Path,
+    output: str | Path | None = None,
+    *,
+    model: str | None = None,
+    trace_unit: str | None = None,
+) -> Fit:
+    """A scenario whose simulation reproduces recorded traffic; arguments as of ``tonnage workload
+    fit``. Raises InputError.
+    """
     from tonnage.workload.fit import fit
 
     target = scenario_target(output)
-    found = fit(describe_workload(file, trace_unit=trace_unit), "scenario" if target is None else target.stem, model)
+    found = fit(
+        describe_workload(file, trace_unit=trace_unit),
+        "scenario" if target is None else target.stem,
+        model,
+    )
     if target is not None:
         write_scenario(found.scenario, found.files, target)
     return found
 
 
 def scenario_target(output: str | Path | None) -> Path | None:
-    """The file of a scenario that is to be written; None where none is. Raises InputError: no YAML file, or no folder for it."""
+    """The file of a scenario that is to be written; None where none is. Raises InputError: no YAML
+    file, or no folder for it.
+    """
     target = None if output is None else Path(output)
-    if target is not None and (target.suffix.lower() not in (".yaml", ".yml") or not target.absolute().parent.is_dir()):
-        raise InputError(f"{option('output')}: cannot write '{target}'; name a .yaml file in a folder that exists")
+    if target is not None and (
+        target.suffix.lower() not in (".yaml", ".yml") or not target.absolute().parent.is_dir()
+    ):
+        raise InputError(
+            f"{option('output')}: cannot write '{target}'; name a .yaml file in a folder that"
+            " exists"
+        )
     return target
 
 
 def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -> None:
-    """The scenario and the files that it names: all of them, or none. Raises InputError: the folder cannot be written."""
+    """The scenario and the files that it names: all of them, or none. Raises InputError: the folder
+    cannot be written.
+    """
     from tonnage.results.store import write_together
     from tonnage.spec.scenario_file import to_yaml
 
-    packed = {name: gzip.compress(text.encode(), mtime=0) if name.endswith(".gz") else text.encode() for name, text in files.items()}
+    packed = {
+        name: gzip.compress(text.encode(), mtime=0) if name.endswith(".gz") else text.encode()
+        for name, text in files.items()
+    }
     write_together(target.parent, {**packed, target.name: to_yaml(scenario).encode()})
 
 
@@ -199,8 +271,16 @@ def is_history(source: str) -> bool:
     return is_address(source) or not source.lower().endswith(".json") or bool(_documents(source))
 
 
-def read_history(source: str, *, range: str = "14d", select: str = "", header: Sequence[str] = (), save: Path | None = None) -> History:
-    """The hours of a Prometheus, of a file of its answers, or of single requests; arguments as of ``tonnage workload from-prometheus``.
+def read_history(
+    source: str,
+    *,
+    range: str = "14d",
+    select: str = "",
+    header: Sequence[str] = (),
+    save: Path | None = None,
+) -> History:
+    """The hours of a Prometheus, of a file of its answers, or of single requests; arguments as of
+    ``tonnage workload from-prometheus``.
 
     Raises InputError: what cannot be read; TonnageError: a server that does not answer.
     """
@@ -214,14 +294,21 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
         answers = server.read(seconds)
         if save is not None:
             try:
-                save.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
+                save.write_text(
+                    "".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8"
+                )
             except OSError as error:
                 raise InputError(
-                    f"{option('save')}: cannot write '{save}' ({error.strerror}); name a file in a folder that exists"
+                    f"{option('save')}: cannot write '{save}' ({error.strerror}); name a file in a"
+                    " folder that exists"
                 ) from None
         return history_of(curves(answers, server.name), server.name)
     documents = _documents(source)
-    for name, given in (("select", select if not documents else ""), ("header", header), ("save", save)):
+    for name, given in (
+        ("select", select if not documents else ""),
+        ("header", header),
+        ("save", save),
+    ):
         if given:
             raise InputError(f"{option(name)}: belongs to a server; {source} is a file")
     if documents:
@@ -230,7 +317,9 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
 
 
 def _documents(source: str) -> list[object]:
-    """The answers of a Prometheus that a file holds, as one JSON value or one a line; none where it is something else."""
+    """The answers of a Prometheus that a file holds, as one JSON value or one a line; none where it
+    is something else.
+    """
     if not source.lower().endswith((".json", ".jsonl")) or not Path(source).is_file():
         return []
     text = read_text(source, "the history")
@@ -240,7 +329,11 @@ def _documents(source: str) -> list[object]:
         except (ValueError, RecursionError):
             continue
         found = found if isinstance(found, list) else [found]
-        return found if all(isinstance(one, dict) and {"status", "data"} <= one.keys() for one in found) else []
+        return (
+            found
+            if all(isinstance(one, dict) and {"status", "data"} <= one.keys() for one in found)
+            else []
+        )
     return []
 
 
@@ -253,12 +346,16 @@ def fit_history(
     osl: str | None = None,
     plan: str | Path | None = None,
 ) -> HistoryFit:
-    """A scenario of a history, with the files that it names; arguments as of ``tonnage workload from-prometheus``. Raises InputError."""
+    """A scenario of a history, with the files that it names; arguments as of ``tonnage workload
+    from-prometheus``. Raises InputError.
+    """
     from tonnage.watch.drift import measured_loads
     from tonnage.workload.history_fit import fit_history as fit
 
     target = scenario_target(output)
-    history_fit = fit(history, "scenario" if target is None else target.stem, model=model, isl=isl, osl=osl)
+    history_fit = fit(
+        history, "scenario" if target is None else target.stem, model=model, isl=isl, osl=osl
+    )
     if target is not None:
         files = dict(history_fit.files)
         if plan is not None and (points := measured_loads(planned(plan).plan, history_fit)):
@@ -267,12 +364,29 @@ def fit_history(
     return history_fit
 
 
-def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coefficients: str | Path | None = None) -> Today:
-    """A plan next to a history of its deployment. Raises InputError: no plan, one that predicts nothing, or ``forecast`` is no duration."""
+def today(
+    plan: str | Path,
+    fit: HistoryFit,
+    *,
+    forecast: str | None = None,
+    coefficients: str | Path | None = None,
+) -> Today:
+    """A plan next to a history of its deployment. Raises InputError: no plan, one that predicts
+    nothing, or ``forecast`` is no duration.
+    """
     from tonnage.watch.drift import today as beside
 
     choice = planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
-        raise InputError(f"{option('plan')}: {plan} rests on measured points and predicts nothing; give one that was simulated")
+        raise InputError(
+            f"{option('plan')}: {plan} rests on measured points and predicts nothing; give one that"
+            " was simulated"
+        )
     seconds = None if forecast is None else parse_duration(forecast, option("forecast"))
-    return beside(choice.plan, choice.deployment, fit, gpus_per_system=choice.gpus_per_system, forecast_s=seconds)
+    return beside(
+        choice.plan,
+        choice.deployment,
+        fit,
+        gpus_per_system=choice.gpus_per_system,
+        forecast_s=seconds,
+    )

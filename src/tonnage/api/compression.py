@@ -1,4 +1,6 @@
-"""``tonnage.compress``: a checkpoint in the format that a plan assumes, made by another tool and judged next to the original."""
+"""``tonnage.compress``: a checkpoint in the format that a plan assumes, made by another tool and
+judged next to the original.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ def compress(
     dry_run: bool = False,
     told: Callable[[str], None] = lambda line: None,
 ) -> Compressed | str:
-    """Make a checkpoint in a narrower format, as ``tonnage compress`` does; or, with ``dry_run``, the tool's own script as text.
+    """Make a checkpoint in a narrower format, as ``tonnage compress`` does; or, with ``dry_run``,
+    the tool's own script as text.
 
-    Raises InputError: a format that the GPU, the engine, the tool or this machine cannot do; TonnageError: the tool failed.
+    Raises InputError: a format that the GPU, the engine, the tool or this machine cannot do;
+    TonnageError: the tool failed.
     """
     from tonnage.compress import checks
     from tonnage.compress.run import recipe_of, run, with_tasks
@@ -42,8 +46,14 @@ def compress(
     spec = checks.check_model(Path(model_dir))
     for pool in pools:
         checks.check_plan_model(spec, find_model(pool.model))
-    texts = {name: Path(path) for name, path in (("calibration", text), ("held_back", held_back)) if path is not None}
-    job = checks.Job(form=form, tool=chosen, model=Path(model_dir), spec=spec, output=Path(output), texts=texts)
+    texts = {
+        name: Path(path)
+        for name, path in (("calibration", text), ("held_back", held_back))
+        if path is not None
+    }
+    job = checks.Job(
+        form=form, tool=chosen, model=Path(model_dir), spec=spec, output=Path(output), texts=texts
+    )
     if dry_run:
         return recipe_of(job, output=job.output)
     checks.check_texts(form, chosen, texts)

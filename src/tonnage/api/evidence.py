@@ -1,4 +1,6 @@
-"""``tonnage.score`` and ``calibrate``: predictions against measurements, and measurements turned into factors on the shipped terms."""
+"""``tonnage.score`` and ``calibrate``: predictions against measurements, and measurements turned
+into factors on the shipped terms.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +58,19 @@ def score(
     """Predict every row of a measured file and compare.
 
     Args:
-        measured: a CSV with ``model, gpu, precision, tp, isl, osl``, one of ``batch, concurrency, request_rate``, and measured
-            columns; any other file or folder that ``calibrate`` takes; or rows that were read before.
+        measured: a CSV with ``model, gpu, precision, tp, isl, osl``, one of ``batch, concurrency,
+            request_rate``, and measured columns; any other file or folder that ``calibrate`` takes;
+            or rows that were read before.
         worst: how many of the worst rows to keep.
         coefficients: a file that ``calibrate`` wrote; the shipped terms if not given.
-        step_model: whose step times: "fitted", "kernels", "aiconfigurator", or a CSV (``perf.measured_steps``).
-        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
-        allow_errors: whether runs count of which more than 1 % of the requests failed; they are left out if not, by name.
-        attain: shares of requests that must meet several limits at once, which run folders are compared by too.
+        step_model: whose step times: "fitted", "kernels", "aiconfigurator", or a CSV
+            (``perf.measured_steps``).
+        include_invalid: whether run folders that their own client called INVALID count; they are
+            left out if not, by name.
+        allow_errors: whether runs count of which more than 1 % of the requests failed; they are
+            left out if not, by name.
+        attain: shares of requests that must meet several limits at once, which run folders are
+            compared by too.
         progress: called with (done, total, name).
         said: what the file does not say.
 
@@ -103,15 +110,19 @@ def score_models(
     progress: Progress | None = None,
     **said: Unpack[MeasuredArguments],
 ) -> ModelScores:
-    """Predict every row with several step models and compare them with the measurements and with each other.
+    """Predict every row with several step models and compare them with the measurements and with
+    each other.
 
     Args:
         measured: as in ``score``.
-        step_model: names with commas between; ``all`` stands for fitted and, where its wheel is installed, aiconfigurator.
+        step_model: names with commas between; ``all`` stands for fitted and, where its wheel is
+            installed, aiconfigurator.
         worst: how many of the worst rows of each to keep.
         coefficients: refused, because a calibration belongs to the fitted terms alone.
-        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
-        allow_errors: whether runs count of which more than 1 % of the requests failed; they are left out if not, by name.
+        include_invalid: whether run folders that their own client called INVALID count; they are
+            left out if not, by name.
+        allow_errors: whether runs count of which more than 1 % of the requests failed; they are
+            left out if not, by name.
         progress: called with (done, total, name), from the beginning for each step model.
         said: what the file does not say.
 
@@ -120,7 +131,10 @@ def score_models(
     from tonnage.evidence.compare import compare
 
     if coefficients is not None:
-        raise InputError(f"{option('coefficients')}: applies only to the fitted step model; leave it out, or score a single step model")
+        raise InputError(
+            f"{option('coefficients')}: applies only to the fitted step model; leave it out, or"
+            " score a single step model"
+        )
     names, remarks = [], []
     for name in listed(step_model, option("step_model")):
         if name != ALL:
@@ -128,12 +142,23 @@ def score_models(
             continue
         names.append(FITTED)
         if installed_version() is None:
-            remarks.append(f"{PACKAGE} was skipped: it is not installed; pip install 'tonnage[aiconfigurator]'.")
+            remarks.append(
+                f"{PACKAGE} was skipped: it is not installed; pip install"
+                " 'tonnage[aiconfigurator]'."
+            )
         else:
             names.append(AICONFIGURATOR)
     sources = [checked_source(name) for name in dict.fromkeys(names)]
     invalid = InvalidRuns(include=include_invalid, allow_errors=allow_errors)
-    return compare(measured, sources, given=plain(said), worst=worst, progress=progress, remarks=tuple(remarks), invalid=invalid)
+    return compare(
+        measured,
+        sources,
+        given=plain(said),
+        worst=worst,
+        progress=progress,
+        remarks=tuple(remarks),
+        invalid=invalid,
+    )
 
 
 @with_signature(MeasuredArguments)
@@ -149,29 +174,37 @@ def calibrate(
     progress: Progress | None = None,
     **said: Unpack[MeasuredArguments],
 ) -> CalibrationReport:
-    """Fit the step model to measured points of one engine on one GPU; the shipped terms stay where the fit predicts no better.
+    """Fit the step model to measured points of one engine on one GPU; the shipped terms stay where
+    the fit predicts no better.
 
     Args:
-        measured: files or folders: CSV of points, reports of GenAI-Perf or AIPerf, ``vllm bench`` results, GuideLLM's
-            ``benchmarks.json``, run folders.
-        output: file for the factors, which ``coefficients`` of ``simulate``, ``size`` and ``score`` take.
+        measured: files or folders: CSV of points, reports of GenAI-Perf or AIPerf, ``vllm bench``
+            results, GuideLLM's ``benchmarks.json``, run folders.
+        output: file for the factors, which ``coefficients`` of ``simulate``, ``size`` and ``score``
+            take.
         date: of the measurements or of today, for the file.
-        plan: file of the plan whose choice was measured, in place of model, gpu, precision, tp and engine; its engine's limits (slots,
-            token budget) are the measured engine's settings, where they are the preset's otherwise.
-        own_terms: whether to fit new terms, from eight loads or more, instead of factors on the shipped ones; where the GPU is
-            described by a YAML file if not given.
-        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
-        allow_errors: whether runs count of which more than 1 % of the requests failed; they are left out if not, by name.
+        plan: file of the plan whose choice was measured, in place of model, gpu, precision, tp and
+            engine; its engine's limits (slots, token budget) are the measured engine's settings,
+            where they are the preset's otherwise.
+        own_terms: whether to fit new terms, from eight loads or more, instead of factors on the
+            shipped ones; where the GPU is described by a YAML file if not given.
+        include_invalid: whether run folders that their own client called INVALID count; they are
+            left out if not, by name.
+        allow_errors: whether runs count of which more than 1 % of the requests failed; they are
+            left out if not, by name.
         progress: called with (done, total, name).
         said: what the files do not say.
 
-    Raises InputError: a file cannot be read, points are too few, all of them are INVALID, or they are of several engines or GPUs.
+    Raises InputError: a file cannot be read, points are too few, all of them are INVALID, or they
+    are of several engines or GPUs.
     """
     from tonnage.evidence.calibrate import calibrate as run_calibrate
     from tonnage.formats.measured_files import read_measured
     from tonnage.results.store import write_json
 
-    paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
+    paths = (
+        [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
+    )
     given = plain(said)
     further: dict[str, Any] = {}
     if plan is not None:
@@ -180,14 +213,22 @@ def calibrate(
     invalid = InvalidRuns(include=include_invalid, allow_errors=allow_errors)
     rows = [{**row, **further} for path in paths for row in read_measured(path, given, invalid)]
     invalid.check(rows)
-    report = run_calibrate(rows, data=", ".join(path.name for path in paths), own=own_terms, remarks=invalid.sentences, progress=progress)
+    report = run_calibrate(
+        rows,
+        data=", ".join(path.name for path in paths),
+        own=own_terms,
+        remarks=invalid.sentences,
+        progress=progress,
+    )
     if output is not None:
         write_json(Path(output), report.to_json(date))
     return report
 
 
 def _of_plan(plan: str | Path, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a plan says of the measured deployment: the columns of a row, and the knobs of its engine."""
+    """What a plan says of the measured deployment: the columns of a row, and the knobs of its
+    engine.
+    """
     from tonnage.api.running.plans import planned
 
     for name in ("model", "gpu", "precision", "tp", "engine"):
@@ -196,6 +237,16 @@ def _of_plan(plan: str | Path, given: dict[str, Any]) -> tuple[dict[str, Any], d
     choice = planned(plan)
     pool, split = choice.pool, choice.deployment.parallelism
     if split.pp > 1 or choice.deployment.speculation is not None:
-        raise InputError(f"{option('plan')}: {plan} chose pipeline stages or speculative decoding, which calibrate does not fit")
-    columns = {"model": pool.model, "gpu": pool.gpu, "precision": pool.precision, "engine": choice.deployment.engine}
-    return {**columns, "tp": split.tp, "dp": split.dp, "ep": split.ep}, {"knobs": choice.deployment.knobs}
+        raise InputError(
+            f"{option('plan')}: {plan} chose pipeline stages or speculative decoding, which"
+            " calibrate does not fit"
+        )
+    columns = {
+        "model": pool.model,
+        "gpu": pool.gpu,
+        "precision": pool.precision,
+        "engine": choice.deployment.engine,
+    }
+    return {**columns, "tp": split.tp, "dp": split.dp, "ep": split.ep}, {
+        "knobs": choice.deployment.knobs
+    }

@@ -1,4 +1,6 @@
-"""Answers from facts alone: the catalog, the memory of an instance, and what each number format brings."""
+"""Answers from facts alone: the catalog, the memory of an instance, and what each number format
+brings.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +37,31 @@ class MemoryReport:
     # isl, osl: tokens of a request
     isl: int
     osl: int
-    chosen: bool = False  # whether the answer names the instance: it is another than one H100 of the usual engine, or its format was read
+    # whether the answer names the instance: it is another than one H100 of the usual engine, or its
+    # format was read
+    chosen: bool = False
 
     def lines(self) -> list[str]:
         """The arithmetic, one printable equation a line."""
         from tonnage.perf.memory_equations import equations
 
         d = self.plan.deployment
-        named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
+        named = (
+            f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name},"
+            f" {d.engine}"
+        )
         unsure = [d.model.reading] if d.model.reading else []
-        unsure += [f"{d.newer_engine} is newer than every preset; {d.engine} answers for it"] if d.newer_engine else []
+        unsure += (
+            [f"{d.newer_engine} is newer than every preset; {d.engine} answers for it"]
+            if d.newer_engine
+            else []
+        )
         unsure += [f"{d.model.name}: {d.model.layout_mark}"] if d.model.layout_mark else []
-        return [*unsure, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
+        return [
+            *unsure,
+            *([named] if self.chosen else []),
+            *equations(self.plan, self.isl, self.osl),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """All sizes in bytes per GPU."""
@@ -58,15 +73,39 @@ class MemoryReport:
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
             "reserve_bytes": p.reserve_bytes,
-            **({"speculation": str(d.speculation), "drafter_bytes": p.drafter_bytes} if d.speculation is not None else {}),
-            **({"lora": str(d.adapters), "adapter_bytes": p.adapter_bytes} if d.adapters is not None else {}),
+            **(
+                {"speculation": str(d.speculation), "drafter_bytes": p.drafter_bytes}
+                if d.speculation is not None
+                else {}
+            ),
+            **(
+                {"lora": str(d.adapters), "adapter_bytes": p.adapter_bytes}
+                if d.adapters is not None
+                else {}
+            ),
             "kv_bytes": p.kv_budget_bytes,
             "kv_bytes_per_token": p.kv_bytes_per_token,
             "kv_tokens": p.tokens,
-            **({"kv_window_bytes_per_token": p.window_bytes_per_token} if p.window_bytes_per_token else {}),
-            **({"kv_window_blocks": p.windows.blocks} if p.window_bytes_per_token and not p.state_bytes else {}),
-            **({"kv_index_bytes_per_token": p.index_bytes_per_token} if p.index_bytes_per_token else {}),
-            **({"state_bytes_per_sequence": p.state_bytes, "state_blocks": p.windows.blocks} if p.state_bytes else {}),
+            **(
+                {"kv_window_bytes_per_token": p.window_bytes_per_token}
+                if p.window_bytes_per_token
+                else {}
+            ),
+            **(
+                {"kv_window_blocks": p.windows.blocks}
+                if p.window_bytes_per_token and not p.state_bytes
+                else {}
+            ),
+            **(
+                {"kv_index_bytes_per_token": p.index_bytes_per_token}
+                if p.index_bytes_per_token
+                else {}
+            ),
+            **(
+                {"state_bytes_per_sequence": p.state_bytes, "state_blocks": p.windows.blocks}
+                if p.state_bytes
+                else {}
+            ),
             "isl": self.isl,
             "osl": self.osl,
             "concurrent_requests": p.concurrent_requests(self.isl, self.osl),
@@ -91,14 +130,17 @@ def memory(
     lora: str | None = None,
     **knobs: Unpack[MemoryKnobs],
 ) -> MemoryReport:
-    """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache, and slots of LoRA adapters too.
+    """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache,
+    and slots of LoRA adapters too.
 
-    Where no GPU and no degree is given and the model is too large for an H100, it is the smallest of the usual instances that holds it;
-    with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is given, shorter where the model's
-    context is. ``knobs`` are those of the engine that its memory depends on; the engine's own where they are left out.
+    Where no GPU and no degree is given and the model is too large for an H100, it is the smallest
+    of the usual instances that holds it; with a GPU and no degree, the fewest of these. Requests
+    are of 2,000 and 200 tokens where nothing is given, shorter where the model's context is.
+    ``knobs`` are those of the engine that its memory depends on; the engine's own where they are
+    left out.
 
-    Raises DoesNotFit: weights and reserves leave no room for one request; the message says what has room. Raises InputError: anything
-    else that cannot be used, in one line.
+    Raises DoesNotFit: weights and reserves leave no room for one request; the message says what has
+    room. Raises InputError: anything else that cannot be used, in one line.
     """
     from tonnage.perf.fitting import check_room
     from tonnage.perf.memory import memory_plan
@@ -109,12 +151,29 @@ def memory(
     usual = _engine_of(find_precision(precision or found_model.usual_precision))
     read = (engine is None and usual != USUAL_ENGINES[0]) or not found_model.date
     engine = engine or next(iter(engines_meant(settings["shares"])), usual)
-    place: dict[str, Any] = {"model": model, "layout": layout, "precision": precision, "dp": dp, "ep": ep, "engine": engine, **settings}
-    tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
+    place: dict[str, Any] = {
+        "model": model,
+        "layout": layout,
+        "precision": precision,
+        "dp": dp,
+        "ep": ep,
+        "engine": engine,
+        **settings,
+    }
+    tried = (
+        [(gpu or USUAL_GPUS[0], tp)]
+        if tp
+        else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
+    )
     tried = tried if dp == ep == 1 else tried[:1]
-    deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation, lora=lora) for name, n in tried)
+    deployments = (
+        deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation, lora=lora)
+        for name, n in tried
+    )
     first = next(deployments)
-    deployment = first if _holds(first) else next((found for found in deployments if _holds(found)), first)
+    deployment = (
+        first if _holds(first) else next((found for found in deployments if _holds(found)), first)
+    )
     most = deployment.model.max_context
     osl = max(1, min(DEFAULT_OSL, most - (isl or 1))) if osl is None else osl
     isl = max(1, min(DEFAULT_ISL, most - osl)) if isl is None else isl
@@ -123,12 +182,16 @@ def memory(
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
     check_context(deployment.model, Lengths(mean=isl), Lengths(mean=osl))
     check_room(deployment, isl, osl)
-    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=read or deployment is not first)
+    return MemoryReport(
+        plan=memory_plan(deployment), isl=isl, osl=osl, chosen=read or deployment is not first
+    )
 
 
 def _engine_of(precision: Precision) -> str:
     """The first of the usual engines that runs a number format."""
-    return next((name for name in USUAL_ENGINES if not find_engine(name).lacks(precision)), USUAL_ENGINES[0])
+    return next(
+        (name for name in USUAL_ENGINES if not find_engine(name).lacks(precision)), USUAL_ENGINES[0]
+    )
 
 
 def _holds(deployment: Deployment) -> bool:
@@ -139,7 +202,9 @@ def _holds(deployment: Deployment) -> bool:
 
 
 class MemoryKnobs(TypedDict, total=False):
-    """Settings of an engine that its memory depends on: the leaves of ``spec.scenario.OF_MEMORY``, whose aliases are taken too."""
+    """Settings of an engine that its memory depends on: the leaves of ``spec.scenario.OF_MEMORY``,
+    whose aliases are taken too.
+    """
 
     max_batch_size: int | str | None
     max_num_tokens: int | str | None
@@ -151,7 +216,9 @@ class MemoryKnobs(TypedDict, total=False):
 
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of ``deployment_of`` that settings by name or alias make."""
-    named: dict[str, Any] = {by_alias().get(name, name): value for name, value in values.items() if value is not None}
+    named: dict[str, Any] = {
+        by_alias().get(name, name): value for name, value in values.items() if value is not None
+    }
     if unknown := named.keys() - set(OF_MEMORY):
         raise TypeError(f"no such argument: {', '.join(sorted(unknown))}")
     counts = ("max_batch_size", "max_num_tokens")
@@ -164,7 +231,10 @@ def _set(values: Mapping[str, Any]) -> dict[str, Any]:
 
 # What an instance is looked for among, where nobody says which
 USUAL_ENGINES = ("tensorrt-llm", "vllm", "vllm-0.10", "sglang")
-USUAL_GPUS, USUAL_TPS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb"), (1, 2, 4, 8)
+USUAL_GPUS, USUAL_TPS = (
+    ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb"),
+    (1, 2, 4, 8),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +257,15 @@ class PrecisionReport:
 
 
 def precisions(
-    *, model: str = "llama-3.1-70b", gpu: str = "h100-sxm-80gb", tp: int | None = None, engine: str = "tensorrt-llm-0.15"
+    *,
+    model: str = "llama-3.1-70b",
+    gpu: str = "h100-sxm-80gb",
+    tp: int | None = None,
+    engine: str = "tensorrt-llm-0.15",
 ) -> PrecisionReport:
-    """What each number format brings: speed over 16 bits by batch, bytes, accuracy, calibration, hardware. Raises InputError."""
+    """What each number format brings: speed over 16 bits by batch, bytes, accuracy, calibration,
+    hardware. Raises InputError.
+    """
     from tonnage.sizing.precisions import format_gains
 
     base, gains = format_gains(find_model(model), find_gpu(gpu), engine, tp)
@@ -197,9 +273,11 @@ def precisions(
 
 
 def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
-    """Every model, GPU, system, engine and price, or the ones that match a text; models with their published quality and checkpoints.
+    """Every model, GPU, system, engine and price, or the ones that match a text; models with their
+    published quality and checkpoints.
 
-    "models", "gpus", "systems", "engines", "prices", "quality", "checkpoints" and "lengths" match all of that kind and nothing else.
+    "models", "gpus", "systems", "engines", "prices", "quality", "checkpoints" and "lengths" match
+    all of that kind and nothing else.
 
     Raises InputError: nothing matches.
     """
@@ -212,22 +290,36 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality", "lengths")
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EnginePreset: "engines"}
-    entries = [entry for entry in search("") if shelves[type(entry)] == text] if text in found else search(text)
+    entries = (
+        [entry for entry in search("") if shelves[type(entry)] == text]
+        if text in found
+        else search(text)
+    )
     if text in ("", "quality"):
         found["quality"] = [asdict(score) for score in listed_scores()]
     if text in ("", "lengths"):
-        found["lengths"] = [asdict(row) | {"date": str(row.date)} for row in recorded_lengths().values()]
+        found["lengths"] = [
+            asdict(row) | {"date": str(row.date)} for row in recorded_lengths().values()
+        ]
     if text == "checkpoints":
         models = (entry for entry in search("") if isinstance(entry, Model))
-        found["checkpoints"] = [asdict(one) for model in models for one in find_checkpoints(model.name)]
+        found["checkpoints"] = [
+            asdict(one) for model in models for one in find_checkpoints(model.name)
+        ]
     if text == "prices" or text not in found:
-        found["prices"] = [asdict(price) for price in listed_prices("" if text == "prices" else text)]
+        found["prices"] = [
+            asdict(price) for price in listed_prices("" if text == "prices" else text)
+        ]
     for entry in entries:
         facts = asdict(entry)
         if isinstance(entry, Model):
             facts["parameters_billions"] = round(entry.parameters / 1e9, 2)
             facts["quality"] = [asdict(score) for score in find_quality(entry.name)]
-            found["checkpoints"] += [] if text == "models" else [asdict(checkpoint) for checkpoint in find_checkpoints(entry.name)]
+            found["checkpoints"] += (
+                []
+                if text == "models"
+                else [asdict(checkpoint) for checkpoint in find_checkpoints(entry.name)]
+            )
         found[shelves[type(entry)]].append(facts)
     if not any(found.values()):
         raise InputError(f"catalog: nothing matches '{text}'; leave the text out to see everything")
@@ -235,7 +327,9 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
 
 class LessonArguments(TypedDict, total=False):
-    """Everything that ``lesson`` takes: the fields of ``simulator.lesson.LessonConfig``, at their defaults where they are left out."""
+    """Everything that ``lesson`` takes: the fields of ``simulator.lesson.LessonConfig``, at their
+    defaults where they are left out.
+    """
 
     batcher: Literal["static", "in-flight", "one-prefill"]
     slots: int
@@ -260,7 +354,10 @@ def lesson(**asked: Unpack[LessonArguments]) -> LessonResult:
     if isinstance(fields.get("concurrency"), str):
         clients = whole_numbers(fields["concurrency"], option("concurrency"))
         if len(clients) > 1:
-            raise InputError(f"{option('concurrency')}: '{fields['concurrency']}' is a sweep; lesson_sweep runs one")
+            raise InputError(
+                f"{option('concurrency')}: '{fields['concurrency']}' is a sweep; lesson_sweep"
+                " runs one"
+            )
         fields["concurrency"] = clients[0]
     return run_lesson(LessonConfig(**fields))
 
@@ -284,19 +381,34 @@ class LessonSweep:
         """The figures of each value, or of the only one."""
         if not self.setting:
             return self.results[0].to_json()
-        return {"points": [{self.setting: value, **one.to_json()} for value, one in zip(self.values, self.results, strict=True)]}
+        return {
+            "points": [
+                {self.setting: value, **one.to_json()}
+                for value, one in zip(self.values, self.results, strict=True)
+            ]
+        }
 
 
 def lesson_sweep(**asked: Any) -> LessonSweep:
-    """Run the course's simulator at each value of a setting of ``LESSON_SWEEPS``; the rest as for ``lesson``. Raises InputError."""
-    read = {name: LESSON_SWEEPS[name](value, option(name)) for name, value in asked.items() if name in LESSON_SWEEPS and value is not None}
+    """Run the course's simulator at each value of a setting of ``LESSON_SWEEPS``; the rest as for
+    ``lesson``. Raises InputError.
+    """
+    read = {
+        name: LESSON_SWEEPS[name](value, option(name))
+        for name, value in asked.items()
+        if name in LESSON_SWEEPS and value is not None
+    }
     swept = [name for name, values in read.items() if len(values) > 1]
     if len(swept) > 1:
-        raise InputError(f"{option(swept[0])}, {option(swept[1])}: both have several values; sweep one at a time")
+        raise InputError(
+            f"{option(swept[0])}, {option(swept[1])}: both have several values; sweep one at a time"
+        )
     fixed = {**asked, **{name: values[0] for name, values in read.items()}}
     if not swept:
         return LessonSweep(setting="", values=(0.0,), results=(lesson(**fixed),))
     values = read[swept[0]]
     return LessonSweep(
-        setting=swept[0], values=tuple(map(float, values)), results=tuple(lesson(**{**fixed, swept[0]: value}) for value in values)
+        setting=swept[0],
+        values=tuple(map(float, values)),
+        results=tuple(lesson(**{**fixed, swept[0]: value}) for value in values),
     )

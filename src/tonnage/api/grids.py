@@ -1,4 +1,5 @@
-"""A grid of simulations over all cores, or over a Ray cluster; written points are kept, and the next run does the rest.
+"""A grid of simulations over all cores, or over a Ray cluster; written points are kept, and the
+next run does the rest.
 
     base: {model: llama-3.1-8b, isl: 2000, osl: 200, requests: 500}
     over:
@@ -6,9 +7,10 @@
       engine: [vllm, tensorrt-llm]
       request_rate: [1, 2, 5, 10]
 
-Every combination is a point, named by its values. Its run folder appears whole or not at all, so that a sweep that was killed loses only
-the points that were being simulated, and no point is written twice. A point that cannot be (a model that does not fit) is noted in
-``left-out``, and is not tried again.
+Every combination is a point, named by its values. Its run folder appears whole or not at all, so
+that a sweep that was killed loses only the points that were being simulated, and no point is
+written twice. A point that cannot be (a model that does not fit) is noted in ``left-out``, and is
+not tried again.
 """
 
 from __future__ import annotations
@@ -43,11 +45,14 @@ Value = str | int | float | bool
 class Grid:
     """What is swept."""
 
-    over: dict[str, list[Value]]  # values by the names of ``SimulateArguments``; every combination is a point
+    # values by the names of ``SimulateArguments``; every combination is a point
+    over: dict[str, list[Value]]
     base: dict[str, Value]  # what all points have in common
 
     def points(self) -> Iterator[tuple[str, dict[str, Value]]]:
-        """Every point: its folder's name, such as "tp-2,engine-vllm,request_rate-5", and the arguments of ``simulate``."""
+        """Every point: its folder's name, such as "tp-2,engine-vllm,request_rate-5", and the
+        arguments of ``simulate``.
+        """
         names = list(self.over)
         for values in product(*self.over.values()):
             chosen = dict(zip(names, values, strict=True))
@@ -63,13 +68,23 @@ def read_grid(path: Path | str) -> Grid:
     for name in (*grid.over, *grid.base):
         if name not in known:
             raise UnknownName("argument", name, known)
-    faults = [f"{where}: over.{name}: is empty; write one value or more" for name, values in grid.over.items() if not values]
-    faults += [f"{where}: {name}: is in base and in over; leave one out" for name in grid.over if name in grid.base]
+    faults = [
+        f"{where}: over.{name}: is empty; write one value or more"
+        for name, values in grid.over.items()
+        if not values
+    ]
+    faults += [
+        f"{where}: {name}: is in base and in over; leave one out"
+        for name in grid.over
+        if name in grid.base
+    ]
     points = 1
     for values in grid.over.values():
         points *= len(values)
     if points > MOST_POINTS:
-        faults.append(f"{where}: {points:,} points are more than {MOST_POINTS:,}; make several sweeps")
+        faults.append(
+            f"{where}: {points:,} points are more than {MOST_POINTS:,}; make several sweeps"
+        )
     if len({name for name, _ in grid.points()}) < points:
         faults.append(f"{where}: over: it has a value twice; every point is written once")
     InputErrors.raise_if(faults)
@@ -98,10 +113,12 @@ def sweep(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Simulate the points of a grid that ``folder`` does not have yet, each into a run folder of its name.
+    """Simulate the points of a grid that ``folder`` does not have yet, each into a run folder of
+    its name.
 
     Args:
-        on: "processes" of this machine, or "ray", which connects to the cluster of the environment, or starts one on this machine.
+        on: "processes" of this machine, or "ray", which connects to the cluster of the environment,
+            or starts one on this machine.
         workers: processes; one per core if not given. Ray decides for itself.
 
     Raises InputError: a folder that cannot be made, or Ray that is not installed.
@@ -110,17 +127,30 @@ def sweep(
     try:
         (folder / LEFT_OUT).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{option('output')}: {folder} cannot be made ({error.strerror}); name another folder") from None
+        raise InputError(
+            f"{option('output')}: {folder} cannot be made ({error.strerror}); name another folder"
+        ) from None
     every = list(grid.points())
-    todo = [(name, asked) for name, asked in every if not (folder / name).exists() and not (folder / LEFT_OUT / f"{name}.json").exists()]
+    todo = [
+        (name, asked)
+        for name, asked in every
+        if not (folder / name).exists() and not (folder / LEFT_OUT / f"{name}.json").exists()
+    ]
     before = len(every) - len(todo)
     run = _on_ray if on == "ray" else _on_processes
     for done, name in enumerate(run(todo, str(folder), dict(provenance), workers), before + 1):
         if progress is not None:
             progress(done, len(every), name)
     names = {name for name, _ in every}
-    reasons = {file.stem: json.loads(file.read_text(encoding="utf-8"))["reason"] for file in sorted((folder / LEFT_OUT).glob("*.json"))}
-    return Sweep(points=len(every), done=len(todo), left_out={name: reason for name, reason in reasons.items() if name in names})
+    reasons = {
+        file.stem: json.loads(file.read_text(encoding="utf-8"))["reason"]
+        for file in sorted((folder / LEFT_OUT).glob("*.json"))
+    }
+    return Sweep(
+        points=len(every),
+        done=len(todo),
+        left_out={name: reason for name, reason in reasons.items() if name in names},
+    )
 
 
 def write_point(name: str, asked: dict[str, Any], folder: str, provenance: dict[str, Any]) -> str:
@@ -141,8 +171,15 @@ def write_point(name: str, asked: dict[str, Any], folder: str, provenance: dict[
     return name
 
 
-def _on_processes(todo: list[tuple[str, dict[str, Any]]], folder: str, provenance: dict[str, Any], workers: int | None) -> Iterator[str]:
-    """The points in processes of this machine, as they are done; no process waits for a compiler but the first."""
+def _on_processes(
+    todo: list[tuple[str, dict[str, Any]]],
+    folder: str,
+    provenance: dict[str, Any],
+    workers: int | None,
+) -> Iterator[str]:
+    """The points in processes of this machine, as they are done; no process waits for a compiler
+    but the first.
+    """
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
@@ -153,7 +190,9 @@ def _on_processes(todo: list[tuple[str, dict[str, Any]]], folder: str, provenanc
     warm_up()
     most = min(workers or os.cpu_count() or 1, len(todo))
     with ProcessPoolExecutor(max_workers=most, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(write_point, name, asked, folder, provenance) for name, asked in todo]
+        futures = [
+            pool.submit(write_point, name, asked, folder, provenance) for name, asked in todo
+        ]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -162,12 +201,19 @@ def _on_processes(todo: list[tuple[str, dict[str, Any]]], folder: str, provenanc
             raise
 
 
-def _on_ray(todo: list[tuple[str, dict[str, Any]]], folder: str, provenance: dict[str, Any], workers: int | None) -> Iterator[str]:
+def _on_ray(
+    todo: list[tuple[str, dict[str, Any]]],
+    folder: str,
+    provenance: dict[str, Any],
+    workers: int | None,
+) -> Iterator[str]:
     """The points on Ray, as they are done; ``folder`` is one that all its machines see."""
     try:
         import ray
     except ImportError:
-        raise InputError(f"{option('on')}: ray is not installed here; pip install ray, or leave it out") from None
+        raise InputError(
+            f"{option('on')}: ray is not installed here; pip install ray, or leave it out"
+        ) from None
     del workers
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)

@@ -14,9 +14,24 @@ from tonnage.api.running.deploy import Deployed
 from tonnage.errors import InputError, option
 from tonnage.results.metrics import Latencies, latencies
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
-from tonnage.results.services import ModelResult, ModelSettings, ServiceResult, ServiceSweep, SizedService, StreamResult, TriedSettings
+from tonnage.results.services import (
+    ModelResult,
+    ModelSettings,
+    ServiceResult,
+    ServiceSweep,
+    SizedService,
+    StreamResult,
+    TriedSettings,
+)
 from tonnage.simulator.services import ServiceRun, run_service
-from tonnage.sizing.services import Met, ServiceAnswer, Tried, choose_settings, with_clients, with_rate
+from tonnage.sizing.services import (
+    Met,
+    ServiceAnswer,
+    Tried,
+    choose_settings,
+    with_clients,
+    with_rate,
+)
 from tonnage.spec.service import Service, is_service, read_service
 from tonnage.units import format_duration
 
@@ -34,7 +49,9 @@ def simulate_service(
     concurrency: Many | None = None,
     request_rate: str | float | Iterable[float] | None = None,
 ) -> ServiceResult | ServiceSweep:
-    """A service under its traffic, or at each ``concurrency`` or ``request_rate`` in its place (docs/services.md). Raises InputError."""
+    """A service under its traffic, or at each ``concurrency`` or ``request_rate`` in its place
+    (docs/services.md). Raises InputError.
+    """
     service, count = read_service(path), _count(requests)
     if concurrency is not None and request_rate is not None:
         raise InputError(f"{option('concurrency')}, {option('request_rate')}: give one of the two")
@@ -45,11 +62,17 @@ def simulate_service(
     else:
         return _result(service, run_service(service, requests=count, seed=seed or 0))
     at = with_clients if concurrency is not None else with_rate
-    points = tuple(_result(found, run_service(found, requests=count, seed=seed or 0)) for found in (at(service, load) for load in loads))
-    return ServiceSweep(unit="clients" if concurrency is not None else "requests/s", loads=loads, points=points)
+    points = tuple(
+        _result(found, run_service(found, requests=count, seed=seed or 0))
+        for found in (at(service, load) for load in loads)
+    )
+    return ServiceSweep(
+        unit="clients" if concurrency is not None else "requests/s", loads=loads, points=points
+    )
 
 
-CURVE = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)  # rates of the curve around a sized server, as shares of its part of the traffic
+# rates of the curve around a sized server, as shares of its part of the traffic
+CURVE = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 
 
 def size_servers(
@@ -60,26 +83,41 @@ def size_servers(
     curve: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> SizedService:
-    """How many servers a service needs inside its limits, and with which settings of its file; ``curve`` adds rates for a figure.
+    """How many servers a service needs inside its limits, and with which settings of its file;
+    ``curve`` adds rates for a figure.
 
     Raises InputError: a file or a number that cannot be used.
     """
     count = _count(requests)
-    answer, tried = choose_settings(read_service(path), requests=count, seed=seed or 0, progress=progress)
+    answer, tried = choose_settings(
+        read_service(path), requests=count, seed=seed or 0, progress=progress
+    )
     sized = replace(_sized(answer), tried=_tried(tried, answer) if len(tried) > 1 else ())
     if not curve:
         return sized
     whole = sum(stream.rate for stream in answer.service.streams)
     loads = tuple(whole * share for share in CURVE)
-    points = (run_service(at, requests=count, seed=seed or 0) for at in (with_rate(answer.service, load) for load in loads))
-    service_results = tuple(_result(with_rate(answer.service, load), run) for load, run in zip(loads, points, strict=True))
-    return replace(sized, curve=ServiceSweep(unit="requests/s", loads=loads, points=service_results))
+    points = (
+        run_service(at, requests=count, seed=seed or 0)
+        for at in (with_rate(answer.service, load) for load in loads)
+    )
+    service_results = tuple(
+        _result(with_rate(answer.service, load), run)
+        for load, run in zip(loads, points, strict=True)
+    )
+    return replace(
+        sized, curve=ServiceSweep(unit="requests/s", loads=loads, points=service_results)
+    )
 
 
 def calibrate_service(
-    measured: Iterable[str | Path], *, output: str | Path | None = None, include_invalid: bool = False
+    measured: Iterable[str | Path],
+    *,
+    output: str | Path | None = None,
+    include_invalid: bool = False,
 ) -> ServiceCalibration:
-    """Write a service file from runs of ``bench`` on a v2 server, and perhaps a service file, whose models get the measured times.
+    """Write a service file from runs of ``bench`` on a v2 server, and perhaps a service file, whose
+    models get the measured times.
 
     Raises InputError: nothing to make times of, or a file that cannot be read or written.
     """
@@ -91,36 +129,62 @@ def calibrate_service(
     paths = [Path(path) for path in measured]
     files = [path for path in paths if not path.is_dir()]
     if len(files) > 1 or any(not is_service(path) for path in files):
-        raise InputError(f"{files[0]}: measured inferences go with one service file (docs/services.md); leave the other files out")
+        raise InputError(
+            f"{files[0]}: measured inferences go with one service file (docs/services.md); leave"
+            " the other files out"
+        )
     document = parse_yaml(read_text(str(files[0]), "service"), str(files[0])) if files else None
     if files:
         read_service(files[0])
-    service_calibration = calibrated([path for path in paths if path.is_dir()], document, include_invalid=include_invalid)
+    service_calibration = calibrated(
+        [path for path in paths if path.is_dir()], document, include_invalid=include_invalid
+    )
     if output is not None:
         write_yaml(Path(output), service_calibration.document)
     return service_calibration
 
 
-def deploy_service(path: Path | str, *, target: str, output: Path | str, requests: int | None = None, seed: int | None = None) -> Deployed:
-    """Write the files that deploy a service as it is sized, for triton or kserve; one server where the file has no limits.
+def deploy_service(
+    path: Path | str,
+    *,
+    target: str,
+    output: Path | str,
+    requests: int | None = None,
+    seed: int | None = None,
+) -> Deployed:
+    """Write the files that deploy a service as it is sized, for triton or kserve; one server where
+    the file has no limits.
 
-    Raises InputError: a file, a target or a folder that cannot be used, or no number of servers meets the limits.
+    Raises InputError: a file, a target or a folder that cannot be used, or no number of servers
+    meets the limits.
     """
     from tonnage.deploy.services import SizedFiles, service_files
     from tonnage.deploy.targets import write_folder
     from tonnage.report.numbers import counted
 
-    service, servers, words = read_service(path), 1, "One server, as the file has no limits to size it by."
+    service, servers, words = (
+        read_service(path),
+        1,
+        "One server, as the file has no limits to size it by.",
+    )
 
     def files_of(answer: str) -> dict[str, str]:
-        sized_files = SizedFiles(name=Path(path).stem, service=service, servers=servers, source=Path(path).name, answer=answer)
+        sized_files = SizedFiles(
+            name=Path(path).stem,
+            service=service,
+            servers=servers,
+            source=Path(path).name,
+            answer=answer,
+        )
         return service_files(sized_files, target)
 
     files = files_of(words)  # what cannot be written is refused before anything is simulated
     if service.limits:
         answer, _ = choose_settings(service, requests=_count(requests), seed=seed or 0)
         if not answer.servers:
-            raise InputError(f"{path}: no number of servers meets the limits; see tonnage size {path}")
+            raise InputError(
+                f"{path}: no number of servers meets the limits; see tonnage size {path}"
+            )
         service, servers = answer.service, answer.servers
         limits = "; ".join(map(_words, answer.met))
         words = f"{counted(servers, 'server')} of {counted(service.gpus, 'GPU')}: {limits}."
@@ -149,7 +213,9 @@ def settings(service: Service) -> tuple[ModelSettings, ...]:
             model=name,
             instances=model.instances,
             max_batch_size=model.max_batch_size,
-            max_queue_delay_microseconds=None if model.batching is None else model.batching.max_queue_delay_microseconds,
+            max_queue_delay_microseconds=(
+                None if model.batching is None else model.batching.max_queue_delay_microseconds
+            ),
         )
         for name, model in service.models.items()
     )
@@ -158,7 +224,9 @@ def settings(service: Service) -> tuple[ModelSettings, ...]:
 def _count(requests: int | None) -> int:
     count = REQUESTS if requests is None else requests
     if count < 1:
-        raise InputError(f"{option('requests')}: {count} is not a number of requests; write 1 or more")
+        raise InputError(
+            f"{option('requests')}: {count} is not a number of requests; write 1 or more"
+        )
     return count
 
 
@@ -177,7 +245,11 @@ def _sized(answer: ServiceAnswer) -> SizedService:
 
 def _words(one: Met) -> str:
     limit = one.limit
-    seen = "not every request that counts is answered" if one.seconds == float("inf") else format_duration(one.seconds)
+    seen = (
+        "not every request that counts is answered"
+        if one.seconds == float("inf")
+        else format_duration(one.seconds)
+    )
     verdict = "holds" if one.holds else "does not hold"
     return f"{one.stream}: {limit.statistic} ≤ {format_duration(limit.seconds)} {verdict} ({seen})"
 
@@ -193,7 +265,11 @@ def _result(service: Service, run: ServiceRun) -> ServiceResult:
         streams.append(
             StreamResult(
                 name=stream.name,
-                asked=f"{stream.concurrency} clients" if stream.concurrency else f"{stream.rate:.6g}/s",
+                asked=(
+                    f"{stream.concurrency} clients"
+                    if stream.concurrency
+                    else f"{stream.rate:.6g}/s"
+                ),
                 answered_per_second=done / seconds if seconds > 0 else 0.0,
                 items_per_second=done * stream.items / seconds if seconds > 0 else 0.0,
                 latencies=_latencies(run, place),
@@ -202,7 +278,9 @@ def _result(service: Service, run: ServiceRun) -> ServiceResult:
                 expired=int((status == FAILED).sum()),
             )
         )
-    return ServiceResult(title=service.title, streams=tuple(streams), models=_models(run), busy=run.busy)
+    return ServiceResult(
+        title=service.title, streams=tuple(streams), models=_models(run), busy=run.busy
+    )
 
 
 def _models(run: ServiceRun) -> tuple[ModelResult, ...]:

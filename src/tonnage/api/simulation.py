@@ -1,4 +1,6 @@
-"""``tonnage.simulate`` runs one deployment under one load or several, and returns the record of what happened."""
+"""``tonnage.simulate`` runs one deployment under one load or several, and returns the record of
+what happened.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace, Workload
 
 
-def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
+def pooled_runs(
+    asks: Simulation, pools: Disaggregated, progress: Progress | None
+) -> Iterator[SimulatedRun]:
     """Each load on both pools."""
     from tonnage.results.metrics import summarize
     from tonnage.simulator.disaggregated import simulate_disaggregated
@@ -33,7 +37,9 @@ def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | Non
     from tonnage.simulator.simulate import answers_soon
     from tonnage.simulator.simulated_run import SimulatedRun
 
-    plain = not is_compiled() and answers_soon([(asks.deployment, workload) for workload in asks.workloads])
+    plain = not is_compiled() and answers_soon(
+        [(asks.deployment, workload) for workload in asks.workloads]
+    )
     for number, workload in enumerate(asks.workloads, 1):
         record = simulate_disaggregated(pools, workload.trace(asks.seed), plain=plain)
         if progress is not None:
@@ -50,41 +56,58 @@ def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | Non
         )
 
 
-VARIED = 0.2  # share by which lengths vary where a fleet's requests of equal length are simulated once more
+# share by which lengths vary where a fleet's requests of equal length are simulated once more
+VARIED = 0.2
 
 DECIDES = 0.2  # change of the p95 TTFT from which a remark says that equal lengths decide it
 
-COMPARED = (200, 20_000)  # fewest requests that are compared, whose p95 is not chance, and most, which take seconds
+# fewest requests that are compared, whose p95 is not chance, and most, which take seconds
+COMPARED = (200, 20_000)
 
 
 @with_signature(SimulateArguments)
-def simulate(scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SimulateArguments]) -> SimulatedRun:
-    """Simulate one instance under one load, such as ``simulate(model="llama-3.1-8b", isl=2000, osl=200, request_rate=5)``.
+def simulate(
+    scenario: ScenarioLike = None,
+    *,
+    progress: Progress | None = None,
+    **asked: Unpack[SimulateArguments],
+) -> SimulatedRun:
+    """Simulate one instance under one load, such as ``simulate(model="llama-3.1-8b", isl=2000,
+    osl=200, request_rate=5)``.
 
     Args:
-        scenario: a file (YAML or JSON), nested values, or a ``Scenario``: its model, lengths, engine knobs and the one
-            deployment that its search names; None to say everything by name.
+        scenario: a file (YAML or JSON), nested values, or a ``Scenario``: its model, lengths,
+            engine knobs and the one deployment that its search names; None to say everything by
+            name.
         progress: called with (done, total, name).
-        asked: values by name, in place of what the scenario says: ``SimulateArguments`` has them all. One of ``concurrency``
-            (a closed loop) and ``request_rate`` (an open loop) is the load: a scenario's demand is for all instances together.
+        asked: values by name, in place of what the scenario says: ``SimulateArguments`` has them
+            all. One of ``concurrency`` (a closed loop) and ``request_rate`` (an open loop) is the
+            load: a scenario's demand is for all instances together.
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
     asks = simulations_of(scenario, asked)
     if len(asks.points) > 1 or asks.left_out or len(asks.points[0][1].workloads) > 1:
         several = list(asks.points[0][0]) or ["concurrency", "request_rate"]
-        raise InputError(f"{', '.join(map(option, several))}: several are given; simulate_sweep runs them all")
+        raise InputError(
+            f"{', '.join(map(option, several))}: several are given; simulate_sweep runs them all"
+        )
     return simulated(asks, progress)[0]
 
 
 @with_signature(SimulateArguments)
 def simulate_sweep(
-    scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SimulateArguments]
+    scenario: ScenarioLike = None,
+    *,
+    progress: Progress | None = None,
+    **asked: Unpack[SimulateArguments],
 ) -> SimulatedSweep:
-    """Simulate every combination of several loads, degrees, formats, lengths, routers and the like, as a sequence of runs.
+    """Simulate every combination of several loads, degrees, formats, lengths, routers and the like,
+    as a sequence of runs.
 
     Args:
-        scenario, asked: as in ``simulate``; several values, such as ``tp="1,2,4", concurrency="1,2,5"``, make a point each.
+        scenario, asked: as in ``simulate``; several values, such as ``tp="1,2,4",
+            concurrency="1,2,5"``, make a point each.
         progress: called with (done, total, name) after each point.
 
     Raises InputErrors: everything that cannot be used, each with its place.
@@ -113,7 +136,9 @@ def simulated(asks: Simulations, progress: Progress | None = None) -> SimulatedS
             left_out.append((settings, error))
     if not runs:
         raise left_out[0][1]
-    return SimulatedSweep(runs=tuple(runs), left_out=tuple((settings, error.marked) for settings, error in left_out))
+    return SimulatedSweep(
+        runs=tuple(runs), left_out=tuple((settings, error.marked) for settings, error in left_out)
+    )
 
 
 def _checked(asks: Simulation, progress: Progress) -> list[SimulatedRun]:
@@ -121,9 +146,16 @@ def _checked(asks: Simulation, progress: Progress) -> list[SimulatedRun]:
     from tonnage.perf.fitting import check_room
 
     first = asks.workloads[0]
-    equal = first.pairs is None and first.isl.kind == first.osl.kind == "fixed" and not first.shares and first.recorded is None
+    equal = (
+        first.pairs is None
+        and first.isl.kind == first.osl.kind == "fixed"
+        and not first.shares
+        and first.recorded is None
+    )
     for deployment in asks.deployments:
-        check_room(deployment, *((round(first.isl.mean), round(first.osl.mean)) if equal else (1, 1)))
+        check_room(
+            deployment, *((round(first.isl.mean), round(first.osl.mean)) if equal else (1, 1))
+        )
     runs = _simulated(asks, progress)
     record = runs[0].requests
     if len(record) and runs[0].summary.requests["rejected"] == len(record):
@@ -142,29 +174,49 @@ def _simulated(asks: Simulation, progress: Progress | None) -> list[SimulatedRun
         return list(_fleets(asks, progress))
     points = [(asks.deployment, workload) for workload in asks.workloads]
     if asks.deployment.speculation is not None:
-        points += [(replace(asks.deployment, speculation=None), workload) for workload in asks.workloads]
-    runs = simulate_many(points, seed=asks.seed, window_s=asks.window_s, progress=progress, tiers=asks.tiers)
+        points += [
+            (replace(asks.deployment, speculation=None), workload) for workload in asks.workloads
+        ]
+    runs = simulate_many(
+        points, seed=asks.seed, window_s=asks.window_s, progress=progress, tiers=asks.tiers
+    )
     summaries = [summarize(run) for run in runs]
     count = len(asks.workloads)
     plain: list[Summary | None] = [*summaries[count:]] or [None] * count
     made = zip(asks.workloads, runs, summaries, plain, strict=False)
     return [
-        SimulatedRun(deployment=asks.deployment, workload=w, seed=asks.seed, requests=r, summary=s, plain=p, limits=asks.limits)
+        SimulatedRun(
+            deployment=asks.deployment,
+            workload=w,
+            seed=asks.seed,
+            requests=r,
+            summary=s,
+            plain=p,
+            limits=asks.limits,
+        )
         for w, r, s, p in made
     ]
 
 
 def answers_soon(asks: Simulation) -> bool:
-    """Whether the runs of one question are made within seconds although the simulator is not compiled yet: then it does not compile it."""
+    """Whether the runs of one question are made within seconds although the simulator is not
+    compiled yet: then it does not compile it.
+    """
     from tonnage.simulator.simulate import answers_soon as soon
 
-    return not asks.changes and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
+    return not asks.changes and soon(
+        [(asks.deployment, workload) for workload in asks.workloads], asks.instances
+    )
 
 
 def loop_asked(asks: Simulation) -> dict[str, bool]:
     """Which compiled loop one question takes, as the arguments of ``kernel.warm_up``."""
     d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
-    return {"shares": shares, "ranks": d.knobs.ranks, "grouped": d.parallelism.dp > 1 and asks.instances == 1}
+    return {
+        "shares": shares,
+        "ranks": d.knobs.ranks,
+        "grouped": d.parallelism.dp > 1 and asks.instances == 1,
+    }
 
 
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
@@ -173,15 +225,21 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     from tonnage.simulator.simulated_run import facts_of
 
     changing = asks.changes
-    plain = not changing and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
+    plain = not changing and soon(
+        [(asks.deployment, workload) for workload in asks.workloads], asks.instances
+    )
     for number, workload in enumerate(asks.workloads, 1):
         facts = equal = None
         if workload.shares:
             from tonnage.simulator.shared_fleet import simulate_shared_fleet
 
             trace = workload.trace(asks.seed)
-            engines = _engines(asks, workload, plain=True, contents=trace.contents, tiers=asks.tiers)
-            record = simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed, weight=asks.weights).requests
+            engines = _engines(
+                asks, workload, plain=True, contents=trace.contents, tiers=asks.tiers
+            )
+            record = simulate_shared_fleet(
+                trace, engines, asks.router, seed=asks.seed, weight=asks.weights
+            ).requests
         else:
             served = _served(asks, workload, plain=plain)
             record = served.requests
@@ -210,44 +268,82 @@ def _served(asks: Simulation, workload: Workload, *, plain: bool) -> Routed:
 
     trace = workload.trace(asks.seed)
     if plain:
-        return simulate_fleet(trace, _engines(asks, workload, plain=True), asks.router, seed=asks.seed, weight=asks.weights)
+        return simulate_fleet(
+            trace,
+            _engines(asks, workload, plain=True),
+            asks.router,
+            seed=asks.seed,
+            weight=asks.weights,
+        )
     engines = _engines(asks, workload)
-    return simulate_routed(trace, engines, asks.router, seed=asks.seed, weight=asks.weights, changes=_changes(asks, trace))
+    return simulate_routed(
+        trace,
+        engines,
+        asks.router,
+        seed=asks.seed,
+        weight=asks.weights,
+        changes=_changes(asks, trace),
+    )
 
 
-def _equal_lengths(asks: Simulation, workload: Workload, record: Requests, *, plain: bool) -> EqualLengths | None:
-    """The same arrivals with lengths that vary, where equal lengths decide the p95 TTFT; None where they do not, or none are equal."""
+def _equal_lengths(
+    asks: Simulation, workload: Workload, record: Requests, *, plain: bool
+) -> EqualLengths | None:
+    """The same arrivals with lengths that vary, where equal lengths decide the p95 TTFT; None where
+    they do not, or none are equal.
+    """
     from tonnage.results.metrics import counted_rows, of_rows
     from tonnage.spec.workload import OpenLoop
 
     fewest, most = COMPARED
     lengths = (workload.isl, workload.osl)
-    equal = workload.pairs is None and all(length.kind == "fixed" and not length.exact for length in lengths)
-    if not equal or asks.changes or not isinstance(workload.arrivals, OpenLoop) or len(record) < fewest:
+    equal = workload.pairs is None and all(
+        length.kind == "fixed" and not length.exact for length in lengths
+    )
+    if (
+        not equal
+        or asks.changes
+        or not isinstance(workload.arrivals, OpenLoop)
+        or len(record) < fewest
+    ):
         return None
     isl, osl = (length.within(VARIED) for length in lengths)
     if isl.longest + osl.longest > asks.deployment.model.max_context:
         return None
     count = min(len(record), most)
-    requests = _served(asks, replace(workload, isl=isl, osl=osl, requests=count), plain=plain).requests
+    requests = _served(
+        asks, replace(workload, isl=isl, osl=osl, requests=count), plain=plain
+    ).requests
     rows = [counted_rows(one) for one in (record, requests)]
-    seen, varied = (of_rows(one, its[its < count])[0].p95 for one, its in zip((record, requests), rows, strict=True))
+    seen, varied = (
+        of_rows(one, its[its < count])[0].p95
+        for one, its in zip((record, requests), rows, strict=True)
+    )
     if not seen or varied is None or abs(varied / seen - 1) <= DECIDES:
         return None
     return EqualLengths(share=VARIED, requests=count, ttft_p95_ms=seen, varied_ttft_p95_ms=varied)
 
 
-def _engines(asks: Simulation, workload: Workload, *, plain: bool = False, **more: Any) -> list[Any]:
-    """The engines of a fleet: of each of its groups, or for each setting that its seasons have one of each instance.
+def _engines(
+    asks: Simulation, workload: Workload, *, plain: bool = False, **more: Any
+) -> list[Any]:
+    """The engines of a fleet: of each of its groups, or for each setting that its seasons have one
+    of each instance.
 
     ``plain`` takes those of the reference, with ``more`` arguments.
     """
     from tonnage.simulator.spec import instance_spec
 
     seasons = asks.seasons
-    groups = [(group.deployment, group.deployment.model.max_context, group.instances) for group in asks.groups]
+    groups = [
+        (group.deployment, group.deployment.model.max_context, group.instances)
+        for group in asks.groups
+    ]
     if seasons is not None:
-        groups = [(d, context, asks.instances) for d, context in zip(seasons.deployments, seasons.contexts, strict=True)]
+        groups = [
+            (d, context, asks.instances)
+            for d, context in zip(seasons.deployments, seasons.contexts, strict=True)
+        ]
     engines = []
     for deployment, context, count in groups:
         spec = replace(instance_spec(deployment, workload), max_context=context)
@@ -261,36 +357,52 @@ def _changes(asks: Simulation, trace: Trace) -> Changes:
     failures, seasons = asks.failures, asks.seasons
     last = int(trace.due_ps[-1]) if len(trace) else 0
     if seasons is not None:
-        return Changes(outages=restarts_of(seasons.by_hour, asks.instances, last, seasons.restarts), seasons=len(seasons.deployments))
+        return Changes(
+            outages=restarts_of(seasons.by_hour, asks.instances, last, seasons.restarts),
+            seasons=len(seasons.deployments),
+        )
     if failures is None:
         return Changes(autoscale=asks.autoscale)
-    return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry, autoscale=asks.autoscale)
+    return Changes(
+        outages=outages_of(failures, asks.instances, last, asks.seed),
+        retry=failures.retry,
+        autoscale=asks.autoscale,
+    )
 
 
 FORMS = (".parquet", ".json", ".html")
 
 
 def check_timeline(path: Path) -> None:
-    """Refuse a file whose form is not known, before anything is simulated. Raises InputError: its name ends otherwise."""
+    """Refuse a file whose form is not known, before anything is simulated. Raises InputError: its
+    name ends otherwise.
+    """
     if path.suffix.lower() not in FORMS:
         raise InputError(
-            f"{option('timeline')}: {path}: the name ends in .parquet (data), .json (a trace that Perfetto opens) or .html (a page)"
+            f"{option('timeline')}: {path}: the name ends in .parquet (data), .json (a trace that"
+            " Perfetto opens) or .html (a page)"
         )
     if not path.absolute().parent.is_dir():
         raise InputError(f"{option('timeline')}: {path}: there is no such folder")
 
 
 def run_timeline(run: SimulatedRun) -> Timeline:
-    """The slots of a simulated run, which is run again by the readable simulator. Raises InputError."""
+    """The slots of a simulated run, which is run again by the readable simulator. Raises
+    InputError.
+    """
     from tonnage.simulator.timeline import simulate_timeline
 
     if run.instances > 1 or run.router:
-        raise InputError(f"{option('timeline')}: shows the slots of one engine; leave out what makes several")
+        raise InputError(
+            f"{option('timeline')}: shows the slots of one engine; leave out what makes several"
+        )
     return simulate_timeline(run.deployment, run.workload, seed=run.seed)[1]
 
 
 def write_timeline(path: Path, timeline: Timeline, title: str) -> None:
-    """Write a timeline in the form that the name of the file says; it is there whole or not at all."""
+    """Write a timeline in the form that the name of the file says; it is there whole or not at
+    all.
+    """
     from tonnage.report.simulated import timeline_page
     from tonnage.report.writers.html import write_page
     from tonnage.results.store import write_json

@@ -1,4 +1,6 @@
-"""``tonnage.size``: the question as plain values, answered by simulation or from measured points."""
+"""``tonnage.size``: the question as plain values, answered by simulation or from measured
+points.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.question.aims import aim_of, places_of, prices_of, reserve_of, with_prices
-from tonnage.api.question.arguments import Many, ScenarioLike, document_of, listed, plain, slo, spare_of, whole_numbers, with_signature
+from tonnage.api.question.arguments import (
+    Many,
+    ScenarioLike,
+    document_of,
+    listed,
+    plain,
+    slo,
+    spare_of,
+    whole_numbers,
+    with_signature,
+)
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
@@ -29,7 +41,8 @@ if TYPE_CHECKING:
     from tonnage.sizing.question import Owned, Question
 
 
-# What a plan from measurements has no use for, and does not mind; how requests arrive and the seed are refused
+# What a plan from measurements has no use for, and does not mind; how requests arrive and the seed
+# are refused
 OF_A_SIMULATION = ("title",)
 
 
@@ -47,9 +60,10 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     """Read a question and understand it, without answering it.
 
     Args:
-        scenario: a file (YAML or JSON), nested values, or a ``Scenario``; None to say everything by name.
-        asked: values by the names of the scenario's leaves (``spec.scenario``), in place of what it says; ``price``
-            is a list of single prices, such as ``["systems.dgx-h100=250000"]``.
+        scenario: a file (YAML or JSON), nested values, or a ``Scenario``; None to say everything by
+            name.
+        asked: values by the names of the scenario's leaves (``spec.scenario``), in place of what it
+            says; ``price`` is a list of single prices, such as ``["systems.dgx-h100=250000"]``.
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
@@ -67,14 +81,19 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     except InputErrors as errors:
         raise InputErrors((*faults, *errors.lines)) from None
     InputErrors.raise_if(faults)
-    if found.search.link is not None:  # what a file says goes into the plan, which is read where that file is not
+    # what a file says goes into the plan, which is read where that file is not
+    if found.search.link is not None:
         words = link_words(found.search.link, max(questions[0].tps))
         found = replace(found, search=replace(found.search, link=words))
     return Asked(scenario=found, questions=questions, source=source)
 
 
-def _scenario(document: Mapping[str, Any], flags: Mapping[str, Any], source: str) -> tuple[Scenario, tuple[str, ...]]:
-    """The scenario of what is known in a document, and what is not: unknown keys do not hide the faults of the others."""
+def _scenario(
+    document: Mapping[str, Any], flags: Mapping[str, Any], source: str
+) -> tuple[Scenario, tuple[str, ...]]:
+    """The scenario of what is known in a document, and what is not: unknown keys do not hide the
+    faults of the others.
+    """
     from tonnage.spec.scenario_file import known_part, scenario_of
 
     try:
@@ -88,15 +107,21 @@ def _scenario(document: Mapping[str, Any], flags: Mapping[str, Any], source: str
 
 
 @with_signature(SizeArguments)
-def size(scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SizeArguments]) -> Plan:
+def size(
+    scenario: ScenarioLike = None,
+    *,
+    progress: Progress | None = None,
+    **asked: Unpack[SizeArguments],
+) -> Plan:
     """How many systems a load needs inside latency limits, predicted by simulation.
 
     Args:
-        scenario: a file (YAML or JSON), nested values, or a ``Scenario``; None to say everything by name.
+        scenario: a file (YAML or JSON), nested values, or a ``Scenario``; None to say everything by
+            name.
         progress: called with (done, total, name) after each candidate.
         asked: values by the names of the scenario's leaves, in place of what it says, such as
-            ``model="llama-3.1-8b", isl=2000, osl="200+-50", peak_rps=20, ttft="p95<=500ms", gpu="h100,l40s"``:
-            ``tonnage schema`` prints them all.
+            ``model="llama-3.1-8b", isl=2000, osl="200+-50", peak_rps=20, ttft="p95<=500ms",
+            gpu="h100,l40s"``: ``tonnage schema`` prints them all.
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
@@ -107,7 +132,12 @@ def size(scenario: ScenarioLike = None, *, progress: Progress | None = None, **a
 
 
 @with_signature(SizeArguments)
-def size_models(scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SizeArguments]) -> tuple[Plan, ...]:
+def size_models(
+    scenario: ScenarioLike = None,
+    *,
+    progress: Progress | None = None,
+    **asked: Unpack[SizeArguments],
+) -> tuple[Plan, ...]:
     """As ``size``, for every model that is named: one plan each, in their order."""
     return answer(ask(scenario, **asked), progress=progress)
 
@@ -128,11 +158,13 @@ def answer(
     Args:
         understood: the question.
         progress: as in ``size``.
-        today: the day that the plans name, and on which prices older than a year are; neither if not given.
+        today: the day that the plans name, and on which prices older than a year are; neither if
+            not given.
         command: as it was typed, for the plans to name.
         runs: the memory of earlier questions, whose runs are not made again.
-        decided: called with the plan of a single model as soon as its choice, number of systems and cost are known; what would change
-            the answer is still missing there. Not called where an objective, a budget or standby systems may change the choice.
+        decided: called with the plan of a single model as soon as its choice, number of systems and
+            cost are known; what would change the answer is still missing there. Not called where an
+            objective, a budget or standby systems may change the choice.
 
     Raises InputError: the benchmarks cannot be used for the question.
     """
@@ -150,42 +182,69 @@ def answer(
     own = _measured_beside(understood)
     runs = Memory() if runs is None else runs
     understood = replace(
-        understood, questions=tuple(_held_at_once(question, partial(search, runs=runs)) for question in understood.questions)
+        understood,
+        questions=tuple(
+            _held_at_once(question, partial(search, runs=runs)) for question in understood.questions
+        ),
     )
     day = "" if today is None else today.isoformat()
 
     def finished(plan: Plan) -> Plan:
         plan = with_cost(plan, prices, today=today, where=where)
-        return replace(plan, asked=scenario, provenance=replace(plan.provenance, command=command, date=day))
+        return replace(
+            plan, asked=scenario, provenance=replace(plan.provenance, command=command, date=day)
+        )
 
-    final = len(understood.questions) == 1 and aim_of(scenario.choice) is None and reserve_of(scenario.standby) is None
-    early = None if decided is None or not final else lambda plan: decided(finished(with_day(plan, scenario.demand)))
-    plans = [search(question, progress=progress or no_progress, runs=runs, decided=early) for question in understood.questions]
+    final = (
+        len(understood.questions) == 1
+        and aim_of(scenario.choice) is None
+        and reserve_of(scenario.standby) is None
+    )
+    early = (
+        None
+        if decided is None or not final
+        else lambda plan: decided(finished(with_day(plan, scenario.demand)))
+    )
+    plans = [
+        search(question, progress=progress or no_progress, runs=runs, decided=early)
+        for question in understood.questions
+    ]
     least, again = replace(scenario, choice=ChoiceAsked()), partial(search, runs=runs)
     steps: tuple[Callable[[Question, Plan], Plan], ...] = (
         lambda asked, plan: chosen(asked, plan, scenario, prices=prices, where=where, search=again),
         lambda asked, plan: with_runner_up(asked, plan, prices=prices, where=where, search=again),
-        lambda asked, plan: with_growth(plan, asked, lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again)),
+        lambda asked, plan: with_growth(
+            plan,
+            asked,
+            lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
+        ),
         lambda asked, plan: with_autoscaling(with_day(plan, scenario.demand), asked, scenario),
         lambda asked, plan: finished(with_measurement(plan, asked, runs)),
     )
     for step in steps:
-        plans = [step(question, plan) for question, plan in zip(understood.questions, plans, strict=True)]
+        plans = [
+            step(question, plan) for question, plan in zip(understood.questions, plans, strict=True)
+        ]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)
-        plans[0] = replace(plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood)))
+        plans[0] = replace(
+            plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood))
+        )
     return tuple(plans)
 
 
 SETTLED, MOST_SEARCHES = 0.02, 8
-"""Share by which requests in flight may differ from the requested number, and most searches for their rate."""
+"""Share by which requests in flight may differ from the requested number, and most searches for
+their rate."""
 
 
 def _held_at_once(question: Question, search: Callable[[Question], Plan]) -> Question:
-    """The question at the rate at which its choice has as many requests in flight as are requested; itself where it is about a rate.
+    """The question at the rate at which its choice has as many requests in flight as are requested;
+    itself where it is about a rate.
 
-    They are the rate times the mean E2E latency at the peak (Little's law), between two rates a power of the rate. Where a further system
-    makes answers so much faster that no rate has as many, it is the least rate that was seen to have more.
+    They are the rate times the mean E2E latency at the peak (Little's law), between two rates a
+    power of the rate. Where a further system makes answers so much faster that no rate has as many,
+    it is the least rate that was seen to have more.
     """
     wanted = question.demand.source.concurrency
     if wanted is None:
@@ -212,30 +271,52 @@ def _held_at_once(question: Question, search: Callable[[Question], Plan]) -> Que
 
 def _at_rate(question: Question, rate: float) -> Question:
     source = replace(question.demand.source, requests_per_second=rate)
-    demand = replace(question.demand, peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source)
+    demand = replace(
+        question.demand,
+        peak_requests_per_second=rate,
+        sizing_requests_per_second=rate,
+        source=source,
+    )
     return replace(question, demand=demand)
 
 
 def _measured_beside(understood: Asked) -> Plan | None:
-    """The plan that a scenario's own ``benchmarks`` give for the same question, within its lengths and deployments; None without them."""
+    """The plan that a scenario's own ``benchmarks`` give for the same question, within its lengths
+    and deployments; None without them.
+    """
     scenario = understood.scenario
     if scenario.benchmarks is None:
-        if idle := next((name for name in ("include_invalid", "allow_errors") if getattr(scenario, name)), None):
-            raise InputError(f"{option(idle)}: is for measured points; add {option('benchmarks')}, or leave it out")
+        if idle := next(
+            (name for name in ("include_invalid", "allow_errors") if getattr(scenario, name)), None
+        ):
+            raise InputError(
+                f"{option(idle)}: is for measured points; add {option('benchmarks')}, or leave"
+                " it out"
+            )
         return None
     question = understood.questions[0]
     search, (isl, osl) = scenario.search, (question.isl.mean, question.osl.mean)
     return _measured(
         benchmarks=scenario.benchmarks,
-        question={"demand": question.demand, "slo": question.slo, "spare": question.spare, "mean_isl": isl, "mean_osl": osl},
+        question={
+            "demand": question.demand,
+            "slo": question.slo,
+            "spare": question.spare,
+            "mean_isl": isl,
+            "mean_osl": osl,
+        },
         chosen={"model": question.model.name, "isl": round(isl), "osl": round(osl)},
         narrowed={"gpu": search.gpu, "precision": search.precision, "tp": search.tp},
-        invalid=InvalidRuns(include=bool(scenario.include_invalid), allow_errors=bool(scenario.allow_errors)),
+        invalid=InvalidRuns(
+            include=bool(scenario.include_invalid), allow_errors=bool(scenario.allow_errors)
+        ),
     )
 
 
 def _predicted_beside(understood: Asked) -> tuple[Candidate, ...]:
-    """The same question predicted in a closed loop, the way that benchmarks are run: what measured points are compared with."""
+    """The same question predicted in a closed loop, the way that benchmarks are run: what measured
+    points are compared with.
+    """
     from tonnage.sizing.planner import size as search
 
     question = understood.questions[0]
@@ -274,7 +355,8 @@ def size_measured(
         gpu, precision, tp, engine: which deployments may be chosen; all in the file if not given.
         ttft, itl, tpot, e2e, spare: as in ``size``.
         have: systems that exist; what they carry is then the question where no load is given.
-        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a note names them.
+        include_invalid: whether run folders that their own client called INVALID count; they are
+            left out if not, and a note names them.
         allow_errors: whether runs count of which more than 1 % of the requests failed; likewise.
         command, today: as typed, and the day, for the plan to name.
         demand: the demand in any form that needs no lengths, as in ``size``: ``peak_rps=199.77``.
@@ -286,12 +368,14 @@ def size_measured(
     from tonnage.spec.scenario_file import scenario_of
 
     idle = [
-        name for name, value in demand.items() if value is not None and name not in (*DemandAsked.__dataclass_fields__, *OF_A_SIMULATION)
+        name
+        for name, value in demand.items()
+        if value is not None and name not in (*DemandAsked.__dataclass_fields__, *OF_A_SIMULATION)
     ]
     if idle:
         raise InputError(
-            f"{option(idle[0])}: does not go with {option('benchmarks')} alone, which only reads what was measured; "
-            "write a scenario file that names the benchmarks, to have both"
+            f"{option(idle[0])}: does not go with {option('benchmarks')} alone, which only reads"
+            " what was measured; write a scenario file that names the benchmarks, to have both"
         )
     asked = scenario_of({}, plain(demand)).demand
     exists = owned(have) if have is not None else ()
@@ -299,7 +383,11 @@ def size_measured(
     def plan_for(demand: Demand) -> Plan:
         return _measured(
             benchmarks=benchmarks,
-            question={"demand": demand, "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e), "spare": spare_of(spare or 0)},
+            question={
+                "demand": demand,
+                "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e),
+                "spare": spare_of(spare or 0),
+            },
             chosen={
                 "model": model,
                 "isl": None if isl is None else whole_numbers(isl, option("isl"))[0],
@@ -310,11 +398,20 @@ def size_measured(
         )
 
     plan = _of_existing(exists, asked, plan_for) if exists else plan_for(demand_asked(asked))
-    return replace(plan, provenance=replace(plan.provenance, command=command, date="" if today is None else today.isoformat()))
+    return replace(
+        plan,
+        provenance=replace(
+            plan.provenance, command=command, date="" if today is None else today.isoformat()
+        ),
+    )
 
 
-def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]) -> Plan:
-    """The plan of measured points with what systems that exist carry by them; for that load where none is requested."""
+def _of_existing(
+    exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]
+) -> Plan:
+    """The plan of measured points with what systems that exist carry by them; for that load where
+    none is requested.
+    """
     from tonnage.api.question.aims import check_day, says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
@@ -329,14 +426,22 @@ def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable
 
 
 def _measured(
-    *, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any], invalid: InvalidRuns
+    *,
+    benchmarks: str | Path,
+    question: dict[str, Any],
+    chosen: dict[str, Any],
+    narrowed: dict[str, Any],
+    invalid: InvalidRuns,
 ) -> Plan:
     from tonnage.formats.measured_files import read_points
     from tonnage.plan.note import InvalidRun
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured
 
-    listings = {name: None if values is None else listed(values, option(name)) for name, values in narrowed.items()}
+    listings = {
+        name: None if values is None else listed(values, option(name))
+        for name, values in narrowed.items()
+    }
     asked = MeasuredQuestion(
         **question,
         **chosen,
@@ -347,16 +452,37 @@ def _measured(
         data=str(benchmarks),
     )
     single: dict[str, str | int | None] = {"model": asked.model, "isl": asked.isl, "osl": asked.osl}
-    choices = {"gpu": asked.gpus, "precision": asked.precisions, "tp": asked.tps, "engine": asked.engines}
-    single.update({name: values[0] for name, values in choices.items() if values and len(values) == 1})
+    choices = {
+        "gpu": asked.gpus,
+        "precision": asked.precisions,
+        "tp": asked.tps,
+        "engine": asked.engines,
+    }
+    single.update(
+        {name: values[0] for name, values in choices.items() if values and len(values) == 1}
+    )
     said = {name: value for name, value in single.items() if value is not None}
     plan = measured(read_points(benchmarks, said, invalid), asked)
-    left_out = (InvalidRun(run=run.run, why=run.why, counts=run.counts, option=run.option) for run in invalid.met)
+    left_out = (
+        InvalidRun(run=run.run, why=run.why, counts=run.counts, option=run.option)
+        for run in invalid.met
+    )
     return replace(plan, notes=(*plan.notes, *left_out))
 
 
 # Options of one plan alone, and not of a fleet of several use cases
-OF_ONE_PLAN = ("concurrency", "have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
+OF_ONE_PLAN = (
+    "concurrency",
+    "have",
+    "growth",
+    "benchmarks",
+    "budget",
+    "max_kw",
+    "max_racks",
+    "autoscale",
+    "broken_hours",
+    "start_time",
+)
 
 
 @with_signature(SizeArguments)
@@ -383,7 +509,9 @@ def size_use_cases(
     for name, one in zip(names, understood, strict=True):
         _check(name, one)
     reserve = _check_together(names, understood)
-    return answer_use_cases(names, understood, reserve, progress=progress, command=command, today=today)
+    return answer_use_cases(
+        names, understood, reserve, progress=progress, command=command, today=today
+    )
 
 
 def answer_use_cases(
@@ -395,53 +523,94 @@ def answer_use_cases(
     command: str = "",
     today: date | None = None,
 ) -> UseCases:
-    """The answer of use cases that are understood already, with standby systems; other arguments as in ``size_use_cases``."""
+    """The answer of use cases that are understood already, with standby systems; other arguments as
+    in ``size_use_cases``.
+    """
     from tonnage.cost.options import with_cost_together
     from tonnage.sizing.use_cases import Asked as Case
     from tonnage.sizing.use_cases import use_cases
 
     plans = [answer(one, progress=progress, command=command, today=today)[0] for one in understood]
-    cases = [Case(name=name, question=one.questions[0], plan=plan) for name, one, plan in zip(names, understood, plans, strict=True)]
+    cases = [
+        Case(name=name, question=one.questions[0], plan=plan)
+        for name, one, plan in zip(names, understood, plans, strict=True)
+    ]
     told = None if progress is None else (lambda text: progress(0, 0, text))
     found = use_cases(cases, reserve=reserve) if told is None else use_cases(cases, told, reserve)
-    return with_cost_together(found, prices_of(understood[0].scenario), places_of(understood[0].scenario))
+    return with_cost_together(
+        found, prices_of(understood[0].scenario), places_of(understood[0].scenario)
+    )
 
 
 def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
-    """A name for each use case: its title, or that of its file, or its number; numbered where two are alike."""
-    found = [one.scenario.title or visible(Path(one.source).stem) or f"use case {place}" for place, one in enumerate(understood, 1)]
-    return tuple(name if found.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(found, 1))
+    """A name for each use case: its title, or that of its file, or its number; numbered where two
+    are alike.
+    """
+    found = [
+        one.scenario.title or visible(Path(one.source).stem) or f"use case {place}"
+        for place, one in enumerate(understood, 1)
+    ]
+    return tuple(
+        name if found.count(name) == 1 else f"{name} ({place})"
+        for place, name in enumerate(found, 1)
+    )
 
 
 def _check(name: str, one: Asked) -> None:
     """Refuse options of one plan alone. Raises InputError: naming the use case."""
     if len(one.questions) != 1:
-        raise InputError(f"{name}: {option('model')} names several models; each use-case file must name exactly one")
+        raise InputError(
+            f"{name}: {option('model')} names several models; each use-case file must name"
+            " exactly one"
+        )
     if one.questions[0].sharing is not None:
-        raise InputError(f"{name}: several use cases are sized for prompts that share nothing so far; leave out what they share")
+        raise InputError(
+            f"{name}: several use cases are sized for prompts that share nothing so far; leave out"
+            " what they share"
+        )
     if one.questions[0].pools is not None:
-        raise InputError(f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give one scenario")
+        raise InputError(
+            f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give"
+            " one scenario"
+        )
     parts = (one.scenario, one.scenario.choice, one.scenario.scaling, one.scenario.demand)
-    idle = next((key for key in OF_ONE_PLAN for part in parts if getattr(part, key, None) is not None), None)
+    idle = next(
+        (key for key in OF_ONE_PLAN for part in parts if getattr(part, key, None) is not None), None
+    )
     if idle is not None:
-        raise InputError(f"{name}: {option(idle)} is for one use case alone; leave it out, or size this scenario by itself")
+        raise InputError(
+            f"{name}: {option(idle)} is for one use case alone; leave it out, or size this scenario"
+            " by itself"
+        )
 
 
 def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserve | None:
-    """Standby systems for the fleet of all; refuse what the use cases ask differently, and objectives that compare no arrangements."""
-    first, gpus = understood[0].scenario, {gpu.name for one in understood for gpu in one.questions[0].gpus}
+    """Standby systems for the fleet of all; refuse what the use cases ask differently, and
+    objectives that compare no arrangements.
+    """
+    first, gpus = (
+        understood[0].scenario,
+        {gpu.name for one in understood for gpu in one.questions[0].gpus},
+    )
     for name, one in zip(names, understood, strict=True):
         if one.scenario.standby != first.standby:
             which = f"{option('availability')} or what belongs to it differs"
             raise InputError(f"{name}: {which} from {names[0]}; write the same in every file")
         if one.scenario.choice.objective != first.choice.objective:
-            raise InputError(f"{name}: {option('objective')} differs from {names[0]}; write the same in every file")
+            raise InputError(
+                f"{name}: {option('objective')} differs from {names[0]}; write the same in every"
+                " file"
+            )
     aim = first.choice.objective or "gpus"
     if aim == "latency":
-        raise InputError(f"{option('objective')}: latency is of one use case, as a shared pool is sized for the fewest GPUs; drop it")
+        raise InputError(
+            f"{option('objective')}: latency is of one use case, as a shared pool is sized for the"
+            " fewest GPUs; drop it"
+        )
     if aim != "gpus" and len(gpus) > 1:
         raise InputError(
-            f"{option('objective')}: several use cases are arranged on the fewest GPUs, which is the least {aim} on one type of GPU only; "
-            f"give one {option('gpu')} of {', '.join(sorted(gpus))}"
+            f"{option('objective')}: several use cases are arranged on the fewest GPUs, which is"
+            f" the least {aim} on one type of GPU only; give one {option('gpu')} of"
+            f" {', '.join(sorted(gpus))}"
         )
     return reserve_of(first.standby)

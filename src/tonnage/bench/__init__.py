@@ -1,1 +1,3 @@
-"""A live endpoint, measured: load, wire, record, and a verdict on whether the measurement can be believed."""
+"""A live endpoint, measured: load, wire, record, and a verdict on whether the measurement can be
+believed.
+"""

@@ -1,10 +1,11 @@
 """A wake-up call at a moment of the monotonic clock, to some tens of microseconds.
 
-Event loops wait in whole milliseconds (libuv's timers), which would move every request of an open loop and make
-pairs of them coincide. Linux has timers that are file descriptors, with nanoseconds; elsewhere the loop's own timer
-is in.
+Event loops wait in whole milliseconds (libuv's timers), which would move every request of an open
+loop and make pairs of them coincide. Linux has timers that are file descriptors, with nanoseconds;
+elsewhere the loop's own timer is in.
 
-The heartbeat shows by it whether the client keeps up: how late its loop turns, and how much of a core it takes, all through a run.
+The heartbeat shows by it whether the client keeps up: how late its loop turns, and how much of a
+core it takes, all through a run.
 """
 
 from __future__ import annotations
@@ -25,11 +26,18 @@ _ABSOLUTE = 1
 class _Spec(ctypes.Structure):
     """``struct itimerspec``: no interval, and the moment."""
 
-    _fields_ = (("every_s", ctypes.c_long), ("every_ns", ctypes.c_long), ("s", ctypes.c_long), ("ns", ctypes.c_long))
+    _fields_ = (
+        ("every_s", ctypes.c_long),
+        ("every_ns", ctypes.c_long),
+        ("s", ctypes.c_long),
+        ("ns", ctypes.c_long),
+    )
 
 
 class Alarm:
-    """Calls ``ring`` once for each ``set``, not before its moment; a later ``set`` replaces an earlier one."""
+    """Calls ``ring`` once for each ``set``, not before its moment; a later ``set`` replaces an
+    earlier one.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         self._loop = loop
@@ -44,14 +52,18 @@ class Alarm:
             loop.add_reader(self._descriptor, self._rung)
 
     def set(self, moment_ns: int) -> None:
-        """Ring at a moment of ``time.monotonic_ns``; at once, but not from inside this call, where it has passed."""
+        """Ring at a moment of ``time.monotonic_ns``; at once, but not from inside this call, where
+        it has passed.
+        """
         if self._descriptor >= 0:
             self._spec.s, self._spec.ns = divmod(max(moment_ns, 1), 1_000_000_000)
             self._c.timerfd_settime(self._descriptor, _ABSOLUTE, ctypes.byref(self._spec), None)
             return
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = self._loop.call_later(max(0, moment_ns - time.monotonic_ns()) / 1e9, self._ring)
+        self._handle = self._loop.call_later(
+            max(0, moment_ns - time.monotonic_ns()) / 1e9, self._ring
+        )
 
     def close(self) -> None:
         """Never ring again."""
@@ -77,9 +89,9 @@ SLICE_NS = 1_000_000_000
 class Heartbeat:
     """Wakes every 10 ms on a fixed schedule and notes how late it was woken.
 
-    A piece of a reply that comes while the loop is busy waits just as long to be read. Its stamp is the kernel's, unless the next
-    piece of its stream comes meanwhile, whose stamp it then shares; where there are no such stamps, this lateness is a sample of the
-    error of every stamp.
+    A piece of a reply that comes while the loop is busy waits just as long to be read. Its stamp is
+    the kernel's, unless the next piece of its stream comes meanwhile, whose stamp it then shares;
+    where there are no such stamps, this lateness is a sample of the error of every stamp.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,4 +1,6 @@
-"""One load measured, from the question to the run folder; and a run of another tool, written as one."""
+"""One load measured, from the question to the run folder; and a run of another tool, written as
+one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.intervals import CONFIDENCE, gap_intervals, intervals, other_definitions, single_gaps
+from tonnage.bench.intervals import (
+    CONFIDENCE,
+    gap_intervals,
+    intervals,
+    other_definitions,
+    single_gaps,
+)
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure, sigterm_waits
 from tonnage.bench.recorder import Recorder
@@ -48,7 +56,8 @@ class Wanted:
     slo: Slo = ()  # limits that goodput is counted against
     tokens: bool = True  # whether the moments of single tokens are kept
     tiers: tuple[Tier, ...] = ()  # tiers of speed whose users are counted
-    priced: Callable[[Summary], dict[str, Any]] | None = None  # what a run cost; None where nobody named its hardware
+    # what a run cost; None where nobody named its hardware
+    priced: Callable[[Summary], dict[str, Any]] | None = None
     seed: int = 0  # of the bootstrap
 
 
@@ -64,7 +73,8 @@ class Measured(InNotebooks):
     good: tuple[Attained, ...]  # goodput and joint attainment, where limits were given
     summary_json: dict[str, Any]  # and run_json: what the run folder holds
     run_json: dict[str, Any]
-    unwritten: str = ""  # why there is no run folder although one was named, such as a full disk; "" where there is
+    # why there is no run folder although one was named, such as a full disk; "" where there is
+    unwritten: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """``summary.json`` and ``run.json`` in one object."""
@@ -84,20 +94,34 @@ def benchmark(
     watchers: Sequence[Watcher] = (),
     metrics: Scraper | None = None,
 ) -> Measured:
-    """Measure one load and write its run folder, which must not be in use and stays if ``keep``. Raises InputError: it cannot be written.
+    """Measure one load and write its run folder, which must not be in use and stays if ``keep``.
+    Raises InputError: it cannot be written.
 
-    ``facts`` are what else belongs into ``run.json``: self-test, environment. ``metrics`` reads the server's own metrics meanwhile.
+    ``facts`` are what else belongs into ``run.json``: self-test, environment. ``metrics`` reads the
+    server's own metrics meanwhile.
     """
     writer, finishing = RunWriter(directory, tokens=wanted.tokens), ExitStack()
     try:
         if setup.workers > 1:
             observed = measure_by_workers(setup, load, writer, metrics=metrics)
         else:
-            observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
+            observed = measure(
+                setup,
+                load,
+                writer,
+                watchers=[*watchers, *([metrics] if metrics is not None else ())],
+            )
         finishing.enter_context(sigterm_waits())
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
-        validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
+        validity = judge(
+            observed,
+            requests,
+            summary,
+            steady,
+            percentiles=wanted.percentiles,
+            error_rate=wanted.error_rate,
+        )
         good = attained(requests, wanted.slo)
         run_json = _run_json(setup, observed, validity, facts)
         run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
@@ -125,19 +149,34 @@ def benchmark(
             run_json["cost"] = wanted.priced(summary)
         if good:
             run_json["goodput"] = [one.to_json() for one in good]
-        kinds, verdict = observed.tally.failures, {"verdict": validity.verdict, "reasons": list(validity.reasons)}
-        further: dict[str, Any] = {"errors": sum(kinds.values()), "errors_by_kind": kinds, "validity": verdict}
-        summary_json = summary_document(summary, requests, (*further.items(), *([("energy", energy)] if energy else [])))
+        kinds, verdict = (
+            observed.tally.failures,
+            {"verdict": validity.verdict, "reasons": list(validity.reasons)},
+        )
+        further: dict[str, Any] = {
+            "errors": sum(kinds.values()),
+            "errors_by_kind": kinds,
+            "validity": verdict,
+        }
+        summary_json = summary_document(
+            summary, requests, (*further.items(), *([("energy", energy)] if energy else []))
+        )
         if keep and not writer.fault:
             try:
-                writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
+                writer.close(
+                    scenario=scenario, summary=summary_json, provenance=provenance, run=run_json
+                )
             except InputError as unwritten:
                 writer.fault = unwritten.reason
     finally:
         writer.discard()
         finishing.close()
     return Measured(
-        unwritten=f"{directory}: cannot be written ({writer.fault}); its figures are those above" if keep and writer.fault else "",
+        unwritten=(
+            f"{directory}: cannot be written ({writer.fault}); its figures are those above"
+            if keep and writer.fault
+            else ""
+        ),
         load=load,
         requests=requests,
         summary=summary,
@@ -150,15 +189,23 @@ def benchmark(
 
 
 def _write_turns(path: Path, log: TurnLog) -> None:
-    """Which turn of which conversation each request was: ``id``, ``conversation`` and ``turn``, all from 0."""
+    """Which turn of which conversation each request was: ``id``, ``conversation`` and ``turn``, all
+    from 0.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = {"id": range(len(log.turn)), "conversation": log.conversation, "turn": log.turn}
-    pq.write_table(pa.table({name: pa.array(values, type=pa.int64()) for name, values in columns.items()}), path, compression="zstd")
+    pq.write_table(
+        pa.table({name: pa.array(values, type=pa.int64()) for name, values in columns.items()}),
+        path,
+        compression="zstd",
+    )
 
 
-def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]) -> dict[str, Any]:
+def _run_json(
+    setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]
+) -> dict[str, Any]:
     """What belongs to the measurement and is no function of the record."""
     tally, load, prompts = observed.tally, observed.load, setup.prompts
     return {
@@ -189,8 +236,14 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
             "outputs_of_another_length": tally.osl_off,
             "hidden": tally.hidden,
             "finish_reasons": dict(tally.finishes),
-            "prompts": "tokens of the tokenizer given" if prompts.exact else f"{prompts.characters:g} characters a token, not counted",
-            "prompt_tokens_beyond_asked": tally.isl_extra / tally.prompt_counts if tally.prompt_counts else None,
+            "prompts": (
+                "tokens of the tokenizer given"
+                if prompts.exact
+                else f"{prompts.characters:g} characters a token, not counted"
+            ),
+            "prompt_tokens_beyond_asked": (
+                tally.isl_extra / tally.prompt_counts if tally.prompt_counts else None
+            ),
         },
         "endpoint": {
             "type": setup.endpoint.kind,
@@ -206,10 +259,14 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
     }
 
 
-NOT_JUDGED = "the tool did not watch its own client: whether its latencies are the server's cannot be told"
+NOT_JUDGED = (
+    "the tool did not watch its own client: whether its latencies are the server's cannot be told"
+)
 
 
-def write_imported(imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
+def write_imported(
+    imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]
+) -> tuple[Summary, dict[str, Any]]:
     """Write another tool's run as a run folder; its summary and ``run.json``.
 
     Raises:
@@ -221,7 +278,10 @@ def write_imported(imported: ImportedRun, directory: Path, *, source: str, prove
     failed = Counter(request.outcome for request in requests_in if request.outcome)
     if len(requests_in) == failed.total():
         why = ", ".join(f"{count:,} {reason}" for reason, count in (left_out + failed).items())
-        raise NoneCompleted(f"{source}: no completed request has an end or a duration ({why}); give a file that has such as endTime")
+        raise NoneCompleted(
+            f"{source}: no completed request has an end or a duration ({why}); give a file that has"
+            " such as endTime"
+        )
     single = all(request.single for request in requests_in if not request.outcome)
     writer = RunWriter(directory, tokens=single)
     try:
@@ -243,8 +303,16 @@ def write_imported(imported: ImportedRun, directory: Path, *, source: str, prove
                 "failed": dict(failed),
                 "remarks": imported.remarks,
             },
-            "validity": {"verdict": "NOT JUDGED", "reasons": [NOT_JUDGED], "steady": {"found": steady.found, "drift": steady.drift}},
-            "load": {"concurrency": imported.concurrency or None, "request_rate": imported.rate or None, "started_unix_ns": start},
+            "validity": {
+                "verdict": "NOT JUDGED",
+                "reasons": [NOT_JUDGED],
+                "steady": {"found": steady.found, "drift": steady.drift},
+            },
+            "load": {
+                "concurrency": imported.concurrency or None,
+                "request_rate": imported.rate or None,
+                "started_unix_ns": start,
+            },
             "endpoint": {"type": None, "model": imported.model, "streaming": True},
             "intervals": {"confidence": CONFIDENCE, **intervals(requests)},
         }
@@ -260,9 +328,18 @@ def write_imported(imported: ImportedRun, directory: Path, *, source: str, prove
             "imported": imported.tool,
             "model": imported.model or None,
             "requests": len(requests_in),
-            "arrivals": {"rate": imported.rate} if imported.rate else {"concurrency": imported.concurrency or None},
+            "arrivals": (
+                {"rate": imported.rate}
+                if imported.rate
+                else {"concurrency": imported.concurrency or None}
+            ),
         }
-        writer.close(scenario=scenario, summary=summary_document(summary, requests, further), provenance=provenance, run=run)
+        writer.close(
+            scenario=scenario,
+            summary=summary_document(summary, requests, further),
+            provenance=provenance,
+            run=run,
+        )
     finally:
         writer.discard()
     return summary, run
@@ -272,7 +349,8 @@ def _exchange(number: int, request: ImportedRequest) -> Exchange:
     """The request as if it had just come back."""
     reply = Reply(find_endpoint("chat", model=""))
     reply.times = list(request.events_ns)
-    reply.sizes = [max(request.osl, 1)] * len(request.events_ns)  # of equal events, whose text nobody kept
+    # of equal events, whose text nobody kept
+    reply.sizes = [max(request.osl, 1)] * len(request.events_ns)
     if not request.single and len(request.events_ns) > 1:
         reply.sizes[:] = [1, max(request.osl - 1, 1)][: len(request.events_ns)]
     reply.tokens, reply.prompt = request.osl, request.isl

@@ -1,4 +1,6 @@
-"""The client: connections to one server that are kept and used again, exchanges with a time limit."""
+"""The client: connections to one server that are kept and used again, exchanges with a time
+limit.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Client:
         tls: ssl.SSLContext | None = None,
         reuse: bool = True,
     ) -> None:
-        """``done`` gets each exchange that is over, on the loop's thread; ``fresh_reply`` makes the reply of one that is sent again."""
+        """``done`` gets each exchange that is over, on the loop's thread; ``fresh_reply`` makes the
+        reply of one that is sent again.
+        """
         self._loop = loop
         self._target = target
         self._done = done
@@ -47,7 +51,8 @@ class Client:
         self._busy: dict[Exchange, Connection | asyncio.Task[None]] = {}
         self._sweep: asyncio.TimerHandle | None = loop.call_later(SWEEP_S, self._look_for_late)
         self.connections = 0
-        self.retries = 0  # requests sent again because the server had closed a kept connection before it read them
+        # requests sent again because the server had closed a kept connection before it read them
+        self.retries = 0
 
     @property
     def in_flight(self) -> int:
@@ -76,7 +81,9 @@ class Client:
         except ssl.SSLError as error:
             self._over(exchange, "TLS failed", " ".join(str(error.reason or error).split())[:160])
         except OSError as error:
-            self._over(exchange, "cannot connect", " ".join(str(error.strerror or error).split())[:160])
+            self._over(
+                exchange, "cannot connect", " ".join(str(error.strerror or error).split())[:160]
+            )
         else:
             self.connections += 1
             if exchange in self._busy:
@@ -98,7 +105,13 @@ class Client:
                 connected.setblocking(False)
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await loop.sock_connect(connected, address)
-                secured = Http2(target.authority) if target.grpc else None if self._tls is None else Secured(self._tls, target.host)
+                secured = (
+                    Http2(target.authority)
+                    if target.grpc
+                    else None
+                    if self._tls is None
+                    else Secured(self._tls, target.host)
+                )
                 if secured is not None:
                     await secured.shake_hands(loop, connected)
                 return Connection(loop, self.exchanged, self._receiver, connected, secured)
@@ -121,9 +134,17 @@ class Client:
             self._idle.append(connection)
         elif connection.usable:
             connection.close()
-        stale = connection.used > 1 and exchange.outcome == "closed without a reply" and not exchange.retried
+        stale = (
+            connection.used > 1
+            and exchange.outcome == "closed without a reply"
+            and not exchange.retried
+        )
         if stale and exchange in self._busy:
-            exchange.retried, exchange.outcome, exchange.reply = True, COMPLETED, self._fresh_reply()
+            exchange.retried, exchange.outcome, exchange.reply = (
+                True,
+                COMPLETED,
+                self._fresh_reply(),
+            )
             self.retries += 1
             self._connect(exchange)
         else:

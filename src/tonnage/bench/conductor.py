@@ -1,4 +1,5 @@
-"""The conductors of a run: requests sent when they are due, or turns of conversations, until everything has come back.
+"""The conductors of a run: requests sent when they are due, or turns of conversations, until
+everything has come back.
 
 A turn is due when the answer before it has come and its pause is over.
 """
@@ -27,25 +28,38 @@ AHEAD = 1_024  # Requests that are made ready before their time at most
 AHEAD_BYTES = 67_108_864
 
 
-AT_ONCE_NS = 100_000_000  # A request that fails sooner would let a closed loop ask thousands of times a second
-SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 1.0  # After one such failure, doubled with each in a row, and at most where a time ends the run
-LONGEST_OF_A_COUNT_S = 0.05  # Where a number of requests ends it, so that a server that refuses all of them is seen soon
+# A request that fails sooner would let a closed loop ask thousands of times a second
+AT_ONCE_NS = 100_000_000
+# After one such failure, doubled with each in a row, and at most where a time ends the run
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 1.0
+# Where a number of requests ends it, so that a server that refuses all of them is seen soon
+LONGEST_OF_A_COUNT_S = 0.05
 
 
-Maker = Callable[[int, int, int], Exchange]  # The exchange of a request by its number, as in the record, and its tokens in and out
+# The exchange of a request by its number, as in the record, and its tokens in and out
+Maker = Callable[[int, int, int], Exchange]
 
 
 class _Conducting:
     """A load that is run over a client, of single requests or of conversations."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, taken: Callable[[Exchange], None], due: Callable[[], None]) -> None:
-        """Nothing is sent yet; ``taken`` gets each exchange that is over, on the loop's thread, and ``due`` is called at its time."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        load: Load,
+        taken: Callable[[Exchange], None],
+        due: Callable[[], None],
+    ) -> None:
+        """Nothing is sent yet; ``taken`` gets each exchange that is over, on the loop's thread, and
+        ``due`` is called at its time.
+        """
         self._loop, self.load, self._taken = loop, load, taken  # load: requests with their times
         self._client: Client | None = None
         self._ended = asyncio.Event()
         self._closing = False
         self._alarm = Alarm(loop, due)
-        self.sent = self.over = 0  # sent: requests, or turns, begun; over: how many of these have ended
+        # sent: requests, or turns, begun; over: how many of these have ended
+        self.sent = self.over = 0
         self.start_ns = -1  # when the run began, on the monotonic clock
         self.stopped = False  # whether it was ended from outside
         self.held = 0  # requests of an open loop that waited for one of those in flight to end
@@ -73,7 +87,9 @@ class _Conducting:
         raise NotImplementedError
 
     def _wait_s(self, exchange: Exchange, free_ns: int) -> float:
-        """How long a closed loop's client waits after an exchange: not at all unless it failed at once."""
+        """How long a closed loop's client waits after an exchange: not at all unless it failed at
+        once.
+        """
         if exchange.outcome == COMPLETED or free_ns - exchange.begun_ns > AT_ONCE_NS:
             return 0.0
         self.waits += 1
@@ -84,7 +100,13 @@ class _Conducting:
 class Conductor(_Conducting):
     """Runs one load of single requests."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: Maker, taken: Callable[[Exchange], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        load: Load,
+        make: Maker,
+        taken: Callable[[Exchange], None],
+    ) -> None:
         super().__init__(loop, load, taken, self._due)
         self._make = make
         self._ready: deque[Exchange] = deque()
@@ -95,10 +117,14 @@ class Conductor(_Conducting):
         self._prepare(min(max(load.concurrency, 64), AHEAD))
 
     async def run(self, client: Client) -> None:
-        """Send everything and wait until it is over; ``planned_start`` has been called just before."""
+        """Send everything and wait until it is over; ``planned_start`` has been called just
+        before.
+        """
         self._client = client
         load = self.load
-        self._deadline_ns = -1 if load.seconds == float("inf") else self.start_ns + round(load.seconds * 1e9)
+        self._deadline_ns = (
+            -1 if load.seconds == float("inf") else self.start_ns + round(load.seconds * 1e9)
+        )
         if not len(load):
             self._ended.set()
         elif load.due_ns is not None:
@@ -106,7 +132,10 @@ class Conductor(_Conducting):
             self._alarm.set(self.start_ns + self._due_list[0])
         else:
             step = load.ramp_s / load.concurrency if load.ramp_s > 0 else 0.0
-            self._joins = deque(self.start_ns + round(k * step * 1e9) for k in range(min(load.concurrency, len(load))))
+            self._joins = deque(
+                self.start_ns + round(k * step * 1e9)
+                for k in range(min(load.concurrency, len(load)))
+            )
             self._alarm.set(self._joins[0])
         last_s = load.seconds + load.grace_s
         late = None if last_s == float("inf") else self._loop.call_later(last_s, self._end_late)
@@ -156,7 +185,9 @@ class Conductor(_Conducting):
             self._due_now(-1)
 
     def _due_now(self, free_ns: int) -> None:
-        """Send what an open loop has due, as long as its cap lets it; requests held back until ``free_ns`` are due then."""
+        """Send what an open loop has due, as long as its cap lets it; requests held back until
+        ``free_ns`` are due then.
+        """
         due, cap = self._due_list, self.load.in_flight
         while self.sent < len(due) and not self._closing:
             moment = self.start_ns + due[self.sent]
@@ -206,7 +237,9 @@ TurnMaker = Callable[..., Exchange]  # Makes the request of one turn, as ``Setup
 
 @dataclass(slots=True)
 class _Talk:
-    """A conversation under way: its number, its requests that are planned or in flight, its messages, and its client's failures before."""
+    """A conversation under way: its number, its requests that are planned or in flight, its
+    messages, and its client's failures before.
+    """
 
     number: int
     open: int = 0
@@ -218,7 +251,13 @@ class _Talk:
 class TalkConductor(_Conducting):
     """Runs conversations."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: TurnMaker, taken: Callable[[Exchange], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        load: Load,
+        make: TurnMaker,
+        taken: Callable[[Exchange], None],
+    ) -> None:
         """As ``Conductor``, for a load with conversations."""
         if load.conversations is None:
             raise ValueError("a load without conversations has another conductor")
@@ -226,7 +265,11 @@ class TalkConductor(_Conducting):
         self._make = make
         self._talks: Conversations = load.conversations
         graph = self._talks.graph()
-        self._starts, self._rows, self._waits = graph.starts.tolist(), graph.rows.tolist(), graph.waits.tolist()
+        self._starts, self._rows, self._waits = (
+            graph.starts.tolist(),
+            graph.rows.tolist(),
+            graph.waits.tolist(),
+        )
         self._ready = [0] * len(self._waits)
         self._due: list[tuple[int, int, _Talk, int, Exchange]] = []
         self._order = itertools.count()
@@ -237,10 +280,15 @@ class TalkConductor(_Conducting):
     @property
     def log(self) -> TurnLog:
         """Which turn each request was, by its number."""
-        return TurnLog(conversation=np.array(self._who, dtype=np.int64), turn=np.array(self._turn, dtype=np.int64))
+        return TurnLog(
+            conversation=np.array(self._who, dtype=np.int64),
+            turn=np.array(self._turn, dtype=np.int64),
+        )
 
     async def run(self, client: Client) -> None:
-        """Hold every conversation and wait until the last is over; ``planned_start`` has been called just before."""
+        """Hold every conversation and wait until the last is over; ``planned_start`` has been
+        called just before.
+        """
         self._client = client
         load, talks = self.load, self._talks
         if talks.due_ns is None:
@@ -262,7 +310,9 @@ class TalkConductor(_Conducting):
             handle.cancel()
 
     def done(self, exchange: Exchange) -> None:
-        """An answer has come, or none will: turns that waited for it follow; after the last of a conversation another one begins."""
+        """An answer has come, or none will: turns that waited for it follow; after the last of a
+        conversation another one begins.
+        """
         self.over += 1
         free_ns = time.monotonic_ns()
         talk, place = self._asked.pop(exchange)
@@ -286,9 +336,13 @@ class TalkConductor(_Conducting):
         self._check()
 
     def _begin(self, due_ns: int, failures: int = 0) -> None:
-        """Begin the next conversation, if there is one, by a client with so many failures in a row."""
+        """Begin the next conversation, if there is one, by a client with so many failures in a
+        row.
+        """
         if self._begun < len(self._talks):
-            self._plan(_Talk(self._begun, failures=failures), int(self._talks.starts[self._begun]), due_ns)
+            self._plan(
+                _Talk(self._begun, failures=failures), int(self._talks.starts[self._begun]), due_ns
+            )
             self._begun += 1
 
     def _next_arrival(self) -> None:
@@ -301,7 +355,9 @@ class TalkConductor(_Conducting):
         pieces = () if talks.contents is None else list(zip(*talks.contents.of(place), strict=True))
         text = talks.texts[place] if talks.texts else ""
         lengths = int(talks.isl[place]), int(talks.osl[place])
-        exchange = self._make(place, *lengths, text=text, pieces=pieces, before=talk.tokens, history=talk.history)
+        exchange = self._make(
+            place, *lengths, text=text, pieces=pieces, before=talk.tokens, history=talk.history
+        )
         talk.open += 1
         heapq.heappush(self._due, (due_ns, next(self._order), talk, place, exchange))
 
@@ -338,5 +394,9 @@ class TalkConductor(_Conducting):
 
     def _check(self) -> None:
         """End where nothing is in flight and nothing will be asked."""
-        if self.over >= self.sent and not self._due and (self._closing or self._begun >= len(self._talks)):
+        if (
+            self.over >= self.sent
+            and not self._due
+            and (self._closing or self._begun >= len(self._talks))
+        ):
             self._ended.set()

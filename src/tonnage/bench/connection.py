@@ -1,7 +1,7 @@
 """One connection of the client: keeps what it receives with its stamp, and reads it a moment later.
 
-``received`` does two things: it keeps the bytes, and looks whether the reply may be complete. The bytes are read after all sockets of the
-same round have been stamped.
+``received`` does two things: it keeps the bytes, and looks whether the reply may be complete. The
+bytes are read after all sockets of the same round have been stamped.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ PIECE = 65_536
 
 
 class Secured:
-    """One encrypted connection. ``ssl.SSLError`` where the peer does not keep to the protocol or cannot be trusted."""
+    """One encrypted connection. ``ssl.SSLError`` where the peer does not keep to the protocol or
+    cannot be trusted.
+    """
 
     def __init__(self, context: ssl.SSLContext, name: str) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
 
     async def shake_hands(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
-        """Agree on keys, and check the peer's certificate. Raises ssl.SSLError: not to be trusted; OSError: the connection was lost."""
+        """Agree on keys, and check the peer's certificate. Raises ssl.SSLError: not to be trusted;
+        OSError: the connection was lost.
+        """
         done = False
         while not done:
             try:
@@ -66,7 +70,9 @@ class Secured:
         return self._out.read()
 
     def decrypted(self, data: bytes) -> tuple[bytes, bool]:
-        """What the peer says, and whether this is the end. Raises ssl.SSLError: these bytes are not what it should send."""
+        """What the peer says, and whether this is the end. Raises ssl.SSLError: these bytes are not
+        what it should send.
+        """
         self._in.write(data)
         parts: list[bytes] = []
         with contextlib.suppress(ssl.SSLWantReadError):
@@ -83,7 +89,8 @@ class Secured:
 
 HELD = 128  # Pieces of an unfinished reply that are kept unread at most
 LARGE = 16_384  # Bytes from which a piece is not kept waiting
-ENDED_EARLY = ("cut off", "closed without a reply")  # What a reply says that its connection ended before it
+# What a reply says that its connection ended before it
+ENDED_EARLY = ("cut off", "closed without a reply")
 
 _clock = time.monotonic_ns
 
@@ -92,7 +99,18 @@ class Connection:
     """A socket with at most one exchange at a time."""
 
     __slots__ = (
-        *("_eager", "_latest_ns", "_loop", "_looking", "_open", "_done", "_pieces", "_receiver", "_secured", "_unsent"),
+        *(
+            "_eager",
+            "_latest_ns",
+            "_loop",
+            "_looking",
+            "_open",
+            "_done",
+            "_pieces",
+            "_receiver",
+            "_secured",
+            "_unsent",
+        ),
         *("exchange", "receive", "socket", "usable", "used"),
     )
 
@@ -107,7 +125,8 @@ class Connection:
         self.socket = connected  # connected, and not blocking
         self.receive = connected.recvmsg
         self._loop = loop
-        self._done = done  # called when an exchange is over; ``usable`` says whether the connection can carry another
+        # called when an exchange is over; ``usable`` says whether the connection can carry another
+        self._done = done
         self._receiver = receiver
         self._secured = secured
         self._open = self.usable = True  # usable: whether it can carry another
@@ -127,7 +146,9 @@ class Connection:
         self._eager = True
         exchange.sent_ns = self._latest_ns = _clock()
         if self._open:
-            self._unsent = exchange.data if self._secured is None else self._secured.encrypted(exchange.data)
+            self._unsent = (
+                exchange.data if self._secured is None else self._secured.encrypted(exchange.data)
+            )
             self._write()
         if not self._open and not self._looking:
             self._looking = True
@@ -150,7 +171,9 @@ class Connection:
             self._loop.remove_writer(self.socket)
 
     def received(self, ns: int, data: bytes) -> bool:
-        """Keep a piece that came at ``ns``, not before the last one; none: the peer has ended. Whether the reply must be read now."""
+        """Keep a piece that came at ``ns``, not before the last one; none: the peer has ended.
+        Whether the reply must be read now.
+        """
         ended = not data
         if self._secured is not None and data:
             try:
@@ -168,7 +191,12 @@ class Connection:
         if ended:  # what had come before is still read
             self.close()
             return self.exchange is not None
-        if data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE:
+        if (
+            data.endswith(b"\r\n\r\n")
+            or self._eager
+            or len(pieces) > HELD
+            or not 8 <= len(data) < LARGE
+        ):
             looking, self._looking = self._looking, True
             return not looking
         return False
@@ -190,7 +218,8 @@ class Connection:
                 exchange.judge()
                 self.usable = self._open and reply.http.keep_alive
             elif self._open:
-                # The end of a chunked body shows in its last bytes; of other bodies every piece must be looked at.
+                # The end of a chunked body shows in its last bytes; of other bodies every piece
+                # must be looked at.
                 self._eager = "transfer-encoding" not in reply.http.headers
                 return
             else:
@@ -198,7 +227,9 @@ class Connection:
                 exchange.judge()
         except BrokenReply as broken:
             self.usable = False
-            exchange.fail(*((str(broken),) if str(broken) in ENDED_EARLY else ("broken reply", str(broken))))
+            exchange.fail(
+                *((str(broken),) if str(broken) in ENDED_EARLY else ("broken reply", str(broken)))
+            )
         self._finish(exchange)
 
     def _read(self, reply: Reply) -> None:
@@ -262,7 +293,9 @@ class Target:
 
 
 def parse_url(url: str, *schemes: str) -> Target:
-    """Read "127.0.0.1:8000" or "https://host/prefix"; ``schemes`` may add "grpc". Raises InputError: no address, or one with a password."""
+    """Read "127.0.0.1:8000" or "https://host/prefix"; ``schemes`` may add "grpc". Raises
+    InputError: no address, or one with a password.
+    """
     where = option("url")
     text = url if "://" in url else f"http://{url}"
     example = "write for example http://127.0.0.1:8000"
@@ -274,18 +307,33 @@ def parse_url(url: str, *schemes: str) -> Target:
     if parts.scheme not in ("http", "https", *schemes):
         raise InputError(f"{where}: '{url}' has the scheme '{parts.scheme}'; {example}")
     if "@" in parts.netloc:
-        raise InputError(f"{where}: holds a user name or password; give a key in the environment ({option('api_key_env')})")
+        raise InputError(
+            f"{where}: holds a user name or password; give a key in the environment"
+            f" ({option('api_key_env')})"
+        )
     if not parts.hostname or not text.isprintable() or " " in text:
         raise InputError(f"{where}: '{url}' names no host; {example}")
     if parts.query or parts.fragment:
-        raise InputError(f"{where}: '{url}' has a query or fragment; give the server's address alone, {example}")
+        raise InputError(
+            f"{where}: '{url}' has a query or fragment; give the server's address alone, {example}"
+        )
     tls = parts.scheme == "https"
     grpc = parts.scheme == "grpc"
-    return Target(host=parts.hostname, port=port or (443 if tls else 8001 if grpc else 80), tls=tls, path=parts.path.rstrip("/"), grpc=grpc)
+    return Target(
+        host=parts.hostname,
+        port=port or (443 if tls else 8001 if grpc else 80),
+        tls=tls,
+        path=parts.path.rstrip("/"),
+        grpc=grpc,
+    )
 
 
-def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """What all POST requests share, up to the content length. Raises InputError: characters that no header may hold."""
+def request_head(
+    target: Target, path: str, *, key: str = "", headers: tuple[tuple[str, str], ...] = ()
+) -> bytes:
+    """What all POST requests share, up to the content length. Raises InputError: characters that no
+    header may hold.
+    """
     lines = [
         f"POST {target.path}{path} HTTP/1.1",
         f"Host: {target.authority}",
@@ -298,14 +346,23 @@ def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tup
     ]
     if any(not line.isascii() or not line.isprintable() for line in lines):
         raise InputError(
-            f"{option('api_key_env')}, {option('header')}: a key or header holds characters that HTTP does not allow; write printable ASCII"
+            f"{option('api_key_env')}, {option('header')}: a key or header holds characters that"
+            " HTTP does not allow; write printable ASCII"
         )
     return ("\r\n".join(lines) + "\r\n").encode("ascii")
 
 
 def request_bytes(head: bytes, number: int, body: bytes, further: bytes = b"") -> bytes:
-    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's."""
-    return b"%s%sX-Request-Id: %d\r\nContent-Length: %d\r\n\r\n%s" % (head, further, number, len(body), body)
+    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next
+    to the client's.
+    """
+    return b"%s%sX-Request-Id: %d\r\nContent-Length: %d\r\n\r\n%s" % (
+        head,
+        further,
+        number,
+        len(body),
+        body,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,41 +372,77 @@ class Setup:
     target: Target
     endpoint: Endpoint  # the kind of endpoint and the model
     prompts: Prompts | FilePrompts | Tensors  # makes the prompts, or the tensors of an inference
-    head: bytes  # the part of a request that is the same for all (``request_head``); holds the key, so it is never shown
+    # the part of a request that is the same for all (``request_head``); holds the key, so it is
+    # never shown
+    head: bytes
     timeout_s: float = 600.0  # of one request, from the moment it was begun
     tls: ssl.SSLContext | None = None  # for an encrypted connection
     reuse: bool = True  # whether connections carry several requests
     warmup: int = 0  # requests before the run that are not recorded
     headers: tuple[str, ...] = ()  # the names of further headers, for the record of the run
-    ca_file: Path | None = None  # certificates to trust, where they are not the system's; a worker makes its own ``tls`` of them
+    # certificates to trust, where they are not the system's; a worker makes its own ``tls`` of them
+    ca_file: Path | None = None
     workers: int = 1
-    talks: bool = False  # whether requests are turns of conversations, so that answers are kept until their conversation is over
-    first: int = 0  # and step: of a worker, the number of its first request and the distance to its next, among those of all workers
+    # whether requests are turns of conversations, so that answers are kept until their conversation
+    # is over
+    talks: bool = False
+    # and step: of a worker, the number of its first request and the distance to its next, among
+    # those of all workers
+    first: int = 0
     step: int = 1
 
     def exchange(self, number: int, isl: int, osl: int) -> Exchange:
         """One request, ready to be sent; below 0 are those of the warm-up."""
-        among_all = self.first + number * self.step if number >= 0 else number * self.step - self.first
+        among_all = (
+            self.first + number * self.step if number >= 0 else number * self.step - self.first
+        )
         if isinstance(self.prompts, Tensors):
             further, body = self.prompts.body(isl, self.endpoint.extra)
         else:
-            further, body = b"", body_bytes(self.endpoint.sent(self.endpoint.body(self.prompts.text(among_all, isl), osl)))
+            further, body = (
+                b"",
+                body_bytes(
+                    self.endpoint.sent(self.endpoint.body(self.prompts.text(among_all, isl), osl))
+                ),
+            )
         data = request_bytes(self.head, among_all, body, further)
         return Exchange(number=number, isl=isl, osl=osl, data=data, reply=self.reply())
 
-    def turn(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
-        """One turn of a conversation, by its place among all, with tokens of its new part and of its answer.
+    def turn(
+        self,
+        place: int,
+        isl: int,
+        osl: int,
+        *,
+        text: str,
+        pieces: Pieces,
+        before: int,
+        history: History,
+    ) -> Exchange:
+        """One turn of a conversation, by its place among all, with tokens of its new part and of
+        its answer.
 
-        ``text`` is the user's message, "" where it is made of the ``pieces`` of a recorded session; ``before`` are the tokens of the
-        conversation until then, which ``history`` holds. Its number is given when it is sent.
+        ``text`` is the user's message, "" where it is made of the ``pieces`` of a recorded session;
+        ``before`` are the tokens of the conversation until then, which ``history`` holds. Its
+        number is given when it is sent.
         """
-        own = self.prompts.of_pieces(pieces, isl) if pieces and isinstance(self.prompts, Prompts) else text
+        own = (
+            self.prompts.of_pieces(pieces, isl)
+            if pieces and isinstance(self.prompts, Prompts)
+            else text
+        )
         question = own or self.prompts.text(place, isl)
-        data = request_bytes(self.head, place, body_bytes(self.endpoint.sent(self.endpoint.talk(history, question, osl))))
+        data = request_bytes(
+            self.head,
+            place,
+            body_bytes(self.endpoint.sent(self.endpoint.talk(history, question, osl))),
+        )
         exchange = Exchange(number=-1, isl=before + isl, osl=osl, data=data, reply=self.reply())
         exchange.question = question
         return exchange
 
     def reply(self) -> Reply:
-        """An empty reply; its text is kept only where it is needed again: to count its tokens, or for the next turn."""
+        """An empty reply; its text is kept only where it is needed again: to count its tokens, or
+        for the next turn.
+        """
         return Reply(self.endpoint, keep_text=self.talks or self.prompts.counter is not None)

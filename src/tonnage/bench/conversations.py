@@ -1,17 +1,22 @@
-"""Conversations of several turns: who asks what after how long a pause, drawn before anything is sent.
+"""Conversations of several turns: who asks what after how long a pause, drawn before anything is
+sent.
 
-A turn is due when the answer before it has come and its pause is over. It carries the whole conversation, with the answers that
-really came; so prompts grow, and a server's prefix cache may find all but the new part.
+A turn is due when the answer before it has come and its pause is over. It carries the whole
+conversation, with the answers that really came; so prompts grow, and a server's prefix cache may
+find all but the new part.
 
 A file says the user's turns; the answers come from the server that is measured:
 
-- ``.jsonl``: one conversation a line with ``turns``, a list of objects with ``text`` and, where they have them, ``osl`` and
-  ``pause_s``; or with ``messages`` in OpenAI's form, of which the user's are taken;
-- ``.json``: ShareGPT's list of ``conversations``, of which the human's are taken, and the lengths of the answers.
+- ``.jsonl``: one conversation a line with ``turns``, a list of objects with ``text`` and, where
+  they have them, ``osl`` and ``pause_s``; or with ``messages`` in OpenAI's form, of which the
+  user's are taken;
+- ``.json``: ShareGPT's list of ``conversations``, of which the human's are taken, and the lengths
+  of the answers.
 
-Recorded sessions (``spec/recorded_sessions.py``) are conversations whose prompts are made whole: of the pieces that the recording has in
-common, so that a cache finds as much as it did then. A request is due a pause after the last of the ones that it waits for, as recorded,
-and sub-agents run next to their parent.
+Recorded sessions (``spec/recorded_sessions.py``) are conversations whose prompts are made whole: of
+the pieces that the recording has in common, so that a cache finds as much as it did then. A request
+is due a pause after the last of the ones that it waits for, as recorded, and sub-agents run next to
+their parent.
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ if TYPE_CHECKING:
 
 
 History = list[tuple[str, str]]  # Questions and the answers that came to them
-Pieces = Sequence[tuple[int, int]]  # Of a prompt of a recorded session: the number of each piece, and the token up to which it reaches
+# Of a prompt of a recorded session: the number of each piece, and the token up to which it reaches
+Pieces = Sequence[tuple[int, int]]
 STATISTICS = (50, 95)  # Percentiles of each turn's latencies
 
 
@@ -47,15 +53,22 @@ STATISTICS = (50, 95)  # Percentiles of each turn's latencies
 class Conversations:
     """Conversations with every length and pause drawn."""
 
-    starts: Ints  # int64 (conversations + 1,), the place of each conversation's first turn among all turns
-    # and osl: int64 (turns,), tokens of the new part of each prompt, of recorded sessions of the whole prompt, and of each answer
+    # int64 (conversations + 1,), the place of each conversation's first turn among all turns
+    starts: Ints
+    # and osl: int64 (turns,), tokens of the new part of each prompt, of recorded sessions of the
+    # whole prompt, and of each answer
     isl: Ints
     osl: Ints
     pause_ns: Ints  # int64 (turns,), from an answer to the next turn; 0 for first turns
-    due_ns: Ints | None = None  # int64 (conversations,), when each begins in an open loop; None in a closed one
-    texts: tuple[str, ...] = ()  # the question of each turn, where a file says them; empty where they are made
-    follows: Follows | None = None  # of recorded sessions, which requests wait for which; None where each turn waits for the one before
-    contents: Contents | None = None  # of recorded sessions, the pieces of each prompt; None where prompts grow by their answers
+    # int64 (conversations,), when each begins in an open loop; None in a closed one
+    due_ns: Ints | None = None
+    # the question of each turn, where a file says them; empty where they are made
+    texts: tuple[str, ...] = ()
+    # of recorded sessions, which requests wait for which; None where each turn waits for the one
+    # before
+    follows: Follows | None = None
+    # of recorded sessions, the pieces of each prompt; None where prompts grow by their answers
+    contents: Contents | None = None
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -66,7 +79,11 @@ class Conversations:
             return self.follows
         waits = np.ones(int(self.starts[-1]), np.int64)
         waits[self.starts[:-1]] = 0
-        return Follows(starts=np.append(0, np.append(waits[1:], 0).cumsum()), rows=np.flatnonzero(waits), waits=waits)
+        return Follows(
+            starts=np.append(0, np.append(waits[1:], 0).cumsum()),
+            rows=np.flatnonzero(waits),
+            waits=waits,
+        )
 
 
 def recorded(trace: Trace) -> Conversations:
@@ -84,8 +101,12 @@ def recorded(trace: Trace) -> Conversations:
     )
 
 
-def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int) -> Conversations:
-    """So many conversations; ``isl`` and ``osl`` are tokens that each turn adds, and of its answer."""
+def drawn(
+    *, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int
+) -> Conversations:
+    """So many conversations; ``isl`` and ``osl`` are tokens that each turn adds, and of its
+    answer.
+    """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 1]).spawn(4)]
     each = np.maximum(turns.draw(count, streams[0]).astype(np.int64), 1)
     starts = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
@@ -93,20 +114,27 @@ def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Paus
     pauses = pause.draw(total, streams[3])
     pauses[starts[:-1]] = 0
     return Conversations(
-        starts=starts, isl=isl.draw(total, streams[1]).astype(np.int64), osl=osl.draw(total, streams[2]).astype(np.int64), pause_ns=pauses
+        starts=starts,
+        isl=isl.draw(total, streams[1]).astype(np.int64),
+        osl=osl.draw(total, streams[2]).astype(np.int64),
+        pause_ns=pauses,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TurnLog:
-    """Which turn of which conversation each request was: int64 (requests,), by the number of the request; both from 0."""
+    """Which turn of which conversation each request was: int64 (requests,), by the number of the
+    request; both from 0.
+    """
 
     conversation: Ints
     turn: Ints
 
 
 def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
-    """What ``run.json`` says of the turns: of each the requests, prompt tokens, and mean and percentiles of TTFT and E2E in ms."""
+    """What ``run.json`` says of the turns: of each the requests, prompt tokens, and mean and
+    percentiles of TTFT and E2E in ms.
+    """
     done = requests.status == COMPLETED
     table = []
     for turn in range(int(log.turn.max()) + 1 if log.turn.size else 0):
@@ -115,10 +143,19 @@ def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
             continue
         ttft = (requests.first_token_ns - requests.due_ns)[rows] / 1e6
         e2e = (requests.last_token_ns - requests.due_ns)[rows] / 1e6
-        entry: dict[str, Any] = {"turn": turn + 1, "requests": int(rows.size), "isl_mean": float(requests.isl[rows].mean())}
-        entry["cached_share"] = float(requests.cached_tokens[rows].sum() / max(requests.isl[rows].sum(), 1))
+        entry: dict[str, Any] = {
+            "turn": turn + 1,
+            "requests": int(rows.size),
+            "isl_mean": float(requests.isl[rows].mean()),
+        }
+        entry["cached_share"] = float(
+            requests.cached_tokens[rows].sum() / max(requests.isl[rows].sum(), 1)
+        )
         for name, values in (("ttft_ms", ttft), ("e2e_ms", e2e)):
-            entry[name] = {"mean": float(values.mean()), **{f"p{p}": float(np.percentile(values, p)) for p in STATISTICS}}
+            entry[name] = {
+                "mean": float(values.mean()),
+                **{f"p{p}": float(np.percentile(values, p)) for p in STATISTICS},
+            }
         table.append(entry)
     return {"conversations": len(np.unique(log.conversation)), "turns": table}
 
@@ -128,7 +165,9 @@ LONGEST = 10**7  # Neither outputs nor pauses are longer, in tokens and seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One turn of a file: the message, the answer's length (0 where it is not known), and the pause before it (None likewise)."""
+    """One turn of a file: the message, the answer's length (0 where it is not known), and the pause
+    before it (None likewise).
+    """
 
     text: str
     osl: int = 0
@@ -140,7 +179,8 @@ class ConversationFile:
     """The conversations of a file, in order."""
 
     conversations: tuple[tuple[Turn, ...], ...]  # of at least one turn each
-    isl: tuple[int, ...]  # how long each text is, conversation by conversation: tokens, or characters over ``characters``
+    # how long each text is, conversation by conversation: tokens, or characters over ``characters``
+    isl: tuple[int, ...]
     source: str  # the name of the file
 
     @property
@@ -149,8 +189,12 @@ class ConversationFile:
         return tuple(turn for conversation in self.conversations for turn in conversation)
 
     def drawn(self, *, pause: Pause, osl: Sequence[int] | None, seed: int) -> Conversations:
-        """The conversations ready to be sent, with pauses where the file says none, and answers of ``osl`` where that is given."""
-        starts = np.concatenate([[0], np.cumsum([len(conversation) for conversation in self.conversations])]).astype(np.int64)
+        """The conversations ready to be sent, with pauses where the file says none, and answers of
+        ``osl`` where that is given.
+        """
+        starts = np.concatenate(
+            [[0], np.cumsum([len(conversation) for conversation in self.conversations])]
+        ).astype(np.int64)
         pauses = pause.draw(int(starts[-1]), np.random.default_rng(seed))
         said = [-1 if turn.pause_s is None else round(turn.pause_s * 1e9) for turn in self.turns]
         pauses = np.where(np.array(said) >= 0, said, pauses).astype(np.int64)
@@ -165,20 +209,37 @@ class ConversationFile:
         )
 
 
-def read_conversations(path: Path, *, counter: TokenizerFile | None, characters: float) -> ConversationFile:
-    """The conversations of a file. Raises InputError: the file cannot be read as one of the formats above; the first bad line is named."""
+def read_conversations(
+    path: Path, *, counter: TokenizerFile | None, characters: float
+) -> ConversationFile:
+    """The conversations of a file. Raises InputError: the file cannot be read as one of the formats
+    above; the first bad line is named.
+    """
     where = option("conversation_file")
     text = text_of_file(path, where)
 
     if path.suffix.lower() == ".jsonl":
-        lines = [(line, f"{where}: {path}:{at}") for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        lines = [
+            (line, f"{where}: {path}:{at}")
+            for at, line in enumerate(text.splitlines(), start=1)
+            if line.strip()
+        ]
         found = [_line(line, place) for line, place in lines]
     else:
         each = share_gpt(text, f"{where}: {path}")
-        found = [tuple(Turn(text=ask, osl=length_of(answer, counter, characters)) for ask, answer in pairs) for pairs in each]
+        found = [
+            tuple(
+                Turn(text=ask, osl=length_of(answer, counter, characters)) for ask, answer in pairs
+            )
+            for pairs in each
+        ]
     if not found:
-        raise InputError(f"{where}: {path} holds no conversation; write one a line, as an object with turns")
-    isl = tuple(length_of(turn.text, counter, characters) for conversation in found for turn in conversation)
+        raise InputError(
+            f"{where}: {path} holds no conversation; write one a line, as an object with turns"
+        )
+    isl = tuple(
+        length_of(turn.text, counter, characters) for conversation in found for turn in conversation
+    )
     return ConversationFile(conversations=tuple(found), isl=isl, source=path.name)
 
 
@@ -203,6 +264,8 @@ def _turn(turn: Any, where: str) -> Turn:
     osl, pause = (turn.get("osl", 0), turn.get("pause_s")) if isinstance(turn, dict) else (0, None)
     if isinstance(osl, bool) or not isinstance(osl, int) or not 0 <= osl <= LONGEST:
         raise InputError(f"{where}: its osl is not a number of tokens")
-    if pause is not None and (isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= LONGEST):
+    if pause is not None and (
+        isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= LONGEST
+    ):
         raise InputError(f"{where}: its pause_s is not a number of seconds")
     return Turn(text=text, osl=osl, pause_s=pause)

@@ -1,4 +1,6 @@
-"""The kinds of endpoint that can be measured: a request's body out, and what one document of the reply says."""
+"""The kinds of endpoint that can be measured: a request's body out, and what one document of the
+reply says.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from tonnage.errors import InputError, UnknownName, option
 from tonnage.results.outcomes import failure_of
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen, which would take twice as long to make, for every event that is read as JSON
+# not frozen, which would take twice as long to make, for every event that is read as JSON
+@dataclass(slots=True, kw_only=True)
 class Delta:
     """What one document says: an event of a stream, or a whole reply."""
 
-    text: str = ""  # output that it carries: content, reasoning, a refusal, or the name and arguments of a tool call
-    tokens: int = -1  # current output tokens of the reply, as the server counts them; -1 where it does not say
+    # output that it carries: content, reasoning, a refusal, or the name and arguments of a tool
+    # call
+    text: str = ""
+    # current output tokens of the reply, as the server counts them; -1 where it does not say
+    tokens: int = -1
     prompt: int = -1  # prompt tokens, likewise
     cached: int = -1  # prompt tokens that the server found in its cache; -1 where it does not say
     reasoning: int = 0  # those of the output tokens that it counts as reasoning
@@ -28,12 +34,14 @@ class Delta:
 
 
 _REFUSES = re.compile(
-    r"un(recogni[sz]ed|known|supported|expected)|not (supported|allowed|permitted|support)|(extra|additional) (input|field|propert)"
+    r"un(recogni[sz]ed|known|supported|expected)|not"
+    r" (supported|allowed|permitted|support)|(extra|additional) (input|field|propert)"
     r"|invalid (param|arg|field)",
     re.IGNORECASE,
 )
 _PINS = ("min_tokens", "ignore_eos", "min_length")
-_NEEDED = frozenset(("model", "messages", "prompt", "input", "text_input"))  # Fields that no request can do without
+# Fields that no request can do without
+_NEEDED = frozenset(("model", "messages", "prompt", "input", "text_input"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +51,13 @@ class Endpoint:
     kind: ClassVar[str] = ""  # its name on the command line
     where: ClassVar[str] = ""  # its path, where that is the same for every model
     has_output: ClassVar[bool] = True  # whether a reply holds tokens
-    marks_end: ClassVar[bool] = True  # whether a stream says that it is complete, by a finish reason or ``[DONE]``
+    # whether a stream says that it is complete, by a finish reason or ``[DONE]``
+    marks_end: ClassVar[bool] = True
 
     model: str  # the name that the server knows the model by
     streaming: bool = True  # whether the reply is requested as a stream
-    # whether the output is held at its length by ``min_tokens`` and ``ignore_eos``, which engines know and hosted services refuse
+    # whether the output is held at its length by ``min_tokens`` and ``ignore_eos``, which engines
+    # know and hosted services refuse
     pinned: bool = True
     extra: dict[str, Any] = field(default_factory=dict)  # further fields of every request's body
     omitted: tuple[str, ...] = ()  # fields that no request has
@@ -62,15 +72,26 @@ class Endpoint:
         raise NotImplementedError
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
-        """The body of one turn after questions with their answers, before ``extra``. Raises InputError: it holds no conversations."""
-        raise InputError(f"{option('endpoint_type')}: {self.kind} holds no conversations; use chat, responses or completions")
+        """The body of one turn after questions with their answers, before ``extra``. Raises
+        InputError: it holds no conversations.
+        """
+        raise InputError(
+            f"{option('endpoint_type')}: {self.kind} holds no conversations; use chat, responses or"
+            " completions"
+        )
 
     def sent(self, body: dict[str, Any]) -> dict[str, Any]:
         """A body as it is sent: with the further fields last, and without the omitted ones."""
-        return {name: value for name, value in {**body, **self.extra}.items() if name not in self.omitted}
+        return {
+            name: value
+            for name, value in {**body, **self.extra}.items()
+            if name not in self.omitted
+        }
 
     def remedy(self, refusal: str) -> str:
-        """The option that leaves out what a server refuses in these words; "" where they refuse no field. Options are not spelled yet."""
+        """The option that leaves out what a server refuses in these words; "" where they refuse no
+        field. Options are not spelled yet.
+        """
         if not _REFUSES.search(refusal):
             return ""
         fields = self.sent(self.body("", 1))
@@ -79,10 +100,15 @@ class Endpoint:
         if pins and not set(named) - set(pins) - _NEEDED:
             return f"{option('no_pin_output')} leaves out {' and '.join(pins)}"
         if "max_completion_tokens" in refusal:
-            return f"{option('omit_inputs')} max_tokens {option('extra_inputs')} max_completion_tokens:200 sends the length under that name"
+            return (
+                f"{option('omit_inputs')} max_tokens {option('extra_inputs')}"
+                " max_completion_tokens:200 sends the length under that name"
+            )
         if "stream" in named:
             return f"{option('no_streaming')} asks for whole replies"
-        leaves = " ".join(f"{option('omit_inputs')} {name}" for name in named if name not in _NEEDED)
+        leaves = " ".join(
+            f"{option('omit_inputs')} {name}" for name in named if name not in _NEEDED
+        )
         return f"{leaves} leaves out what it does not take" if leaves else ""
 
     def event(self, document: dict[str, Any]) -> Delta:
@@ -100,27 +126,37 @@ class Endpoint:
             most: osl,
             **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
             **({"stream": True} if self.streaming else {}),
-            **({"stream_options": {"include_usage": True}} if self.streaming and most == "max_tokens" else {}),
+            **(
+                {"stream_options": {"include_usage": True}}
+                if self.streaming and most == "max_tokens"
+                else {}
+            ),
         }
 
 
 def messages(history: Sequence[tuple[str, str]], prompt: str) -> list[dict[str, str]]:
     """A conversation as OpenAI's messages."""
-    turns = [{"role": role, "content": text} for pair in history for role, text in zip(("user", "assistant"), pair, strict=True)]
+    turns = [
+        {"role": role, "content": text}
+        for pair in history
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
     return [*turns, {"role": "user", "content": prompt}]
 
 
 def usage_of(document: dict[str, Any]) -> dict[str, Any]:
     """The counts of a document's "usage" by the names of a ``Delta``, as far as it has them.
 
-    Output tokens include those of reasoning. Services that count these apart (xAI's) show it in their total.
+    Output tokens include those of reasoning. Services that count these apart (xAI's) show it in
+    their total.
     """
     usage = document.get("usage")
     if not isinstance(usage, dict):
         return {}
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
     found: dict[str, Any] = {}
-    for name, count in (  # a comprehension would be half as slow again, and there may be one for every event
+    # a comprehension would be half as slow again, and there may be one for every event
+    for name, count in (
         ("prompt", usage.get("prompt_tokens", usage.get("input_tokens"))),
         ("tokens", usage.get("completion_tokens", usage.get("output_tokens"))),
         ("cached", details.get("cached_tokens") if isinstance(details, dict) else None),
@@ -128,10 +164,15 @@ def usage_of(document: dict[str, Any]) -> dict[str, Any]:
         if isinstance(count, int) and 0 <= count < 2**40:
             found[name] = count
     parts = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
-    reasoning = parts.get("reasoning_tokens") if isinstance(parts, dict) else usage.get("reasoning_tokens")
+    reasoning = (
+        parts.get("reasoning_tokens") if isinstance(parts, dict) else usage.get("reasoning_tokens")
+    )
     if reasoning and isinstance(reasoning, int) and 0 < reasoning < 2**40:
         tokens, found["reasoning"] = found.get("tokens", 0), reasoning
-        if reasoning > tokens or usage.get("total_tokens") == found.get("prompt", 0) + tokens + reasoning:
+        if (
+            reasoning > tokens
+            or usage.get("total_tokens") == found.get("prompt", 0) + tokens + reasoning
+        ):
             found["tokens"] = tokens + reasoning
     return found
 
@@ -142,10 +183,13 @@ def error_of(document: dict[str, Any]) -> str:
     if not error and "error" not in (document.get("object"), document.get("type")):
         if "choices" in document or "type" in document or "usage" in document:
             return ""
-        error = document.get("message") or document.get("detail")  # proxies and frameworks send these alone
+        # proxies and frameworks send these alone
+        error = document.get("message") or document.get("detail")
         if not isinstance(error, str | list):
             return ""
-    message = error.get("message", error) if isinstance(error, dict) else error or document.get("message")
+    message = (
+        error.get("message", error) if isinstance(error, dict) else error or document.get("message")
+    )
     return " ".join(str(message or "an error without a message").split())[:200]
 
 
@@ -155,18 +199,25 @@ def joined(*parts: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """The text of a content: a text itself, the parts of a list one behind the other, what a part such as ``{"type": "text", …}`` holds."""
+    """The text of a content: a text itself, the parts of a list one behind the other, what a part
+    such as ``{"type": "text", …}`` holds.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, list):
         return "".join(map(text_of, value))
     if isinstance(value, dict):
-        return next(filter(None, map(text_of, map(value.get, ("text", "thinking", "summary", "refusal")))), "")
+        return next(
+            filter(None, map(text_of, map(value.get, ("text", "thinking", "summary", "refusal")))),
+            "",
+        )
     return ""
 
 
 def end_of(choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What choices say of their end and number, by the names of a ``Delta``; where one of them failed, that one's reason counts."""
+    """What choices say of their end and number, by the names of a ``Delta``; where one of them
+    failed, that one's reason counts.
+    """
     end: dict[str, Any] = {}
     for choice in choices:
         if (reason := choice.get("finish_reason")) and not failure_of(end.get("finish")):
@@ -196,7 +247,9 @@ class Chat(Endpoint):
         return {**self.body(prompt, osl), "messages": messages(history, prompt)}
 
     def whole(self, document: dict[str, Any]) -> Delta:
-        """Content, reasoning, refusals and tool calls of every choice's delta or message; a role alone is no output."""
+        """Content, reasoning, refusals and tool calls of every choice's delta or message; a role
+        alone is no output.
+        """
         text, thought, choices = "", False, document.get("choices") or ()
         for choice in choices:
             part = choice.get("delta" if "delta" in choice else "message") or {}
@@ -211,9 +264,16 @@ class Chat(Endpoint):
                 text += text_of(content)
                 thought = thought or _thinks(content)
             text += joined(part.get("refusal"))
-            for function in (*map(_function, part.get("tool_calls") or ()), part.get("function_call")):
+            for function in (
+                *map(_function, part.get("tool_calls") or ()),
+                part.get("function_call"),
+            ):
                 text += joined(function.get("name"), function.get("arguments")) if function else ""
-        return Delta(text=text, thought=thought, **{"error": error_of(document), **end_of(choices), **usage_of(document)})
+        return Delta(
+            text=text,
+            thought=thought,
+            **{"error": error_of(document), **end_of(choices), **usage_of(document)},
+        )
 
 
 def _function(call: dict[str, Any]) -> Any:
@@ -222,12 +282,16 @@ def _function(call: dict[str, Any]) -> Any:
 
 def _summaries(details: Any) -> bool:
     """Whether OpenRouter's details of a reasoning are a summary."""
-    return isinstance(details, list) and any(part.get("type") == "reasoning.summary" for part in details)
+    return isinstance(details, list) and any(
+        part.get("type") == "reasoning.summary" for part in details
+    )
 
 
 def _thinks(content: Any) -> bool:
     """Whether a content in parts holds reasoning, as Mistral's does."""
-    return isinstance(content, list) and any(part.get("type") == "thinking" for part in content if isinstance(part, dict))
+    return isinstance(content, list) and any(
+        part.get("type") == "thinking" for part in content if isinstance(part, dict)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +312,9 @@ class Completions(Endpoint):
         """The text of every choice."""
         choices = document.get("choices") or ()
         text = joined(*(choice.get("text") for choice in choices))
-        return Delta(text=text, **{"error": error_of(document), **end_of(choices), **usage_of(document)})
+        return Delta(
+            text=text, **{"error": error_of(document), **end_of(choices), **usage_of(document)}
+        )
 
 
 _OUTPUT = frozenset(
@@ -262,12 +328,16 @@ _OUTPUT = frozenset(
         "response.mcp_call_arguments.delta",
     )
 )
-_ENDS = frozenset(("response.completed", "response.incomplete", "response.failed", "response.cancelled"))
+_ENDS = frozenset(
+    ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Responses(Endpoint):
-    """``POST /v1/responses``: the output comes as ``response.output_text.delta`` and its relatives."""
+    """``POST /v1/responses``: the output comes as ``response.output_text.delta`` and its
+    relatives.
+    """
 
     kind, where = "responses", "/v1/responses"
 
@@ -283,13 +353,27 @@ class Responses(Endpoint):
         """The delta of an output event, or what the last event says of the whole."""
         kind = document.get("type")
         if kind in _OUTPUT:
-            return Delta(text=joined(document.get("delta")), thought=kind == "response.reasoning_text.delta")
+            return Delta(
+                text=joined(document.get("delta")), thought=kind == "response.reasoning_text.delta"
+            )
         if kind in _ENDS:
             response = document.get("response") or {}
             finish = _why(response) or str(kind).removeprefix("response.")
-            return Delta(finish=finish, error=error_of({"choices": (), **response}), **usage_of(response))
+            return Delta(
+                finish=finish, error=error_of({"choices": (), **response}), **usage_of(response)
+            )
         if kind == "error":
-            return Delta(error=error_of({"error": document.get("error") or document.get("message") or "an error without a message"}))
+            return Delta(
+                error=error_of(
+                    {
+                        "error": (
+                            document.get("error")
+                            or document.get("message")
+                            or "an error without a message"
+                        )
+                    }
+                )
+            )
         return Delta(error=error_of(document))
 
     def whole(self, document: dict[str, Any]) -> Delta:
@@ -300,18 +384,28 @@ class Responses(Endpoint):
             thought = thought or (bool(content) and item.get("type") == "reasoning")
             text += joined(item.get("arguments"), content or text_of(item.get("summary")))
         finish = _why(document) or "completed"
-        return Delta(text=text, thought=thought, finish=finish, error=error_of(document), **usage_of(document))
+        return Delta(
+            text=text,
+            thought=thought,
+            finish=finish,
+            error=error_of(document),
+            **usage_of(document),
+        )
 
 
 def _why(response: dict[str, Any]) -> str:
     """Why a response ended: what made it incomplete, else its status."""
     details = response.get("incomplete_details")
-    return joined(details.get("reason") if isinstance(details, dict) else None) or joined(response.get("status"))
+    return joined(details.get("reason") if isinstance(details, dict) else None) or joined(
+        response.get("status")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings(Endpoint):
-    """``POST /v1/embeddings``: the reply has no tokens, so that only its end-to-end latency means something."""
+    """``POST /v1/embeddings``: the reply has no tokens, so that only its end-to-end latency means
+    something.
+    """
 
     kind, where, has_output = "embeddings", "/v1/embeddings", False
 
@@ -324,7 +418,9 @@ class Embeddings(Endpoint):
         error = error_of(document)
         if not error and not document.get("data"):
             error = "a reply without an embedding"
-        return Delta(finish="stop", error=error, tokens=0, prompt=usage_of(document).get("prompt", -1))
+        return Delta(
+            finish="stop", error=error, tokens=0, prompt=usage_of(document).get("prompt", -1)
+        )
 
 
 def model_path(model: str, verb: str = "") -> str:
@@ -336,7 +432,8 @@ def model_path(model: str, verb: str = "") -> str:
 class Generate(Endpoint):
     """``POST /v2/models/MODEL/generate_stream``, or ``generate`` where the reply is not streamed.
 
-    The protocol carries no usage and no ``[DONE]``: tokens are counted from the text, and the reply ends with the stream.
+    The protocol carries no usage and no ``[DONE]``: tokens are counted from the text, and the reply
+    ends with the stream.
     """
 
     kind, marks_end = "generate", False
@@ -347,7 +444,9 @@ class Generate(Endpoint):
         return model_path(self.model, "generate_stream" if self.streaming else "generate")
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
-        """Inputs by the names that both backends know; ``min_length`` is what TensorRT-LLM calls the least output."""
+        """Inputs by the names that both backends know; ``min_length`` is what TensorRT-LLM calls
+        the least output.
+        """
         return {
             "text_input": prompt,
             "max_tokens": osl,
@@ -364,7 +463,9 @@ class Generate(Endpoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infer(Endpoint):
-    """``POST /v2/models/MODEL/infer``, or gRPC's call: one reply without tokens, so that its end-to-end latency is what counts."""
+    """``POST /v2/models/MODEL/infer``, or gRPC's call: one reply without tokens, so that its
+    end-to-end latency is what counts.
+    """
 
     kind, has_output = "infer", False
 
@@ -383,7 +484,9 @@ class Infer(Endpoint):
 
 __all__ = ["KINDS", "Delta", "Endpoint", "find_endpoint"]
 
-KINDS: dict[str, type[Endpoint]] = {kind.kind: kind for kind in (Chat, Completions, Responses, Embeddings, Generate, Infer)}
+KINDS: dict[str, type[Endpoint]] = {
+    kind.kind: kind for kind in (Chat, Completions, Responses, Embeddings, Generate, Infer)
+}
 
 
 def find_endpoint(
@@ -395,9 +498,13 @@ def find_endpoint(
     extra: dict[str, Any] | None = None,
     omitted: Sequence[str] = (),
 ) -> Endpoint:
-    """An endpoint by the name of its kind. Raises UnknownName: no such kind; InputError: a stream of embeddings or of an inference."""
+    """An endpoint by the name of its kind. Raises UnknownName: no such kind; InputError: a stream
+    of embeddings or of an inference.
+    """
     if kind not in KINDS:
         raise UnknownName("endpoint type", kind, KINDS)
     if kind in ("embeddings", "infer") and streaming:
         raise InputError(f"{option('streaming')}: {kind} has one reply; switch streaming off")
-    return KINDS[kind](model=model, streaming=streaming, pinned=pinned, extra=extra or {}, omitted=tuple(omitted))
+    return KINDS[kind](
+        model=model, streaming=streaming, pinned=pinned, extra=extra or {}, omitted=tuple(omitted)
+    )

@@ -1,4 +1,5 @@
-"""What the exact server reads and writes: requests in, and the bytes of a reply for each kind of endpoint out.
+"""What the exact server reads and writes: requests in, and the bytes of a reply for each kind of
+endpoint out.
 
 A connection writes at once, without a buffer between a stamp and its packet.
 """
@@ -17,7 +18,9 @@ from tonnage.errors import InputError
 
 WORD = " tok"  # The text of every token
 
-_STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 _LAST = b"0\r\n\r\n"
 
 
@@ -29,13 +32,21 @@ def chunk(data: bytes) -> bytes:
 def document(status: str, value: Any) -> bytes:
     """A whole response with a JSON body."""
     body = json.dumps(value).encode()
-    return b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(body), body)
+    return b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+        status.encode(),
+        len(body),
+        body,
+    )
 
 
 def text(status: str, body: str) -> bytes:
     """A whole response with a plain body."""
     data = body.encode()
-    return b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(data), data)
+    return b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (
+        status.encode(),
+        len(data),
+        data,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +59,35 @@ class Request:
     streaming: bool  # whether the reply is a stream
     tokens: int  # output tokens asked for
     prompt: int  # prompt tokens: one for each word
-    usage: bool = True  # whether a stream ends with usage: OpenAI's servers send it where ``stream_options`` asks for it
+    # whether a stream ends with usage: OpenAI's servers send it where ``stream_options`` asks for
+    # it
+    usage: bool = True
 
 
 def parse_request(path: str, number: int, body: dict[str, Any]) -> Request:
-    """What a request asks for, by its path and body. Raises InputError: a path or a body that no endpoint here takes."""
+    """What a request asks for, by its path and body. Raises InputError: a path or a body that no
+    endpoint here takes.
+    """
     kind = path.rsplit("/", 1)[-1]
     if path.endswith("/chat/completions"):
-        kind, prompt = "chat", " ".join(str(message.get("content", "")) for message in body.get("messages", ()))
+        kind, prompt = (
+            "chat",
+            " ".join(str(message.get("content", "")) for message in body.get("messages", ())),
+        )
     elif kind in ("completions", "responses", "embeddings"):
         prompt = str(body.get("prompt", body.get("input", "")))
     elif kind in ("generate", "generate_stream") and "/models/" in path:
         kind, prompt = "generate", str(body.get("text_input", ""))
     else:
         raise InputError(f"no endpoint at {path}")
-    tokens = next((body[name] for name in ("max_tokens", "max_completion_tokens", "max_output_tokens") if name in body), 16)
+    tokens = next(
+        (
+            body[name]
+            for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")
+            if name in body
+        ),
+        16,
+    )
     if not isinstance(tokens, int) or tokens < 1:
         raise InputError(f"max_tokens: {tokens!r} is not a number of tokens")
     streaming = kind != "embeddings" and body.get("stream") is True
@@ -79,11 +104,15 @@ def parse_request(path: str, number: int, body: dict[str, Any]) -> Request:
 
 
 def opening(request: Request) -> bytes:
-    """What a stream begins with, sent together with its first event: head, and the role or its like."""
+    """What a stream begins with, sent together with its first event: head, and the role or its
+    like.
+    """
     if request.kind == "chat":
         return _STREAM_HEAD + chunk(_sse(_chat(request, {"role": "assistant", "content": ""})))
     if request.kind == "responses":
-        return _STREAM_HEAD + chunk(_named({"type": "response.created", "response": {"id": f"r-{request.number}"}}))
+        return _STREAM_HEAD + chunk(
+            _named({"type": "response.created", "response": {"id": f"r-{request.number}"}})
+        )
     return _STREAM_HEAD
 
 
@@ -95,20 +124,32 @@ def event(request: Request, tokens: int) -> bytes:
     if request.kind == "completions":
         return chunk(_sse(_completion(request, words)))
     if request.kind == "responses":
-        return chunk(_named({"type": "response.output_text.delta", "output_index": 0, "delta": words}))
+        return chunk(
+            _named({"type": "response.output_text.delta", "output_index": 0, "delta": words})
+        )
     return chunk(_sse({"model_name": request.model, "text_output": words}))
 
 
 def closing(request: Request, tokens: int) -> bytes:
-    """What a stream ends with, sent together with its last event: finish, usage, and the last chunk."""
+    """What a stream ends with, sent together with its last event: finish, usage, and the last
+    chunk.
+    """
     if request.kind == "chat":
         usage = _sse({**_chat(request, {}), "choices": [], "usage": _usage(request, tokens)})
-        return chunk(_sse(_chat(request, {"content": ""}, "length"))) + _where(request, usage) + chunk(b"data: [DONE]\n\n") + _LAST
+        return (
+            chunk(_sse(_chat(request, {"content": ""}, "length")))
+            + _where(request, usage)
+            + chunk(b"data: [DONE]\n\n")
+            + _LAST
+        )
     if request.kind == "completions":
         usage = _sse({**_completion(request, ""), "choices": [], "usage": _usage(request, tokens)})
         return _where(request, usage) + chunk(b"data: [DONE]\n\n") + _LAST
     if request.kind == "responses":
-        done = {"type": "response.completed", "response": {"usage": _short_usage(request, tokens), "error": None}}
+        done = {
+            "type": "response.completed",
+            "response": {"usage": _short_usage(request, tokens), "error": None},
+        }
         return chunk(_named(done)) + _LAST
     return _LAST
 
@@ -120,7 +161,11 @@ def _where(request: Request, usage: bytes) -> bytes:
 
 def failure(request: Request) -> bytes:
     """An error in the middle of a stream, and the stream's end."""
-    error: dict[str, Any] = {"error": "on purpose"} if request.kind == "generate" else {"error": {"message": "on purpose", "code": 500}}
+    error: dict[str, Any] = (
+        {"error": "on purpose"}
+        if request.kind == "generate"
+        else {"error": {"message": "on purpose", "code": 500}}
+    )
     if request.kind == "responses":
         return chunk(_named({"type": "error", "message": "on purpose"})) + _LAST
     return chunk(_sse(error)) + _LAST
@@ -131,12 +176,23 @@ def whole(request: Request, tokens: int) -> bytes:
     words = WORD * tokens
     bodies: dict[str, Any] = {
         "chat": {
-            "choices": [{"message": {"role": "assistant", "content": words}, "finish_reason": "length"}],
+            "choices": [
+                {"message": {"role": "assistant", "content": words}, "finish_reason": "length"}
+            ],
             "usage": _usage(request, tokens),
         },
-        "completions": {"choices": [{"text": words, "finish_reason": "length"}], "usage": _usage(request, tokens)},
-        "responses": {"output": [{"content": [{"type": "output_text", "text": words}]}], "usage": _short_usage(request, tokens)},
-        "embeddings": {"data": [{"embedding": [0.0] * 8}], "usage": {"prompt_tokens": request.prompt}},
+        "completions": {
+            "choices": [{"text": words, "finish_reason": "length"}],
+            "usage": _usage(request, tokens),
+        },
+        "responses": {
+            "output": [{"content": [{"type": "output_text", "text": words}]}],
+            "usage": _short_usage(request, tokens),
+        },
+        "embeddings": {
+            "data": [{"embedding": [0.0] * 8}],
+            "usage": {"prompt_tokens": request.prompt},
+        },
         "generate": {"model_name": request.model, "text_output": words},
     }
     return document("200 OK", bodies[request.kind])
@@ -163,15 +219,29 @@ def _chat(request: Request, delta: dict[str, Any], finish: str | None = None) ->
 
 def _completion(request: Request, words: str) -> dict[str, Any]:
     choice = {"index": 0, "text": words, "logprobs": None, "finish_reason": None}
-    return {"id": f"cmpl-{request.number:032x}", "object": "text_completion", "created": 1, "model": request.model, "choices": [choice]}
+    return {
+        "id": f"cmpl-{request.number:032x}",
+        "object": "text_completion",
+        "created": 1,
+        "model": request.model,
+        "choices": [choice],
+    }
 
 
 def _usage(request: Request, tokens: int) -> dict[str, int]:
-    return {"prompt_tokens": request.prompt, "completion_tokens": tokens, "total_tokens": request.prompt + tokens}
+    return {
+        "prompt_tokens": request.prompt,
+        "completion_tokens": tokens,
+        "total_tokens": request.prompt + tokens,
+    }
 
 
 def _short_usage(request: Request, tokens: int) -> dict[str, int]:
-    return {"input_tokens": request.prompt, "output_tokens": tokens, "total_tokens": request.prompt + tokens}
+    return {
+        "input_tokens": request.prompt,
+        "output_tokens": tokens,
+        "total_tokens": request.prompt + tokens,
+    }
 
 
 MAX_REQUEST = 67_108_864
@@ -180,8 +250,9 @@ MAX_REQUEST = 67_108_864
 class Connection:
     """A socket that is read as HTTP/1.1 requests and written to directly.
 
-    ``send`` calls the kernel before it returns, so that a stamp taken before it is the earliest moment at which a client
-    could have seen the bytes. What the kernel does not take waits and follows in order.
+    ``send`` calls the kernel before it returns, so that a stamp taken before it is the earliest
+    moment at which a client could have seen the bytes. What the kernel does not take waits and
+    follows in order.
     """
 
     def __init__(
@@ -259,7 +330,10 @@ class Connection:
         if end < 0:
             return False
         first, *lines = bytes(self._read[:end]).decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         words = first.split(" ")
         length = headers.get("content-length", "0")
         if len(words) != 3 or not length.isdigit():

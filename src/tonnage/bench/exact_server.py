@@ -37,12 +37,14 @@ class Schedule:
     ttft_s: float = 0.05  # from the start of service to the first token
     itl_s: float = 0.01  # between two tokens
     tokens: int = 0  # output tokens of every reply; 0 for as many as the request asks for
-    tokens_per_event: int = 1  # how many of them one event carries; it is sent when the last of them is due
+    # how many of them one event carries; it is sent when the last of them is due
+    tokens_per_event: int = 1
     slots: int = 0  # requests in service at once, the others wait in order; 0 for no limit
-    freeze_at_s: float = 0.0  # and freeze_s: after so long from the first request the server does nothing at all for so long
+    # and freeze_s: after so long from the first request the server does nothing at all for so long
+    freeze_at_s: float = 0.0
     freeze_s: float = 0.0
-    # what happens to every ``fault_every``-th request: a 429 or 500, a stream cut off in the middle, an error event in the middle, no
-    # answer ever, or a connection closed without one
+    # what happens to every ``fault_every``-th request: a 429 or 500, a stream cut off in the
+    # middle, an error event in the middle, no answer ever, or a connection closed without one
     fault: Fault = "none"
     fault_every: int = 0  # 0 for never
 
@@ -51,8 +53,13 @@ class Schedule:
         return self.ttft_s + max(tokens - 1, 0) * self.itl_s
 
     def sends(self, tokens: int) -> list[tuple[float, int]]:
-        """When each event leaves, in seconds from the start of service, and how many tokens it carries."""
-        sizes = [min(self.tokens_per_event, tokens - start) for start in range(0, tokens, self.tokens_per_event)]
+        """When each event leaves, in seconds from the start of service, and how many tokens it
+        carries.
+        """
+        sizes = [
+            min(self.tokens_per_event, tokens - start)
+            for start in range(0, tokens, self.tokens_per_event)
+        ]
         found, sent = [], 0
         for size in sizes:
             sent += size
@@ -65,7 +72,9 @@ LOGGED = 250_000  # Requests whose stamps are kept; the oldest go first
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Served:
-    """A request in service, with the stamps of what was written for it (nanoseconds of the monotonic clock)."""
+    """A request in service, with the stamps of what was written for it (nanoseconds of the
+    monotonic clock).
+    """
 
     request: exact_replies.Request
     connection: Connection
@@ -83,7 +92,14 @@ class Served:
 class ExactServer:
     """Listens on 127.0.0.1 and answers by its schedule; every method runs on the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        schedule: Schedule,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
         self._loop = loop
         self._schedule = schedule
         self._alarm = Alarm(loop, self._due)
@@ -116,9 +132,13 @@ class ExactServer:
                 return
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connections.add(Connection(self._loop, peer, self._on_request, self._connections.discard))
+            self._connections.add(
+                Connection(self._loop, peer, self._on_request, self._connections.discard)
+            )
 
-    def _on_request(self, connection: Connection, method: str, path: str, headers: dict[str, str], body: Any) -> None:
+    def _on_request(
+        self, connection: Connection, method: str, path: str, headers: dict[str, str], body: Any
+    ) -> None:
         """Answer a question about the server, or take a request."""
         now = time.monotonic_ns()
         if method == "GET":
@@ -128,9 +148,13 @@ class ExactServer:
         try:
             if not isinstance(body, dict):
                 raise InputError("the body is not a JSON object")
-            request = exact_replies.parse_request(path, int(number) if number.isdigit() else -1, body)
+            request = exact_replies.parse_request(
+                path, int(number) if number.isdigit() else -1, body
+            )
         except InputError as error:
-            connection.send(exact_replies.document("400 Bad Request", {"error": {"message": str(error)}}))
+            connection.send(
+                exact_replies.document("400 Bad Request", {"error": {"message": str(error)}})
+            )
             return
         self._take(request, connection, now)
 
@@ -142,7 +166,10 @@ class ExactServer:
             return exact_replies.document("200 OK", {"requests": rows})
         if path == "/metrics":
             counts = {"running": self._running, "waiting": len(self._waiting)}
-            return exact_replies.text("200 OK", "".join(f"vllm:num_requests_{name} {value}\n" for name, value in counts.items()))
+            return exact_replies.text(
+                "200 OK",
+                "".join(f"vllm:num_requests_{name} {value}\n" for name, value in counts.items()),
+            )
         return exact_replies.document("404 Not Found", {"error": {"message": f"nothing at {path}"}})
 
     def _take(self, request: exact_replies.Request, connection: Connection, now: int) -> None:
@@ -151,16 +178,30 @@ class ExactServer:
             self._freeze_ns = now + round(schedule.freeze_at_s * 1e9)
             self._alarm.set(self._freeze_ns)
         self._received += 1
-        fault: Fault = schedule.fault if schedule.fault_every and self._received % schedule.fault_every == 0 else "none"
+        fault: Fault = (
+            schedule.fault
+            if schedule.fault_every and self._received % schedule.fault_every == 0
+            else "none"
+        )
         if fault == "429":
-            connection.send(exact_replies.document("429 Too Many Requests", {"error": {"message": "on purpose"}}))
+            connection.send(
+                exact_replies.document(
+                    "429 Too Many Requests", {"error": {"message": "on purpose"}}
+                )
+            )
         elif fault == "500":
-            connection.send(exact_replies.document("500 Internal Server Error", {"error": {"message": "on purpose"}}))
+            connection.send(
+                exact_replies.document(
+                    "500 Internal Server Error", {"error": {"message": "on purpose"}}
+                )
+            )
         elif fault == "close":
             connection.close()
         elif fault != "hang":
             tokens = 0 if request.kind == "embeddings" else schedule.tokens or request.tokens
-            served = Served(request=request, connection=connection, fault=fault, tokens=tokens, received_ns=now)
+            served = Served(
+                request=request, connection=connection, fault=fault, tokens=tokens, received_ns=now
+            )
             if schedule.slots and self._running >= schedule.slots:
                 self._waiting.append(served)
             else:
@@ -172,7 +213,11 @@ class ExactServer:
         self._running += 1
         served.started_ns = now
         whole = not served.request.streaming
-        served.sends = [(self._schedule.service_s(served.tokens), served.tokens)] if whole else self._schedule.sends(served.tokens)
+        served.sends = (
+            [(self._schedule.service_s(served.tokens), served.tokens)]
+            if whole
+            else self._schedule.sends(served.tokens)
+        )
         self._plan(served)
 
     def _plan(self, served: Served) -> None:
@@ -231,16 +276,27 @@ class ExactServer:
 
     def _break(self, served: Served, data: bytes) -> None:
         """End a stream in the middle, as its fault says."""
-        served.connection.send(data + (exact_replies.failure(served.request) if served.fault == "error" else b""))
+        served.connection.send(
+            data + (exact_replies.failure(served.request) if served.fault == "error" else b"")
+        )
         if served.fault == "cut":
             served.connection.close()
         self._end(served)
 
     def _end(self, served: Served) -> None:
-        self.log.append((served.request.number, served.received_ns, served.first_ns, served.last_ns, served.tokens))
+        self.log.append(
+            (
+                served.request.number,
+                served.received_ns,
+                served.first_ns,
+                served.last_ns,
+                served.tokens,
+            )
+        )
         self._running -= 1
         if self._waiting:
-            # The slot was free when the schedule says so, however late the last write was: so the capacity is exact.
+            # The slot was free when the schedule says so, however late the last write was: so the
+            # capacity is exact.
             following = self._waiting.popleft()
             freed = served.started_ns + round(served.sends[-1][0] * 1e9)
             self._start(following, max(min(freed, time.monotonic_ns()), following.received_ns))
@@ -249,8 +305,12 @@ class ExactServer:
 LONGEST_S = 86_400.0
 
 
-def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds: float = LONGEST_S) -> None:
-    """Serve until SIGINT or SIGTERM, or for ``seconds``; prints where it listens, once it does. Raises OSError: the port is taken."""
+def serve(
+    schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds: float = LONGEST_S
+) -> None:
+    """Serve until SIGINT or SIGTERM, or for ``seconds``; prints where it listens, once it does.
+    Raises OSError: the port is taken.
+    """
     import uvloop
 
     async def run() -> None:
@@ -269,16 +329,31 @@ def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds
 
 @contextmanager
 def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]:
-    """The URL of an exact server in its own process, until the block or ``seconds`` end. Raises TonnageError: it did not start."""
-    command = [sys.executable, "-m", "tonnage.bench.exact_server", json.dumps(asdict(schedule)), str(seconds)]
-    here = str(Path(__file__).parents[2])  # found from any folder, also where PYTHONPATH is relative
+    """The URL of an exact server in its own process, until the block or ``seconds`` end. Raises
+    TonnageError: it did not start.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "tonnage.bench.exact_server",
+        json.dumps(asdict(schedule)),
+        str(seconds),
+    ]
+    # found from any folder, also where PYTHONPATH is relative
+    here = str(Path(__file__).parents[2])
     paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": paths}  # the server ends with its standard input, however this process ends
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    # the server ends with its standard input, however this process ends
+    environment = {**os.environ, "PYTHONPATH": paths}
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     try:
         line = process.stdout.readline() if process.stdout else ""
         if not line.startswith("listening on "):
-            raise TonnageError("the exact server did not start; let tonnage bench selftest serve it alone to see why")
+            raise TonnageError(
+                "the exact server did not start; let tonnage bench selftest serve it alone to"
+                " see why"
+            )
         yield line.removeprefix("listening on ").strip()
     finally:
         process.terminate()
@@ -290,7 +365,8 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
 
 def _end_with_parent() -> None:
     """End at once when nobody holds the other end of standard input any more."""
-    while os.read(0, 4_096):  # not by ``sys.stdin``, whose lock a thread may not hold where the process ends
+    # not by ``sys.stdin``, whose lock a thread may not hold where the process ends
+    while os.read(0, 4_096):
         pass
     os._exit(0)
 

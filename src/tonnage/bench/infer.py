@@ -1,9 +1,12 @@
-"""``infer`` of the v2 protocol (KServe's open inference protocol): what Triton, MLServer and KServe's servers answer for any model.
+"""``infer`` of the v2 protocol (KServe's open inference protocol): what Triton, MLServer and
+KServe's servers answer for any model.
 
-A request holds tensors of so many items. The inputs' names, types and shapes are what the server's metadata says, or what the caller
-says where it leaves lengths open. Tensors travel as JSON, as bytes behind the JSON (the binary tensor extension), or in a message of gRPC.
-There ``Http2`` takes the place of ``Secured``: it turns the request that the client writes into frames, and the frames that come into the
-reply that the client reads, so that requests are sent, stamped and judged as all others are.
+A request holds tensors of so many items. The inputs' names, types and shapes are what the server's
+metadata says, or what the caller says where it leaves lengths open. Tensors travel as JSON, as
+bytes behind the JSON (the binary tensor extension), or in a message of gRPC. There ``Http2`` takes
+the place of ``Secured``: it turns the request that the client writes into frames, and the frames
+that come into the reply that the client reads, so that requests are sent, stamped and judged as all
+others are.
 """
 
 from __future__ import annotations
@@ -27,15 +30,23 @@ SERVICE = "/inference.GRPCInferenceService"
 PIECE = 65_536
 WAIT_S = 10.0
 
-NOT_OURS = ("host", "accept", "accept-encoding", "content-type", "content-length", "user-agent", "connection")
+NOT_OURS = (
+    "host",
+    "accept",
+    "accept-encoding",
+    "content-type",
+    "content-length",
+    "user-agent",
+    "connection",
+)
 """Headers of HTTP/1.1 that gRPC has others for."""
 
 STATUS = {"3": 400, "4": 504, "5": 404, "7": 403, "8": 429, "12": 501, "14": 503, "16": 401}
 """HTTP's status for one of gRPC's (google.rpc.Code); 500 for the others."""
 
 
-# Messages: fields of protobuf, each a number, a kind and a value (protobuf.dev, "Encoding"). The numbers are those of KServe's
-# grpc_predict_v2.proto.
+# Messages: fields of protobuf, each a number, a kind and a value (protobuf.dev, "Encoding"). The
+# numbers are those of KServe's grpc_predict_v2.proto.
 
 
 def varint(number: int) -> bytes:
@@ -75,7 +86,9 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
             value, place = number_at(message, place)
             yield key >> 3, value
             continue
-        length, place = number_at(message, place) if kind == 2 else ({1: 8, 5: 4}.get(kind, -1), place)
+        length, place = (
+            number_at(message, place) if kind == 2 else ({1: 8, 5: 4}.get(kind, -1), place)
+        )
         if length < 0 or place + length > len(message):
             raise ValueError("no field")
         yield key >> 3, message[place : place + length]
@@ -87,17 +100,34 @@ def enveloped(message: bytes) -> bytes:
     return struct.pack(">BI", 0, len(message)) + message
 
 
-def infer_message(model: str, inputs: Sequence[Mapping[str, Any]], values: Sequence[bytes]) -> bytes:
-    """``ModelInferRequest`` in its envelope: inputs as the document over HTTP describes them, and the values of each in little-endian."""
+def infer_message(
+    model: str, inputs: Sequence[Mapping[str, Any]], values: Sequence[bytes]
+) -> bytes:
+    """``ModelInferRequest`` in its envelope: inputs as the document over HTTP describes them, and
+    the values of each in little-endian.
+    """
     described = [
-        tagged(1, str(one["name"])) + tagged(2, str(one["datatype"])) + tagged(3, b"".join(map(varint, one["shape"]))) for one in inputs
+        tagged(1, str(one["name"]))
+        + tagged(2, str(one["datatype"]))
+        + tagged(3, b"".join(map(varint, one["shape"])))
+        for one in inputs
     ]
-    return enveloped(tagged(1, model) + b"".join(tagged(5, one) for one in described) + b"".join(tagged(7, raw) for raw in values))
+    return enveloped(
+        tagged(1, model)
+        + b"".join(tagged(5, one) for one in described)
+        + b"".join(tagged(7, raw) for raw in values)
+    )
 
 
 def outputs_of(message: bytes) -> dict[str, Any]:
-    """``ModelInferResponse`` as its document over HTTP, without values. Raises ValueError: it is none."""
-    found = [dict(fields(one)) for number, one in fields(message) if number == 5 and isinstance(one, bytes)]
+    """``ModelInferResponse`` as its document over HTTP, without values. Raises ValueError: it is
+    none.
+    """
+    found = [
+        dict(fields(one))
+        for number, one in fields(message)
+        if number == 5 and isinstance(one, bytes)
+    ]
     return {"outputs": [{"name": _text(one.get(1))} for one in found]}
 
 
@@ -128,7 +158,9 @@ def _lengths(value: bytes | int) -> Iterator[int]:
 
 
 def model_metadata(host: str, port: int, model: str) -> str:
-    """What the server says of a model, as over HTTP; "" where it does not know it. Raises InputError: the package h2 is missing."""
+    """What the server says of a model, as over HTTP; "" where it does not know it. Raises
+    InputError: the package h2 is missing.
+    """
     try:
         http = Http2(f"{host}:{port}", read=metadata_of)
     except ModuleNotFoundError:
@@ -138,7 +170,11 @@ def model_metadata(host: str, port: int, model: str) -> str:
         with socket.create_connection((host, port), timeout=WAIT_S) as connected:
             connected.sendall(
                 http.answers()
-                + http.encrypted(f"POST {SERVICE}/ModelMetadata HTTP/1.1\r\n".encode() + b"\r\n" + enveloped(tagged(1, model)))
+                + http.encrypted(
+                    f"POST {SERVICE}/ModelMetadata HTTP/1.1\r\n".encode()
+                    + b"\r\n"
+                    + enveloped(tagged(1, model))
+                )
             )
             while not said and not ended:
                 said, ended = http.decrypted(connected.recv(PIECE))
@@ -150,9 +186,13 @@ def model_metadata(host: str, port: int, model: str) -> str:
 
 
 class Http2:
-    """One connection of HTTP/2 without encryption, with one call at a time; ``read`` tells what a reply's message says."""
+    """One connection of HTTP/2 without encryption, with one call at a time; ``read`` tells what a
+    reply's message says.
+    """
 
-    def __init__(self, authority: str, read: Callable[[bytes], dict[str, Any]] = outputs_of) -> None:
+    def __init__(
+        self, authority: str, read: Callable[[bytes], dict[str, Any]] = outputs_of
+    ) -> None:
         from h2.config import H2Configuration
         from h2.connection import H2Connection
 
@@ -167,20 +207,42 @@ class Http2:
         await loop.sock_sendall(connected, self._h2.data_to_send())
 
     def encrypted(self, data: bytes) -> bytes:
-        """What to send for a request of HTTP/1.1; what the peer's window does not take yet comes with ``answers``."""
+        """What to send for a request of HTTP/1.1; what the peer's window does not take yet comes
+        with ``answers``.
+        """
         head, _, body = data.partition(b"\r\n\r\n")
         first, *lines = head.decode("ascii").split("\r\n")
-        given = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
-        headers = {":method": "POST", ":scheme": "http", ":path": first.split()[1], ":authority": self._authority, "te": "trailers"}
+        given = [
+            (name.strip().lower(), value.strip())
+            for name, _, value in (line.partition(":") for line in lines)
+        ]
+        headers = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": first.split()[1],
+            ":authority": self._authority,
+            "te": "trailers",
+        }
         headers |= {"content-type": "application/grpc", "user-agent": "tonnage-bench"}
-        self._stream, self._rest, self._body, self._headers = self._h2.get_next_available_stream_id(), body, b"", {}
-        self._h2.send_headers(self._stream, [*headers.items(), *(one for one in given if one[0] not in NOT_OURS)])
+        self._stream, self._rest, self._body, self._headers = (
+            self._h2.get_next_available_stream_id(),
+            body,
+            b"",
+            {},
+        )
+        self._h2.send_headers(
+            self._stream, [*headers.items(), *(one for one in given if one[0] not in NOT_OURS)]
+        )
         return self.answers()
 
     def answers(self) -> bytes:
         """What the peer must hear of what came, and more of the request where its window allows."""
         while self._rest:
-            size = min(self._h2.local_flow_control_window(self._stream), self._h2.max_outbound_frame_size, len(self._rest))
+            size = min(
+                self._h2.local_flow_control_window(self._stream),
+                self._h2.max_outbound_frame_size,
+                len(self._rest),
+            )
             if size <= 0:
                 break
             self._h2.send_data(self._stream, self._rest[:size], end_stream=size == len(self._rest))
@@ -202,7 +264,9 @@ class Http2:
                 self._headers |= {str(name): str(value) for name, value in event.headers or ()}
             elif isinstance(event, events.DataReceived):
                 self._body += event.data or b""
-                self._h2.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id)
+                self._h2.acknowledge_received_data(
+                    event.flow_controlled_length or 0, event.stream_id
+                )
             elif isinstance(event, events.StreamEnded | events.StreamReset):
                 said, self._rest = self._reply(reset=isinstance(event, events.StreamReset)), b""
             ended = ended or isinstance(event, events.ConnectionTerminated)
@@ -210,7 +274,10 @@ class Http2:
 
     def _reply(self, *, reset: bool) -> bytes:
         code = self._headers.get("grpc-status", "none")
-        status, document = STATUS.get(code, 500), {"error": unquote(self._headers.get("grpc-message", "")) or f"gRPC status {code}"}
+        status, document = (
+            STATUS.get(code, 500),
+            {"error": unquote(self._headers.get("grpc-message", "")) or f"gRPC status {code}"},
+        )
         if code == "0" and not reset:
             status = 200
             try:
@@ -218,21 +285,30 @@ class Http2:
             except ValueError:
                 document = {"error": "the reply is no message of the inference protocol"}
         body = json.dumps(document).encode()
-        return b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+        return (
+            b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+            % (status, len(body), body)
+        )
 
 
 MOST_BODY = 256_000_000  # Bytes of a request
 
 KINDS_OF_NUMPY = {
     "BOOL": "bool",
-    **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)},
+    **{
+        f"{sign}INT{bits}": f"{sign.lower()}int{bits}"
+        for sign in ("", "U")
+        for bits in (8, 16, 32, 64)
+    },
     **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensors:
-    """Makes the bodies of inferences: random values, the same for every request of so many items."""
+    """Makes the bodies of inferences: random values, the same for every request of so many
+    items.
+    """
 
     inputs: tuple[Tensor, ...]  # of the model, with the dimensions of one item
     batched: bool = True  # whether items are the first dimension; a model without batches takes one
@@ -249,10 +325,14 @@ class Tensors:
         return ""
 
     def body(self, items: int, extra: dict[str, Any]) -> tuple[bytes, bytes]:
-        """The header lines and body of a request of so many items. Raises InputError: a model without batches, beyond ``MOST_BODY``."""
+        """The header lines and body of a request of so many items. Raises InputError: a model
+        without batches, beyond ``MOST_BODY``.
+        """
         if items not in self._made:
             if items > 1 and not self.batched:
-                raise InputError(f"{option('items')}: {items}: the model takes no batches; leave it out")
+                raise InputError(
+                    f"{option('items')}: {items}: the model takes no batches; leave it out"
+                )
             self._made[items] = self._body(items, extra)
         return self._made[items]
 
@@ -264,9 +344,16 @@ class Tensors:
         for tensor in self.inputs:
             shape = [items, *tensor.dims] if self.batched else list(tensor.dims)
             if int(np.prod(shape)) * 4 > MOST_BODY:
-                raise InputError(f"{option('items')}: {items} items of '{tensor.name}' are more than {MOST_BODY:,} bytes; ask for fewer")
+                raise InputError(
+                    f"{option('items')}: {items} items of '{tensor.name}' are more than"
+                    f" {MOST_BODY:,} bytes; ask for fewer"
+                )
             values = _values(tensor.data_type, shape, rng)
-            one: dict[str, Any] = {"name": tensor.name, "shape": shape, "datatype": tensor.data_type}
+            one: dict[str, Any] = {
+                "name": tensor.name,
+                "shape": shape,
+                "datatype": tensor.data_type,
+            }
             if self.binary or self.called:
                 parts.append(_bytes_of(values))
                 one["parameters"] = {"binary_data_size": len(parts[-1])}
@@ -299,27 +386,43 @@ def _bytes_of(values: Any) -> bytes:
     return b"".join(len(text).to_bytes(4, "little") + text.encode() for text in values.ravel())
 
 
-def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool, seed: int, called: str = "") -> Tensors:
-    """The inputs of a model: as ``written`` ("pixels=FP32[3,224,224]", the dimensions of one item), the rest as the server describes them.
+def tensors(
+    page: str, metadata: str, *, written: tuple[str, ...], binary: bool, seed: int, called: str = ""
+) -> Tensors:
+    """The inputs of a model: as ``written`` ("pixels=FP32[3,224,224]", the dimensions of one item),
+    the rest as the server describes them.
 
-    ``metadata`` is the text at the address ``page``, "" where there is none; the rest as in ``Tensors``.
-    Raises InputError: no such model, no inputs known, or a length that neither says.
+    ``metadata`` is the text at the address ``page``, "" where there is none; the rest as in
+    ``Tensors``. Raises InputError: no such model, no inputs known, or a length that neither says.
     """
     where = option("tensor")
     given = dict(_written(text) for text in written)
     described, batched = _described(metadata)
     unknown = [name for name in given if described and name not in described]
     if unknown:
-        raise InputError(f"{where}: '{unknown[0]}' is no input of the model; it has {', '.join(described)}")
+        raise InputError(
+            f"{where}: '{unknown[0]}' is no input of the model; it has {', '.join(described)}"
+        )
     inputs = tuple((described | given).values())
     if not inputs:
-        raise InputError(f"{where}: {page} describes no inputs; write them, such as {where} 'pixels=FP32[3,224,224]'")
+        raise InputError(
+            f"{where}: {page} describes no inputs; write them, such as {where}"
+            " 'pixels=FP32[3,224,224]'"
+        )
     for tensor in inputs:
         if any(length < 0 for length in tensor.dims):
-            raise InputError(f"{where}: '{tensor.name}' has an open length; write one, such as '{tensor.name}={tensor.data_type}[128]'")
+            raise InputError(
+                f"{where}: '{tensor.name}' has an open length; write one, such as"
+                f" '{tensor.name}={tensor.data_type}[128]'"
+            )
         if tensor.data_type not in KINDS_OF_NUMPY and tensor.data_type != "BYTES":
-            raise InputError(f"{where}: '{tensor.name}' is {tensor.data_type}, of which no values are made; send another type")
-    return Tensors(inputs=inputs, batched=batched or bool(given), binary=binary, called=called, seed=seed)
+            raise InputError(
+                f"{where}: '{tensor.name}' is {tensor.data_type}, of which no values are made; send"
+                " another type"
+            )
+    return Tensors(
+        inputs=inputs, batched=batched or bool(given), binary=binary, called=called, seed=seed
+    )
 
 
 def _written(text: str) -> tuple[str, Tensor]:
@@ -327,18 +430,28 @@ def _written(text: str) -> tuple[str, Tensor]:
     tensor = read_tensor(name, rest)
     if not name or tensor is None:
         raise InputError(
-            f"{option('tensor')}: '{text}' is no tensor; write its name, type and the dimensions of one item: x=FP32[3,224,224]"
+            f"{option('tensor')}: '{text}' is no tensor; write its name, type and the dimensions of"
+            " one item: x=FP32[3,224,224]"
         )
     return name, tensor
 
 
 def _described(metadata: str) -> tuple[dict[str, Tensor], bool]:
-    """The inputs that the server's metadata has, and whether their first dimension is that of items."""
+    """The inputs that the server's metadata has, and whether their first dimension is that of
+    items.
+    """
     try:
         document = json.loads(metadata or "{}")
-        rows = [(str(one["name"]), str(one["datatype"]), tuple(map(int, one["shape"]))) for one in document.get("inputs") or ()]
+        rows = [
+            (str(one["name"]), str(one["datatype"]), tuple(map(int, one["shape"])))
+            for one in document.get("inputs") or ()
+        ]
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}, True
     found = {name: Tensor(name=name, data_type=kind, dims=shape) for name, kind, shape in rows}
     batched = all(tensor.dims and tensor.dims[0] < 0 for tensor in found.values())
-    return ({name: replace(tensor, dims=tensor.dims[1:]) for name, tensor in found.items()} if batched else found), batched
+    return (
+        {name: replace(tensor, dims=tensor.dims[1:]) for name, tensor in found.items()}
+        if batched
+        else found
+    ), batched

@@ -18,8 +18,10 @@ from tonnage.units import PS_PER_NS
 Pattern = Literal["poisson", "constant", "gamma", "burst"]
 PATTERNS: tuple[Pattern, ...] = ("poisson", "constant", "gamma", "burst")
 
-MOST_TALKS = 20_000  # Conversations drawn for a run that a time ends; one that gets through them ends early
-MOST = 1_000_000  # Requests drawn for a closed loop that runs for a time; one that gets through them ends early
+# Conversations drawn for a run that a time ends; one that gets through them ends early
+MOST_TALKS = 20_000
+# Requests drawn for a closed loop that runs for a time; one that gets through them ends early
+MOST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,34 +30,61 @@ class Load:
 
     isl: np.typing.NDArray[np.int64]  # and osl: int64, tokens by request
     osl: np.typing.NDArray[np.int64]
-    due_ns: np.typing.NDArray[np.int64] | None = None  # int64, when each request is due after the start; None in a closed loop
+    # int64, when each request is due after the start; None in a closed loop
+    due_ns: np.typing.NDArray[np.int64] | None = None
     concurrency: int = 0  # clients of a closed loop; 0 for an open one
     rate: float = 0.0  # requests per second of an open loop; 0 for a closed one
-    in_flight: int = 0  # most requests of an open loop in flight at once, while further ones wait at the client; 0 for no such cap
+    # most requests of an open loop in flight at once, while further ones wait at the client; 0 for
+    # no such cap
+    in_flight: int = 0
     pattern: str = "closed"  # of the arrivals, in a word; "closed" for a closed loop
-    seconds: float = float("inf")  # after so long nothing more is sent; infinite where a count ends the run
+    # after so long nothing more is sent; infinite where a count ends the run
+    seconds: float = float("inf")
     ramp_s: float = 0.0  # a closed loop's clients begin one after another over so long
-    grace_s: float = float("inf")  # what is in flight when ``seconds`` are over is waited for so long
-    conversations: Conversations | None = None  # of several turns, whose turns the lengths are then of; ``rate`` counts conversations
+    # what is in flight when ``seconds`` are over is waited for so long
+    grace_s: float = float("inf")
+    # of several turns, whose turns the lengths are then of; ``rate`` counts conversations
+    conversations: Conversations | None = None
 
     def __len__(self) -> int:
         return len(self.isl)
 
     def warm_up(self, requests: int) -> Load:
-        """The first requests again, by as many clients as the load has, or as an open loop at the same rate."""
+        """The first requests again, by as many clients as the load has, or as an open loop at the
+        same rate.
+        """
         places = [k % len(self) for k in range(requests)] if len(self) else []
         due = None if self.due_ns is None else self.due_ns[: len(places)]
         if due is not None and len(due) < len(places):
             places = places[: len(due)]
-        return replace(self, isl=self.isl[places], osl=self.osl[places], due_ns=due, seconds=float("inf"), ramp_s=0.0, conversations=None)
+        return replace(
+            self,
+            isl=self.isl[places],
+            osl=self.osl[places],
+            due_ns=due,
+            seconds=float("inf"),
+            ramp_s=0.0,
+            conversations=None,
+        )
 
     def of_worker(self, worker: int, workers: int) -> Load:
-        """What one of several client processes sends: every n-th request, and its share of the clients or of the rate."""
+        """What one of several client processes sends: every n-th request, and its share of the
+        clients or of the rate.
+        """
         mine = slice(worker, None, workers)
         due = None if self.due_ns is None else self.due_ns[mine]
-        clients, cap = (count // workers + (worker < count % workers) for count in (self.concurrency, self.in_flight))
+        clients, cap = (
+            count // workers + (worker < count % workers)
+            for count in (self.concurrency, self.in_flight)
+        )
         return replace(
-            self, isl=self.isl[mine], osl=self.osl[mine], due_ns=due, concurrency=clients, rate=self.rate / workers, in_flight=cap
+            self,
+            isl=self.isl[mine],
+            osl=self.osl[mine],
+            due_ns=due,
+            concurrency=clients,
+            rate=self.rate / workers,
+            in_flight=cap,
         )
 
     @property
@@ -83,8 +112,14 @@ class Talk:
     def drawn(self, count: int, isl: Lengths, osl: Lengths, seed: int) -> Conversations:
         """The conversations; the same seed draws the same."""
         if self.file is None:
-            return drawn(count=count, turns=self.turns, isl=isl, osl=osl, pause=self.pause, seed=seed)
-        chosen = osl.draw(len(self.file.isl), np.random.default_rng(seed)).astype(np.int64).tolist() if self.pinned else None
+            return drawn(
+                count=count, turns=self.turns, isl=isl, osl=osl, pause=self.pause, seed=seed
+            )
+        chosen = (
+            osl.draw(len(self.file.isl), np.random.default_rng(seed)).astype(np.int64).tolist()
+            if self.pinned
+            else None
+        )
         return self.file.drawn(pause=self.pause, osl=chosen, seed=seed)
 
 
@@ -95,19 +130,27 @@ class Question:
     isl: Lengths  # and osl: lengths in tokens, or
     osl: Lengths
     pairs: Pairs | None = None  # lengths that belong together, or
-    # lengths of prompts and outputs one after another, from the beginning again where there are more requests
+    # lengths of prompts and outputs one after another, from the beginning again where there are
+    # more requests
     listed: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    arrivals: ClosedLoop | OpenLoop | TraceArrivals  # a closed loop, an open one, or recorded traffic
-    burst: int = 0  # requests that come at the same moment, where an open loop comes in bursts; 0 otherwise
+    # a closed loop, an open one, or recorded traffic
+    arrivals: ClosedLoop | OpenLoop | TraceArrivals
+    # requests that come at the same moment, where an open loop comes in bursts; 0 otherwise
+    burst: int = 0
     requests: int | None  # how many; None where ``seconds`` ends the run
-    seconds: float | None = None  # after so long nothing more is sent; None where a count ends the run
+    # after so long nothing more is sent; None where a count ends the run
+    seconds: float | None = None
     ramp_s: float = 0.0  # a closed loop's clients begin one after another over so long
-    grace_s: float = float("inf")  # what is in flight when ``seconds`` are over is waited for so long
+    # what is in flight when ``seconds`` are over is waited for so long
+    grace_s: float = float("inf")
     seed: int = 0  # of every draw
-    talk: Talk | None = None  # conversations of several turns in place of single requests; None without
+    # conversations of several turns in place of single requests; None without
+    talk: Talk | None = None
 
     def at(self, value: float) -> Question:
-        """The same question at another concurrency or rate. Raises InputError: recorded traffic, which has the rate that it has."""
+        """The same question at another concurrency or rate. Raises InputError: recorded traffic,
+        which has the rate that it has.
+        """
         if isinstance(self.arrivals, ClosedLoop):
             return replace(self, arrivals=replace(self.arrivals, concurrency=int(value)))
         if isinstance(self.arrivals, OpenLoop):
@@ -115,24 +158,42 @@ class Question:
         raise InputError(f"{option('trace')}: recorded traffic has one rate; leave out the sweep")
 
     def draw(self) -> Load:
-        """Every request of it; the same seed draws the same. Raises InputError: neither a count nor a time ends the run."""
+        """Every request of it; the same seed draws the same. Raises InputError: neither a count nor
+        a time ends the run.
+        """
         if self.talk is not None:
             return self._conversations(self.talk)
         if self.requests is None and self.seconds is None:
-            raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
+            raise InputError(
+                f"{option('request_count')}: missing; give how many requests, or a"
+                f" {option('benchmark_duration')} such as 60s"
+            )
         count = self.requests if self.requests is not None else self._enough()
-        workload = Workload(isl=self.isl, osl=self.osl, pairs=self.pairs, arrivals=self.arrivals, requests=count)
+        workload = Workload(
+            isl=self.isl, osl=self.osl, pairs=self.pairs, arrivals=self.arrivals, requests=count
+        )
         trace = workload.trace(self.seed)
         if self.listed is not None:
-            isl, osl = (np.resize(np.array(column, dtype=np.int64), len(trace)) for column in self.listed)
+            isl, osl = (
+                np.resize(np.array(column, dtype=np.int64), len(trace)) for column in self.listed
+            )
             trace = replace(trace, isl=isl, osl=osl)
         seconds = float("inf") if self.seconds is None else self.seconds
         if isinstance(self.arrivals, ClosedLoop):
             clients = self.arrivals.concurrency
-            return Load(isl=trace.isl, osl=trace.osl, concurrency=clients, seconds=seconds, ramp_s=self.ramp_s, grace_s=self.grace_s)
+            return Load(
+                isl=trace.isl,
+                osl=trace.osl,
+                concurrency=clients,
+                seconds=seconds,
+                ramp_s=self.ramp_s,
+                grace_s=self.grace_s,
+            )
         due = trace.due_ps // PS_PER_NS
         if self.burst > 1:
-            due = (np.arange(len(due)) // self.burst * round(self.burst / self.arrivals.rate * 1e9)).astype(np.int64)
+            due = (
+                np.arange(len(due)) // self.burst * round(self.burst / self.arrivals.rate * 1e9)
+            ).astype(np.int64)
         kept = due <= seconds * 1e9
         pattern = "burst" if self.burst > 1 else self.arrivals.process
         return Load(
@@ -149,13 +210,20 @@ class Question:
     def _conversations(self, talk: Talk) -> Load:
         """The conversations of it; in an open loop they come as requests would."""
         if isinstance(self.arrivals, TraceArrivals):
-            raise InputError(f"{option('trace')}: recorded traffic has no conversations; leave out one of the two")
+            raise InputError(
+                f"{option('trace')}: recorded traffic has no conversations; leave out one of"
+                " the two"
+            )
         count = talk.count if talk.count is not None else min(self._enough(), MOST_TALKS)
         seconds = float("inf") if self.seconds is None else self.seconds
         arrivals = self.arrivals
         clients = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else 0
         sessions = talk.sessions
-        talks = talk.drawn(count, self.isl, self.osl, self.seed) if sessions is None else self._sessions(sessions, talk.count)
+        talks = (
+            talk.drawn(count, self.isl, self.osl, self.seed)
+            if sessions is None
+            else self._sessions(sessions, talk.count)
+        )
         if isinstance(arrivals, OpenLoop):
             workload = Workload(isl=self.isl, osl=self.osl, arrivals=arrivals, requests=len(talks))
             talks = replace(talks, due_ns=workload.trace(self.seed).due_ps // PS_PER_NS)
@@ -172,19 +240,30 @@ class Question:
         )
 
     def _sessions(self, sessions: RecordedSessions, count: int | None) -> Conversations:
-        """So many recorded sessions in the order of the file, and then copies; without a number more than the clients get through."""
+        """So many recorded sessions in the order of the file, and then copies; without a number
+        more than the clients get through.
+        """
         from tonnage.spec.recorded_sessions import recorded_trace
 
         if count is None and isinstance(self.arrivals, ClosedLoop):
-            waits = sessions.pause_ns.clip(min=0).sum() / 1e9 / len(sessions)  # a session's pauses, which no server shortens
-            count = len(sessions) + self.arrivals.concurrency * (1 + math.ceil((self.seconds or 0.0) / max(waits, 1.0)))
+            # a session's pauses, which no server shortens
+            waits = sessions.pause_ns.clip(min=0).sum() / 1e9 / len(sessions)
+            count = len(sessions) + self.arrivals.concurrency * (
+                1 + math.ceil((self.seconds or 0.0) / max(waits, 1.0))
+            )
         elif count is None:
             count = self._enough()
         lengths = sessions.starts[1:] - sessions.starts[:-1]
         times, rest = divmod(min(count, MOST_TALKS), len(lengths))
         requests = times * int(lengths.sum()) + int(lengths[:rest].sum())
-        clients = self.arrivals if isinstance(self.arrivals, ClosedLoop) else ClosedLoop(concurrency=1)
-        trace = recorded_trace(Workload(isl=self.isl, osl=self.osl, arrivals=clients, requests=requests), sessions, self.seed)
+        clients = (
+            self.arrivals if isinstance(self.arrivals, ClosedLoop) else ClosedLoop(concurrency=1)
+        )
+        trace = recorded_trace(
+            Workload(isl=self.isl, osl=self.osl, arrivals=clients, requests=requests),
+            sessions,
+            self.seed,
+        )
         return recorded(trace)
 
     def _enough(self) -> int:

@@ -1,4 +1,6 @@
-"""One run over the wire: a load sent, everything recorded, the client itself watched, and the run shown while it lasts."""
+"""One run over the wire: a load sent, everything recorded, the client itself watched, and the run
+shown while it lasts.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,11 @@ class Observed:
     sent: int
     tally: Tally  # counts over the run
     lateness_ns: Sequence[int]  # of the loop, every 10 ms
-    begun_lateness_ns: Sequence[int]  # of each request, from its due moment to the client's turning to it
-    ends_ns: Sequence[int] = ()  # of each row, when its reply was over, usage included; -1 where no reply came; none of imported runs
+    # of each request, from its due moment to the client's turning to it
+    begun_lateness_ns: Sequence[int]
+    # of each row, when its reply was over, usage included; -1 where no reply came; none of imported
+    # runs
+    ends_ns: Sequence[int] = ()
     endpoint: Endpoint | None = None  # the endpoint that was measured; None of imported runs
     cpu: Sequence[float]  # share of a core that the client took, second by second
     cpu_share: float  # the same over the whole run
@@ -64,14 +69,25 @@ class Observed:
     interrupted: bool  # whether it was ended by Ctrl-C or SIGTERM
     held: int = 0  # requests that an open loop's cap on those in flight held back at the client
     waits: int = 0  # how often a closed loop's client waited because its request had failed at once
-    turns: TurnLog | None = None  # which turn of which conversation each request was; None where there were none
+    # which turn of which conversation each request was; None where there were none
+    turns: TurnLog | None = None
 
 
-Gate = Callable[[], int]  # Waits until everybody is ready, and gives the moment at which all begin, on the monotonic clock
+# Waits until everybody is ready, and gives the moment at which all begin, on the monotonic clock
+Gate = Callable[[], int]
 
 
-def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = (), gate: Gate | None = None) -> Observed:
-    """Run one load to its end; Ctrl-C or SIGTERM ends it early and keeps what was measured. A worker first waits for its ``gate``."""
+def measure(
+    setup: Setup,
+    load: Load,
+    writer: RunWriter,
+    *,
+    watchers: Sequence[Watcher] = (),
+    gate: Gate | None = None,
+) -> Observed:
+    """Run one load to its end; Ctrl-C or SIGTERM ends it early and keeps what was measured. A
+    worker first waits for its ``gate``.
+    """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-4)  # the thread that writes must not hold up the loop for longer
     gc.collect()
@@ -95,12 +111,16 @@ def _run(measuring: Coroutine[Any, Any, Observed]) -> Observed:
         return pool.submit(uvloop.run, measuring).result()
 
 
-async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], gate: Gate | None) -> Observed:
+async def _measure(
+    setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], gate: Gate | None
+) -> Observed:
     loop = asyncio.get_running_loop()
     if setup.warmup and not await _warm_up(loop, setup, load):
         due = None if load.due_ns is None else load.due_ns[:0]
         load = replace(load, isl=load.isl[:0], osl=load.osl[:0], due_ns=due)
-    recorder = Recorder(writer, count=setup.prompts.counter.count if setup.prompts.counter else None)
+    recorder = Recorder(
+        writer, count=setup.prompts.counter.count if setup.prompts.counter else None
+    )
 
     def taken(exchange: Exchange) -> None:
         times = recorder.take(exchange)
@@ -108,7 +128,11 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
             watcher.seen(exchange, times)
 
     talks = load.conversations is not None
-    conductor = TalkConductor(loop, load, setup.turn, taken) if talks else Conductor(loop, load, setup.exchange, taken)
+    conductor = (
+        TalkConductor(loop, load, setup.turn, taken)
+        if talks
+        else Conductor(loop, load, setup.exchange, taken)
+    )
     client = _client(loop, setup, conductor)
     _on_interrupt(loop, conductor.stop)
     moment = None if gate is None else gate()
@@ -148,16 +172,31 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
     )
 
 
-def _client(loop: asyncio.AbstractEventLoop, setup: Setup, conductor: Conductor | TalkConductor) -> Client:
+def _client(
+    loop: asyncio.AbstractEventLoop, setup: Setup, conductor: Conductor | TalkConductor
+) -> Client:
     return Client(
-        loop, setup.target, done=conductor.done, fresh_reply=setup.reply, timeout_s=setup.timeout_s, tls=setup.tls, reuse=setup.reuse
+        loop,
+        setup.target,
+        done=conductor.done,
+        fresh_reply=setup.reply,
+        timeout_s=setup.timeout_s,
+        tls=setup.tls,
+        reuse=setup.reuse,
     )
 
 
 async def _warm_up(loop: asyncio.AbstractEventLoop, setup: Setup, load: Load) -> bool:
-    """Send the warm-up's requests, as many at once as the load has clients; False where Ctrl-C ended it."""
+    """Send the warm-up's requests, as many at once as the load has clients; False where Ctrl-C
+    ended it.
+    """
     few = load.warm_up(setup.warmup)
-    conductor = Conductor(loop, few, lambda number, isl, osl: setup.exchange(-1 - number, isl, osl), lambda exchange: None)
+    conductor = Conductor(
+        loop,
+        few,
+        lambda number, isl, osl: setup.exchange(-1 - number, isl, osl),
+        lambda exchange: None,
+    )
     client = _client(loop, setup, conductor)
     _on_interrupt(loop, conductor.stop)
     conductor.planned_start()
@@ -167,7 +206,9 @@ async def _warm_up(loop: asyncio.AbstractEventLoop, setup: Setup, load: Load) ->
 
 
 def _on_interrupt(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
-    """Let Ctrl-C and SIGTERM end the run; a thread that is not the main one cannot, and does without."""
+    """Let Ctrl-C and SIGTERM end the run; a thread that is not the main one cannot, and does
+    without.
+    """
     with contextlib.suppress(RuntimeError, ValueError):
         for number in ENDS:
             loop.add_signal_handler(number, stop)
@@ -178,7 +219,9 @@ ENDS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def sigterm_waits() -> Iterator[None]:
-    """While it lasts, SIGTERM changes nothing: the run is written first, which ends the command anyway."""
+    """While it lasts, SIGTERM changes nothing: the run is written first, which ends the command
+    anyway.
+    """
     try:
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except ValueError:  # not the main thread

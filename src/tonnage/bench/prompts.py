@@ -1,14 +1,16 @@
 """Prompts of exact lengths, each with its own beginning so that no prefix cache finds it.
 
-A prompt is joined from words that are one token each, whatever is before them. With a tokenizer the words come from
-its vocabulary and the lengths are exact; without one a length in tokens is a number of characters, and the run says so.
+A prompt is joined from words that are one token each, whatever is before them. With a tokenizer the
+words come from its vocabulary and the lengths are exact; without one a length in tokens is a number
+of characters, and the run says so.
 
 Prompts of a file are sent as they are:
 
 - ``.txt``: one prompt a line;
-- ``.jsonl``: one object a line with ``text``, ``prompt``, ``text_input`` or ``messages``, and, where it has one, the output's
-  length as ``output_length``, ``max_tokens`` or ``osl``;
-- ``.json``: ShareGPT's list of ``conversations``: the first question is the prompt, the answer to it gives the output's length.
+- ``.jsonl``: one object a line with ``text``, ``prompt``, ``text_input`` or ``messages``, and,
+  where it has one, the output's length as ``output_length``, ``max_tokens`` or ``osl``;
+- ``.json``: ShareGPT's list of ``conversations``: the first question is the prompt, the answer to
+  it gives the output's length.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-OWN_WORDS = 12  # Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one long text
+# Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one
+# long text
+OWN_WORDS = 12
 
 WORDS = 4_096
 FEWEST_WORDS = 16
@@ -39,16 +43,23 @@ class TokenizerFile:
     """A tokenizer of a local ``tokenizer.json``."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file, or the ``tokenizer.json`` of a folder. Raises InputError: no such file, or not a tokenizer."""
+        """Read the file, or the ``tokenizer.json`` of a folder. Raises InputError: no such file, or
+        not a tokenizer.
+        """
         from tokenizers import Tokenizer
 
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
-            raise InputError(f"{option('tokenizer')}: {file} is not a file; give the path of a tokenizer.json")
+            raise InputError(
+                f"{option('tokenizer')}: {file} is not a file; give the path of a tokenizer.json"
+            )
         try:
             self.tokenizer: Tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises plain Exception
-            raise InputError(f"{option('tokenizer')}: {file} is not a tokenizer.json ({' '.join(str(error).split())[:120]})") from None
+            raise InputError(
+                f"{option('tokenizer')}: {file} is not a tokenizer.json"
+                f" ({' '.join(str(error).split())[:120]})"
+            ) from None
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
 
@@ -57,7 +68,9 @@ class TokenizerFile:
         return len(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def words(self, most: int = WORDS) -> list[str]:
-        """Words of lower-case letters that are one token each behind a space, ``most`` of them. Raises InputError: there are too few."""
+        """Words of lower-case letters that are one token each behind a space, ``most`` of them.
+        Raises InputError: there are too few.
+        """
         found = []
         for identity in range(self.tokenizer.get_vocab_size()):
             text = self.tokenizer.decode([identity]).strip()
@@ -67,12 +80,17 @@ class TokenizerFile:
                     break
         found = list(dict.fromkeys(found))
         base = self.count("a")
-        single = [word for word in found if self.count(f"a {word}") == base + 1 and self.count(f"a {word} {word}") == base + 2]
+        single = [
+            word
+            for word in found
+            if self.count(f"a {word}") == base + 1 and self.count(f"a {word} {word}") == base + 2
+        ]
         starting = [word for word in single if self.count(word) == 1]
         kept = starting if len(starting) >= FEWEST_WORDS else single
         if len(kept) < FEWEST_WORDS:
             raise InputError(
-                f"{option('tokenizer')}: its vocabulary has too few whole words to make prompts of; give another tokenizer.json"
+                f"{option('tokenizer')}: its vocabulary has too few whole words to make prompts of;"
+                " give another tokenizer.json"
             )
         return kept[:most]
 
@@ -86,11 +104,14 @@ class Prompts:
     seed: int  # of the draws
     counter: TokenizerFile | None = None  # counts tokens; None where lengths are characters
     characters: float = CHARACTERS_PER_TOKEN  # characters per token, where there is no counter
-    # whether any n of the words, with spaces between, were found to be n tokens: then a prompt need not be counted again
+    # whether any n of the words, with spaces between, were found to be n tokens: then a prompt need
+    # not be counted again
     additive: bool = False
     shared: str = ""  # a prefix in front of every prompt, in words
     shared_tokens: int = 0  # how long it is
-    salt: int = 0  # of one run, so that a server that has seen the prompts of another run with this seed finds none of them in its cache
+    # of one run, so that a server that has seen the prompts of another run with this seed finds
+    # none of them in its cache
+    salt: int = 0
 
     @property
     def exact(self) -> bool:
@@ -98,7 +119,9 @@ class Prompts:
         return self.counter is not None
 
     def text(self, number: int, tokens: int) -> str:
-        """The prompt of a request, ``tokens`` long. Raises InputError: the tokenizer's words do not add up to this length."""
+        """The prompt of a request, ``tokens`` long. Raises InputError: the tokenizer's words do not
+        add up to this length.
+        """
         if self.counter is None:
             return self._of_characters(number, max(1, round(tokens * self.characters)))
         count = max(tokens - self.shared_tokens, 1)
@@ -110,17 +133,29 @@ class Prompts:
             if not off:
                 return made
             count = max(count - off, 1)
-        raise InputError(f"{option('isl')}: no prompt of exactly {tokens} tokens can be made with this tokenizer; choose a longer one")
+        raise InputError(
+            f"{option('isl')}: no prompt of exactly {tokens} tokens can be made with this"
+            " tokenizer; choose a longer one"
+        )
 
     def of_pieces(self, pieces: Sequence[tuple[int, int]], tokens: int) -> str:
-        """A prompt of numbered pieces, each up to a token: equal pieces are equal text. Raises InputError: words that do not add up."""
+        """A prompt of numbered pieces, each up to a token: equal pieces are equal text. Raises
+        InputError: words that do not add up.
+        """
         if self.counter is not None and not self.additive:
-            raise InputError(f"{option('tokenizer')}: its words do not add up to the tokens of their prompt; leave it out for sessions")
+            raise InputError(
+                f"{option('tokenizer')}: its words do not add up to the tokens of their prompt;"
+                " leave it out for sessions"
+            )
         parts, begin = [], 0
         for piece, until in pieces:
             end = min(until, tokens)
             if end > begin and self.counter is None:
-                parts.append(self._of_characters(piece, round(end * self.characters) - round(begin * self.characters)))
+                parts.append(
+                    self._of_characters(
+                        piece, round(end * self.characters) - round(begin * self.characters)
+                    )
+                )
             elif end > begin:
                 parts.append(" ".join(self._draw(piece, end - begin)))
             begin = max(begin, end)
@@ -153,21 +188,39 @@ PLAIN_WORDS = tuple(
     small set put end does another well large must big even such because turn here why ask went men read need land different home
     us move try kind hand picture again change off play spell air away animal house point page letter mother answer found study
     still learn should world
-    """.split()  # noqa: SIM905 — a text reads better than a list of 110 strings
+    """.split()  # noqa: E501, SIM905
 )
 """Plain English words for prompts whose tokens are not counted."""
 
 
-def prompts(*, seed: int, tokenizer: Path | None, characters: float = CHARACTERS_PER_TOKEN, shared_tokens: int = 0) -> Prompts:
-    """A maker of prompts, by a tokenizer.json or so many ``characters`` a token, with one beginning. Raises InputError: no such file."""
+def prompts(
+    *,
+    seed: int,
+    tokenizer: Path | None,
+    characters: float = CHARACTERS_PER_TOKEN,
+    shared_tokens: int = 0,
+) -> Prompts:
+    """A maker of prompts, by a tokenizer.json or so many ``characters`` a token, with one
+    beginning. Raises InputError: no such file.
+    """
     import random
 
     counter = TokenizerFile(tokenizer) if tokenizer is not None else None
     words = tuple(counter.words()) if counter is not None else PLAIN_WORDS
     ring = tuple(random.Random(seed).choices(words, k=_RING))
-    additive = counter is not None and counter.count(" ".join(ring)) == len(ring) and all(counter.count(word) == 1 for word in words)
-    prompts = Prompts(words=words, ring=ring, seed=seed, counter=counter, characters=characters, additive=additive)
-    return replace(prompts, shared=prompts.text(-1, shared_tokens), shared_tokens=shared_tokens) if shared_tokens else prompts
+    additive = (
+        counter is not None
+        and counter.count(" ".join(ring)) == len(ring)
+        and all(counter.count(word) == 1 for word in words)
+    )
+    prompts = Prompts(
+        words=words, ring=ring, seed=seed, counter=counter, characters=characters, additive=additive
+    )
+    return (
+        replace(prompts, shared=prompts.text(-1, shared_tokens), shared_tokens=shared_tokens)
+        if shared_tokens
+        else prompts
+    )
 
 
 def body_bytes(body: dict[str, object]) -> bytes:
@@ -182,11 +235,15 @@ _LENGTHS = ("output_length", "max_tokens", "osl")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePrompts:
-    """Prompts in the order of their file, from the beginning again where there are more requests."""
+    """Prompts in the order of their file, from the beginning again where there are more
+    requests.
+    """
 
     texts: tuple[str, ...]
-    isl: tuple[int, ...]  # how long each is: tokens of the tokenizer, or characters over ``characters``
-    osl: tuple[int, ...]  # the output's length of each, where the file says it or shows an answer; 0 otherwise
+    # how long each is: tokens of the tokenizer, or characters over ``characters``
+    isl: tuple[int, ...]
+    # the output's length of each, where the file says it or shows an answer; 0 otherwise
+    osl: tuple[int, ...]
     counter: TokenizerFile | None  # counts tokens; None where lengths are characters
     characters: float  # characters per token, where there is no counter
     source: str  # the name of the file
@@ -202,14 +259,20 @@ class FilePrompts:
 
 
 def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float) -> FilePrompts:
-    """The prompts of a file. Raises InputError: the file cannot be read as one of the formats above; the first bad line is named."""
+    """The prompts of a file. Raises InputError: the file cannot be read as one of the formats
+    above; the first bad line is named.
+    """
     where = option("prompt_file")
     text = text_of_file(path, where)
     kind = path.suffix.lower()
     if kind == ".json":
         found = [(*pairs[0], 0) for pairs in share_gpt(text, f"{where}: {path}")]
     elif kind == ".jsonl":
-        found = [_line(line, f"{where}: {path}:{at}") for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        found = [
+            _line(line, f"{where}: {path}:{at}")
+            for at, line in enumerate(text.splitlines(), start=1)
+            if line.strip()
+        ]
     else:
         found = [(line.strip(), "", 0) for line in text.splitlines() if line.strip()]
     if not found:
@@ -218,7 +281,10 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
     return FilePrompts(
         texts=tuple(prompt for prompt, _, _ in found),
         isl=tuple(length_of(prompt, counter, characters) for prompt, _, _ in found),
-        osl=tuple(asked or (length_of(answer, counter, characters) if answer else 0) for _, answer, asked in found),
+        osl=tuple(
+            asked or (length_of(answer, counter, characters) if answer else 0)
+            for _, answer, asked in found
+        ),
         counter=counter,
         characters=characters,
         source=path.name,
@@ -226,7 +292,8 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
 
 
 USERS = ("user", "human")
-Found = tuple[str, str, int]  # A prompt, the answer where there is one, and the output's length where it is given
+# A prompt, the answer where there is one, and the output's length where it is given
+Found = tuple[str, str, int]
 
 
 def _line(line: str, where: str) -> Found:
@@ -238,7 +305,11 @@ def _line(line: str, where: str) -> Found:
         raise InputError(f"{where}: is not an object; write one with a text a line")
     prompt = next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), None)
     if prompt is None and isinstance(row.get("messages"), list):
-        prompt = "\n".join(m["content"] for m in row["messages"] if isinstance(m, dict) and isinstance(m.get("content"), str))
+        prompt = "\n".join(
+            m["content"]
+            for m in row["messages"]
+            if isinstance(m, dict) and isinstance(m.get("content"), str)
+        )
     if not prompt:
         raise InputError(f"{where}: has no prompt; it needs one of {', '.join(_TEXTS)} or messages")
     asked = next((row[name] for name in _LENGTHS if row.get(name) is not None), 0)
@@ -248,17 +319,27 @@ def _line(line: str, where: str) -> Found:
 
 
 def share_gpt(text: str, where: str) -> Iterator[list[tuple[str, str]]]:
-    """The human's questions with their answers, up to the first without; conversations that do not begin with one are left out."""
+    """The human's questions with their answers, up to the first without; conversations that do not
+    begin with one are left out.
+    """
     try:
         rows: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"{where} is not JSON; give a list of conversations, or lines in a .jsonl") from None
+        raise InputError(
+            f"{where} is not JSON; give a list of conversations, or lines in a .jsonl"
+        ) from None
     for row in rows if isinstance(rows, list) else ():
-        turns = [turn for turn in (row.get("conversations") or () if isinstance(row, dict) else ()) if isinstance(turn, dict)]
+        turns = [
+            turn
+            for turn in (row.get("conversations") or () if isinstance(row, dict) else ())
+            if isinstance(turn, dict)
+        ]
         pairs: list[tuple[str, str]] = []
         for ask, answer in zip(turns[::2], turns[1::2], strict=False):
             texts: Any = (ask.get("value"), answer.get("value"))
-            if ask.get("from") not in USERS or not all(isinstance(one, str) and one.strip() for one in texts):
+            if ask.get("from") not in USERS or not all(
+                isinstance(one, str) and one.strip() for one in texts
+            ):
                 break
             pairs.append(texts)
         if pairs:
@@ -266,15 +347,24 @@ def share_gpt(text: str, where: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def length_of(text: str, counter: TokenizerFile | None, characters: float) -> int:
-    """How long a text is: its tokens, or without a counter its characters over ``characters``, at least 1."""
+    """How long a text is: its tokens, or without a counter its characters over ``characters``, at
+    least 1.
+    """
     return counter.count(text) if counter is not None else max(1, round(len(text) / characters))
 
 
 def text_of_file(path: Path, where: str) -> str:
-    """The text of a file that ``where`` named. Raises InputError: unreadable, no UTF-8 text, or larger than ``MOST_BYTES``."""
+    """The text of a file that ``where`` named. Raises InputError: unreadable, no UTF-8 text, or
+    larger than ``MOST_BYTES``.
+    """
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{where}: {path} is larger than {MOST_BYTES // 10**9} GB; give a part of it")
+            raise InputError(
+                f"{where}: {path} is larger than {MOST_BYTES // 10**9} GB; give a part of it"
+            )
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: {path} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8 text'})") from None
+        raise InputError(
+            f"{where}: {path} cannot be read"
+            f" ({getattr(error, 'strerror', None) or 'not UTF-8 text'})"
+        ) from None

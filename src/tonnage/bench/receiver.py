@@ -1,12 +1,15 @@
-"""Reads every socket of a client in rounds, each piece with the moment at which the kernel received it.
+"""Reads every socket of a client in rounds, each piece with the moment at which the kernel received
+it.
 
-A client that stamps what it reads itself is late by what its loop was late, and must wake for every piece. Linux notes when each packet
-came in (``SO_TIMESTAMPNS``, socket(7)) and says so with the bytes (``recvmsg``): the stamp is true however late it is read. So a
-receiver that pieces come to quickly reads them in rounds, a pause apart, and wakes once for many of them. The pause is short compared with
-how long requests take and how far their pieces lie apart; sparse pieces, and all of them where there are no such stamps, are read at once.
+A client that stamps what it reads itself is late by what its loop was late, and must wake for every
+piece. Linux notes when each packet came in (``SO_TIMESTAMPNS``, socket(7)) and says so with the
+bytes (``recvmsg``): the stamp is true however late it is read. So a receiver that pieces come to
+quickly reads them in rounds, a pause apart, and wakes once for many of them. The pause is short
+compared with how long requests take and how far their pieces lie apart; sparse pieces, and all of
+them where there are no such stamps, are read at once.
 
-Two pieces of one stream that are read together have one stamp. So replies that are complete are parsed a millisecond at a time, and the
-sockets are read between, however many replies end at once.
+Two pieces of one stream that are read together have one stamp. So replies that are complete are
+parsed a millisecond at a time, and the sockets are read between, however many replies end at once.
 """
 
 from __future__ import annotations
@@ -23,19 +26,26 @@ from typing import Any, Protocol
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.reply import Exchange
 
-STAMPS = 35  # ``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux (include/uapi/asm-generic/socket.h)
-MOST_PIECES = 64  # Pieces of one socket that are read in a round at most: a peer that sends without end must not hold up the others
+# ``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux
+# (include/uapi/asm-generic/socket.h)
+STAMPS = 35
+# Pieces of one socket that are read in a round at most: a peer that sends without end must not hold
+# up the others
+MOST_PIECES = 64
 PIECE = 16_384  # Bytes that are read from a socket at once; where there are more, it is read again
-MOST_PAUSE_NS, LEAST_PAUSE_NS = 2_000_000, 100_000  # The longest pause between two rounds, and the shortest that saves more than it costs
+# The longest pause between two rounds, and the shortest that saves more than it costs
+MOST_PAUSE_NS, LEAST_PAUSE_NS = 2_000_000, 100_000
 
 OF_REQUEST, OF_GAP = 100, 5
-"""The pause is at most this part of the time that a request takes, and this part of the time between two of its pieces."""
+"""The pause is at most this part of the time that a request takes, and this part of the time
+between two of its pieces."""
 
 SLOWLY = 8  # The pause follows the requests by this part of the difference
 EMPTY_ROUNDS = 2  # Rounds without a piece after which the next piece is waited for
 
 SLACK_NS = 1_000_000
-"""By which a piece may seem older than the round before it, at which it had not come yet; what seems older still has a wrong stamp."""
+"""By which a piece may seem older than the round before it, at which it had not come yet; what
+seems older still has a wrong stamp."""
 
 SLICE_NS = 1_000_000  # For which replies are parsed before the sockets are read again
 HELD_UP_NS = 20_000  # Between two readings of the clocks; more means that something else ran
@@ -100,7 +110,9 @@ class Receiver:
         reply = exchange.reply
         took = reply.last_ns - exchange.sent_ns
         if took > 0 and self._stamped:
-            fits = min(MOST_PAUSE_NS, took // OF_REQUEST, took // (OF_GAP * max(len(reply.times), 1)))
+            fits = min(
+                MOST_PAUSE_NS, took // OF_REQUEST, took // (OF_GAP * max(len(reply.times), 1))
+            )
             self._pause_ns += (fits - self._pause_ns) // SLOWLY
 
     def close(self) -> None:
@@ -122,9 +134,15 @@ class Receiver:
             self._loop.add_reader(self._epoll.fileno(), self._round)
 
     def _round(self) -> None:
-        """A piece has come; where the one before it is not long ago, the next are read after a pause."""
+        """A piece has come; where the one before it is not long ago, the next are read after a
+        pause.
+        """
         before, now = self._last_ns, _clock()
-        if self._epoll is not None and self._pause_ns >= LEAST_PAUSE_NS and now - before < self._pause_ns:
+        if (
+            self._epoll is not None
+            and self._pause_ns >= LEAST_PAUSE_NS
+            and now - before < self._pause_ns
+        ):
             self._waiting = False
             self._loop.remove_reader(self._epoll.fileno())
             self._empty = 0
@@ -156,7 +174,9 @@ class Receiver:
         self._poll()
 
     def _look(self) -> None:
-        """Let connections parse what they have, for a moment; the rest follows once the sockets have been read again."""
+        """Let connections parse what they have, for a moment; the rest follows once the sockets
+        have been read again.
+        """
         until, looks = _clock() + SLICE_NS, self._looks
         while looks:
             looks.popleft().look()
@@ -170,7 +190,9 @@ class Receiver:
         self._poll()
 
     def _read(self, found: list[tuple[int, int]], polled_ns: int) -> None:
-        """Stamp and keep a piece of each of these sockets, and note the connections whose reply may be complete."""
+        """Stamp and keep a piece of each of these sockets, and note the connections whose reply may
+        be complete.
+        """
         earliest, self._earliest_ns = self._earliest_ns, polled_ns - SLACK_NS
         now, offset = _now_and_offset()
         connections = self._connections
@@ -190,7 +212,8 @@ class Receiver:
                     self._stamped = True
                     seconds, nanoseconds = _SPEC.unpack(messages[0][2])
                     stamp = seconds * 1_000_000_000 + nanoseconds + offset
-                if not earliest <= stamp <= now:  # it came during this round, or the wall clock was set
+                # it came during this round, or the wall clock was set
+                if not earliest <= stamp <= now:
                     stamp = min(stamp, _clock()) if stamp > now else _clock()
                 if connection.received(stamp, data):
                     self._looks.append(connection)
@@ -199,7 +222,9 @@ class Receiver:
 
 
 def _now_and_offset() -> tuple[int, int]:
-    """The moment on the monotonic clock, and what to add for the wall clock's; read again where the process was held up between the two."""
+    """The moment on the monotonic clock, and what to add for the wall clock's; read again where the
+    process was held up between the two.
+    """
     while True:
         before, wall, after = _clock(), time.time_ns(), _clock()
         if after - before < HELD_UP_NS:

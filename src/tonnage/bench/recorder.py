@@ -1,7 +1,9 @@
-"""Exchanges that are over, made into rows of the record: in the order of sending, in batches, with bounded memory.
+"""Exchanges that are over, made into rows of the record: in the order of sending, in batches, with
+bounded memory.
 
-A server that sends one token an event leaves nothing to decide. Where events hold several, the tokens of one event share its moment; how
-many each holds is the server's running count, else what a tokenizer finds in its text, else a share by its length.
+A server that sends one token an event leaves nothing to decide. Where events hold several, the
+tokens of one event share its moment; how many each holds is the server's running count, else what a
+tokenizer finds in its text, else a share by its length.
 """
 
 from __future__ import annotations
@@ -40,32 +42,56 @@ class TokenTimes:
 
 
 def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTimes:
-    """The tokens of a reply that the client saw; ``counted`` are those of each event by a tokenizer, where there is one.
+    """The tokens of a reply that the client saw; ``counted`` are those of each event by a
+    tokenizer, where there is one.
 
-    Reasoning that the server counts and does not send is no part of them, and neither is what exceeds the characters that came. A server
-    that counts no token of an output has not counted.
+    Reasoning that the server counts and does not send is no part of them, and neither is what
+    exceeds the characters that came. A server that counts no token of an output has not counted.
     """
     times, total = reply.times, reply.tokens
     seen = total if reply.thought else total - reply.reasoning
     if times and total > len(times) and seen > UNSEEN * sum(reply.sizes):
         seen = 0
     if seen == len(times):
-        return TokenTimes(times_ns=times, per_event=None, tokens=seen, source="server", hidden=max(total - seen, 0))
+        return TokenTimes(
+            times_ns=times,
+            per_event=None,
+            tokens=seen,
+            source="server",
+            hidden=max(total - seen, 0),
+        )
     if seen < 0 or (times and not seen):
         tokens = len(times) if counted is None else sum(counted)
         source = "events" if counted is None else "tokenizer"
-        return TokenTimes(times_ns=times, per_event=counted, tokens=tokens, source=source, hidden=max(total - tokens, 0))
+        return TokenTimes(
+            times_ns=times,
+            per_event=counted,
+            tokens=tokens,
+            source=source,
+            hidden=max(total - tokens, 0),
+        )
     hidden = total - seen
     counts = _running_counts(reply, hidden)
     if counts is not None:
-        return TokenTimes(times_ns=times, per_event=counts, tokens=seen, source="server", hidden=hidden)
+        return TokenTimes(
+            times_ns=times, per_event=counts, tokens=seen, source="server", hidden=hidden
+        )
     weights = counted if counted is not None and sum(counted) > 0 else reply.sizes
     shared = len(times) > 1
-    return TokenTimes(times_ns=times, per_event=share(seen, weights), tokens=seen, source="server", shared=shared, hidden=hidden)
+    return TokenTimes(
+        times_ns=times,
+        per_event=share(seen, weights),
+        tokens=seen,
+        source="server",
+        shared=shared,
+        hidden=hidden,
+    )
 
 
 def _running_counts(reply: Reply, hidden: int) -> list[int] | None:
-    """Tokens of each event from the server's running count, less the hidden ones before the first; None where it kept none."""
+    """Tokens of each event from the server's running count, less the hidden ones before the first;
+    None where it kept none.
+    """
     if len(reply.counts) != len(reply.times):
         return None
     counts = [reply.counts[place] - hidden for place in range(len(reply.times))]
@@ -76,7 +102,9 @@ def _running_counts(reply: Reply, hidden: int) -> list[int] | None:
 
 
 def share(total: int, weights: Sequence[int]) -> list[int]:
-    """``total`` split by the weights into whole numbers: the sum of the first k parts is the exact share of the first k, rounded up."""
+    """``total`` split by the weights into whole numbers: the sum of the first k parts is the exact
+    share of the first k, rounded up.
+    """
     if not weights:
         return []
     whole = sum(weights)
@@ -84,8 +112,11 @@ def share(total: int, weights: Sequence[int]) -> list[int]:
     return [after - before for before, after in itertools.pairwise([0, *edges])]
 
 
-FOLD_TOKENS = 2_048  # Tokens whose gaps are counted at once, so that the loop is not held up for longer than a millisecond
-BATCH_TOKENS = 1_048_576  # Tokens with which a batch is written, however few requests they belong to
+# Tokens whose gaps are counted at once, so that the loop is not held up for longer than a
+# millisecond
+FOLD_TOKENS = 2_048
+# Tokens with which a batch is written, however few requests they belong to
+BATCH_TOKENS = 1_048_576
 EXAMPLES = 20  # Failures that are kept in the server's own words
 
 
@@ -94,16 +125,21 @@ class Tally:
     """Counts over the whole run that the record has no column for."""
 
     outcomes: Counter[str] = field(default_factory=Counter)  # requests by outcome, "" for completed
-    sources: Counter[str] = field(default_factory=Counter)  # completed requests by where their token count comes from
+    # completed requests by where their token count comes from
+    sources: Counter[str] = field(default_factory=Counter)
     shared: int = 0  # completed requests whose tokens were split over events by an estimate
-    finishes: Counter[str] = field(default_factory=Counter)  # completed requests by the server's word for their end; "" for none
+    # completed requests by the server's word for their end; "" for none
+    finishes: Counter[str] = field(default_factory=Counter)
     tokens: int = 0  # and events: output tokens, and events with output
     events: int = 0
-    hidden: int = 0  # output tokens that the server counts and did not send, and in how many replies
+    # output tokens that the server counts and did not send, and in how many replies
+    hidden: int = 0
     hiding: int = 0
-    uncounted: int = 0  # completed requests whose output the server counts as no token, and nothing else counts it
+    # completed requests whose output the server counts as no token, and nothing else counts it
+    uncounted: int = 0
     several: int = 0  # completed requests with several outputs next to one another
-    isl_off: int = 0  # and osl_off: completed requests whose length the server counts otherwise than it was asked
+    # and osl_off: completed requests whose length the server counts otherwise than it was asked
+    isl_off: int = 0
     osl_off: int = 0
     osl_far: int = 0  # those of another length than one that was pinned may have
     isl_extra: int = 0  # prompt tokens that the server counts beyond those asked, summed
@@ -113,14 +149,22 @@ class Tally:
     @property
     def failures(self) -> dict[str, int]:
         """Requests that failed by outcome, the most frequent first."""
-        return {outcome: count for outcome, count in self.outcomes.most_common() if outcome not in (COMPLETED, CANCELLED)}
+        return {
+            outcome: count
+            for outcome, count in self.outcomes.most_common()
+            if outcome not in (COMPLETED, CANCELLED)
+        }
 
 
 class Recorder:
     """Takes exchanges in any order and writes rows in the order of their numbers."""
 
-    def __init__(self, writer: RunWriter, *, count: Callable[[str], int] | None = None, gaps: bool = True) -> None:
-        """Begin a record; ``count`` counts a text's tokens for servers that do not, ``gaps`` says whether single events have moments."""
+    def __init__(
+        self, writer: RunWriter, *, count: Callable[[str], int] | None = None, gaps: bool = True
+    ) -> None:
+        """Begin a record; ``count`` counts a text's tokens for servers that do not, ``gaps`` says
+        whether single events have moments.
+        """
         self._single = gaps
         self._writer = writer
         self._start = 0
@@ -135,8 +179,11 @@ class Recorder:
         self._pool = ThreadPoolExecutor(1)
         self._writing: list[Future[None]] = []
         self.tally = Tally()  # counts over the run
-        self.begun_lateness_ns = array("q")  # by request, how long after it was due the client turned to it
-        self.ends_ns = array("q")  # by row, when the last piece of its reply came, which may hold no output; -1 where none came
+        # by request, how long after it was due the client turned to it
+        self.begun_lateness_ns = array("q")
+        # by row, when the last piece of its reply came, which may hold no output; -1 where none
+        # came
+        self.ends_ns = array("q")
 
     def begin(self, start_ns: int) -> None:
         """Fix the moment that all times are counted from."""
@@ -145,7 +192,11 @@ class Recorder:
     def take(self, exchange: Exchange) -> TokenTimes:
         """Record an exchange that is over."""
         reply = exchange.reply
-        counted = [self._count(text) for text in reply.texts] if self._count and reply.tokens <= 0 else None
+        counted = (
+            [self._count(text) for text in reply.texts]
+            if self._count and reply.tokens <= 0
+            else None
+        )
         made = token_times(reply, counted)
         self._tally(exchange, made)
         offsets = _offsets(made, exchange.sent_ns)
@@ -172,15 +223,26 @@ class Recorder:
         start, reply = self._start, exchange.reply
         completed = exchange.outcome == COMPLETED
         times = made.times_ns
-        first = -1 if not exchange.streamed else times[0] if times else reply.last_ns if completed else -1
+        first = (
+            -1
+            if not exchange.streamed
+            else times[0]
+            if times
+            else reply.last_ns
+            if completed
+            else -1
+        )
         last = (times[-1] if times else reply.last_ns) if completed else -1
-        status = ROW_COMPLETED if completed else UNFINISHED if exchange.outcome == CANCELLED else FAILED
+        status = (
+            ROW_COMPLETED if completed else UNFINISHED if exchange.outcome == CANCELLED else FAILED
+        )
         return (
             exchange.due_ns - start,
             exchange.sent_ns - start if exchange.sent_ns >= 0 else -1,
             first - start if first >= 0 else -1,
             last - start if last >= 0 else -1,
-            reply.prompt if reply.prompt > 0 else exchange.isl,  # a server that counts no token of a prompt has not counted
+            # a server that counts no token of a prompt has not counted
+            reply.prompt if reply.prompt > 0 else exchange.isl,
             made.tokens,
             max(reply.cached, 0),
             0 if exchange.sent_ns >= 0 else -1,
@@ -189,7 +251,9 @@ class Recorder:
         )
 
     def _count_gaps(self, made: TokenTimes, offsets: list[int]) -> None:
-        """Single gaps: of an event with k tokens k times the k-th part of the time since the one before; none among the first event's."""
+        """Single gaps: of an event with k tokens k times the k-th part of the time since the one
+        before; none among the first event's.
+        """
         if made.per_event is None:
             self._gaps.extend(map(int.__sub__, offsets[1:], offsets))
             self._positions.extend(range(1, len(offsets)))
@@ -206,7 +270,11 @@ class Recorder:
 
     def _fold(self) -> None:
         if self._gaps:
-            self._writer.add_gaps(gap_counts(np.array(self._gaps, dtype=np.int64), np.array(self._positions, dtype=np.int64)))
+            self._writer.add_gaps(
+                gap_counts(
+                    np.array(self._gaps, dtype=np.int64), np.array(self._positions, dtype=np.int64)
+                )
+            )
             self._gaps, self._positions = [], []
 
     def _tally(self, exchange: Exchange, made: TokenTimes) -> None:
@@ -215,8 +283,12 @@ class Recorder:
         if exchange.begun_ns >= 0:
             self.begun_lateness_ns.append(exchange.begun_ns - exchange.due_ns)
         if exchange.outcome != COMPLETED:
-            if exchange.outcome != CANCELLED and (len(tally.examples) < EXAMPLES or tally.outcomes[exchange.outcome] == 1):
-                tally.examples.append({"id": exchange.number, "outcome": exchange.outcome, "detail": exchange.detail})
+            if exchange.outcome != CANCELLED and (
+                len(tally.examples) < EXAMPLES or tally.outcomes[exchange.outcome] == 1
+            ):
+                tally.examples.append(
+                    {"id": exchange.number, "outcome": exchange.outcome, "detail": exchange.detail}
+                )
             return
         tally.sources[made.source] += 1
         tally.shared += made.shared
@@ -229,7 +301,9 @@ class Recorder:
         tally.several += reply.choices > 1
         wanted = exchange.osl * reply.choices
         tally.osl_off += made.tokens != wanted
-        tally.osl_far += off_length(made.tokens, wanted) and off_length(made.tokens + made.hidden, wanted)
+        tally.osl_far += off_length(made.tokens, wanted) and off_length(
+            made.tokens + made.hidden, wanted
+        )
         if reply.prompt > 0:
             tally.prompt_counts += 1
             tally.isl_off += reply.prompt != exchange.isl
@@ -252,7 +326,9 @@ class Recorder:
             flat[place : place + len(times)] = times
             place += len(times)
             time.sleep(0)
-        self._writer.add(Batch(rows=np.array(rows, dtype=np.int64), offsets_ns=flat, lengths=lengths))
+        self._writer.add(
+            Batch(rows=np.array(rows, dtype=np.int64), offsets_ns=flat, lengths=lengths)
+        )
 
     def finish(self) -> None:
         """Write what is left; numbers that were never sent leave no row."""

@@ -1,7 +1,8 @@
-"""A reply while it comes in: pieces with their time stamps in, the moments and sizes of its output out.
+"""A reply while it comes in: pieces with their time stamps in, the moments and sizes of its output
+out.
 
-The stamp of a piece is taken before anything is parsed, and the pieces are parsed later, so that reading one reply does
-not delay the stamps of another.
+The stamp of a piece is taken before anything is parsed, and the pieces are parsed later, so that
+reading one reply does not delay the stamps of another.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tonnage.formats.tool_format import Answer
 from tonnage.results.outcomes import UNFINISHED_END, failure_of
 
 MAX_DOCUMENT = 67_108_864  # Bytes of a reply that is not a stream; more is refused
-MAX_STREAM, MAX_EVENTS = 268_435_456, 4_194_304  # Bytes of a stream that are read one by one, and events with output; more is refused
+# Bytes of a stream that are read one by one, and events with output; more is refused
+MAX_STREAM, MAX_EVENTS = 268_435_456, 4_194_304
 MAX_QUOTED = 65_536  # Bytes that are kept of what came in place of a stream
 
 _DONE = b"[DONE]"
@@ -30,8 +32,32 @@ class Reply:
     """One reply of an endpoint, read incrementally."""
 
     __slots__ = (
-        *("_body", "_bytes", "_endpoint", "_keep", "_lead", "_prefix", "_stream", "_suffix", "_tail", "_usual"),
-        *("cached", "choices", "counts", "error", "events", "finish", "finished", "http", "in_place", "last_ns", "prompt", "reasoning"),
+        *(
+            "_body",
+            "_bytes",
+            "_endpoint",
+            "_keep",
+            "_lead",
+            "_prefix",
+            "_stream",
+            "_suffix",
+            "_tail",
+            "_usual",
+        ),
+        *(
+            "cached",
+            "choices",
+            "counts",
+            "error",
+            "events",
+            "finish",
+            "finished",
+            "http",
+            "in_place",
+            "last_ns",
+            "prompt",
+            "reasoning",
+        ),
         *("sizes", "texts", "thought", "times", "tokens"),
     )
 
@@ -39,11 +65,13 @@ class Reply:
         self.http = HttpResponse()  # the response around it
         self.times: list[int] = []  # nanoseconds of each event that carried output, as stamped
         self.sizes: list[int] = []  # characters of output of each of these events
-        # output tokens up to and with an event, as the server counted them, by the event's place in ``times``; only those events that said
-        # so
+        # output tokens up to and with an event, as the server counted them, by the event's place in
+        # ``times``; only those events that said so
         self.counts: dict[int, int] = {}
-        self.texts: list[str] = []  # the output itself by event, where it was requested; empty otherwise
-        self.tokens = self.prompt = self.cached = -1  # the server's last word on its usage; -1 where it did not say
+        # the output itself by event, where it was requested; empty otherwise
+        self.texts: list[str] = []
+        # the server's last word on its usage; -1 where it did not say
+        self.tokens = self.prompt = self.cached = -1
         self.reasoning = 0  # tokens among these that the server counts as reasoning
         self.thought = False  # whether reasoning was among the output
         self.choices = 1  # outputs next to one another
@@ -51,7 +79,9 @@ class Reply:
         self.finished = False  # whether the server said that the output is complete
         self.finish = ""  # why it ended, in the server's word; "" where it did not say
         self.in_place = ""  # what came in place of a stream; "" where a stream did
-        self.error = ""  # the server's message where it sent an error inside the stream or the document; "" otherwise
+        # the server's message where it sent an error inside the stream or the document; ""
+        # otherwise
+        self.error = ""
         self.events = 0  # events of any kind, ``[DONE]`` included
         self._endpoint = endpoint
         self._keep = keep_text
@@ -62,11 +92,13 @@ class Reply:
         self._usual = False
 
     def read(self, pieces: Sequence[tuple[int, bytes]]) -> None:
-        """Take pieces with their stamps, in order; the same as ``feed`` with each of them, in less time.
+        """Take pieces with their stamps, in order; the same as ``feed`` with each of them, in less
+        time.
 
-        The usual piece is one chunk with one event that differs from the one before it in nothing but a plain piece of
-        text. It is taken here at once: every byte of it is compared, and it leaves the parsers as they were.
-        Raises BrokenReply: they are not what the endpoint should send.
+        The usual piece is one chunk with one event that differs from the one before it in nothing
+        but a plain piece of text. It is taken here at once: every byte of it is compared, and it
+        leaves the parsers as they were. Raises BrokenReply: they are not what the endpoint should
+        send.
         """
         usual, lead, tail = self._usual, self._lead, self._tail
         framing = len(lead) + len(tail)
@@ -87,10 +119,14 @@ class Reply:
                 raise BrokenReply(f"more than {MAX_EVENTS:,} events with output")
 
     def feed(self, ns: int, data: bytes) -> None:
-        """Take a piece that was received at ``ns``. Raises BrokenReply: it is not what the endpoint should send."""
+        """Take a piece that was received at ``ns``. Raises BrokenReply: it is not what the endpoint
+        should send.
+        """
         self._feed(ns, data)
         stream = self._stream
-        self._usual = bool(self._prefix) and self.http.between_chunks and stream is not None and stream.clean
+        self._usual = (
+            bool(self._prefix) and self.http.between_chunks and stream is not None and stream.clean
+        )
 
     def _feed(self, ns: int, data: bytes) -> None:
         self.last_ns = ns
@@ -98,7 +134,9 @@ class Reply:
             self.take(ns, part)
 
     def take(self, ns: int, part: bytes) -> None:
-        """Take a part of the body. Raises BrokenReply: it is not what the endpoint should send, or has no end."""
+        """Take a part of the body. Raises BrokenReply: it is not what the endpoint should send, or
+        has no end.
+        """
         if self._stream is None or self.http.status != 200:
             self._body += part
             if len(self._body) > MAX_DOCUMENT:
@@ -113,7 +151,9 @@ class Reply:
             self._body += part
 
     def _event(self, ns: int, event: bytes) -> None:
-        """One event; the usual one differs from the one before it in nothing but a plain piece of text."""
+        """One event; the usual one differs from the one before it in nothing but a plain piece of
+        text.
+        """
         prefix = self._prefix
         if prefix and event.startswith(prefix) and event.endswith(self._suffix):
             text = event[len(prefix) : -len(self._suffix)]
@@ -152,8 +192,14 @@ class Reply:
         self.thought = self.thought or delta.thought
         self.choices = max(self.choices, delta.choices)
         if delta.tokens >= 0 or delta.prompt >= 0:
-            self.tokens, self.prompt = max(self.tokens, delta.tokens), max(self.prompt, delta.prompt)
-            self.cached, self.reasoning = max(self.cached, delta.cached), max(self.reasoning, delta.reasoning)
+            self.tokens, self.prompt = (
+                max(self.tokens, delta.tokens),
+                max(self.prompt, delta.prompt),
+            )
+            self.cached, self.reasoning = (
+                max(self.cached, delta.cached),
+                max(self.reasoning, delta.reasoning),
+            )
         if delta.text:
             self.times.append(ns)
             self.sizes.append(len(delta.text))
@@ -163,10 +209,11 @@ class Reply:
                 self.texts.append(delta.text)
 
     def _learn(self, event: bytes, text: str) -> None:
-        """Remember what surrounds the text of an event, once it is proved that only the text is between.
+        """Remember what surrounds the text of an event, once it is proved that only the text is
+        between.
 
-        With a probe in the text's place the document must say the probe: then every other plain text in this place
-        is the output of its event, and need not be read as JSON.
+        With a probe in the text's place the document must say the probe: then every other plain
+        text in this place is the output of its event, and need not be read as JSON.
         """
         plain = text.encode("utf-8", "replace")
         quoted = b'"%s"' % plain
@@ -180,7 +227,9 @@ class Reply:
             self._lead, self._tail = b"data: " + prefix, suffix + b"\n\n\r\n"
 
     def end(self) -> None:
-        """The response is complete, or the peer has closed. Raises BrokenReply: cut off, or a document that is not what it should be."""
+        """The response is complete, or the peer has closed. Raises BrokenReply: cut off, or a
+        document that is not what it should be.
+        """
         if not self.http.complete:
             self.http.end()
         if self.http.status != 200:
@@ -209,13 +258,20 @@ class Reply:
             self.in_place = f"{kind or 'something else'} in place of a stream"
 
     def failure(self) -> tuple[str, str]:
-        """Why a reply that was read to its end has no whole output, in few words, and the server's own; "" where it has one."""
+        """Why a reply that was read to its end has no whole output, in few words, and the server's
+        own; "" where it has one.
+        """
         status, headers = self.http.status, self.http.headers
         if 300 <= status < 400:
-            return "redirected", f"to {headers.get('location', 'nowhere')[:160]}; redirects are not followed"
+            return (
+                "redirected",
+                f"to {headers.get('location', 'nowhere')[:160]}; redirects are not followed",
+            )
         if status != 200:
             wait = headers.get("retry-after", "")[:40]
-            return f"HTTP {status}", words_of(bytes(self._body)) + (f" (Retry-After: {wait})" if wait else "")
+            return f"HTTP {status}", words_of(bytes(self._body)) + (
+                f" (Retry-After: {wait})" if wait else ""
+            )
         return ("error in the reply", self.error) if self.error else self._lack()
 
     def _lack(self) -> tuple[str, str]:
@@ -224,10 +280,20 @@ class Reply:
         if self.in_place:
             return self.in_place, words_of(bytes(self._body))
         if outcome := failure_of(self.finish):
-            return f"{outcome} by the server" if outcome == CANCELLED else outcome, f"the output ended with '{self.finish[:40]}'"
+            return (
+                f"{outcome} by the server" if outcome == CANCELLED else outcome,
+                f"the output ended with '{self.finish[:40]}'",
+            )
         if endpoint.has_output and not self.times:
-            counted = f"; the server counts {self.tokens} output tokens, {self.reasoning} of them reasoning" if self.tokens > 0 else ""
-            return "no output", f"no text came{counted}" if self.events else words_of(bytes(self._body))
+            counted = (
+                f"; the server counts {self.tokens} output tokens, {self.reasoning} of them"
+                " reasoning"
+                if self.tokens > 0
+                else ""
+            )
+            return "no output", (
+                f"no text came{counted}" if self.events else words_of(bytes(self._body))
+            )
         if endpoint.streaming and endpoint.marks_end and not self.finished:
             return UNFINISHED_END, "neither a finish reason nor [DONE] came"
         return COMPLETED, ""
@@ -237,7 +303,9 @@ _TAG = re.compile(r"<(script|style).*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
 
 def words_of(body: bytes) -> str:
-    """What a body says that is no output, on one line of at most 200 characters: an error's message, or its text without tags."""
+    """What a body says that is no output, on one line of at most 200 characters: an error's
+    message, or its text without tags.
+    """
     document = _object(body[:MAX_QUOTED])
     message = "" if document is None else error_of(document)
     return message or " ".join(_TAG.sub(" ", body[:2_000].decode("utf-8", "replace")).split())[:200]
@@ -260,17 +328,26 @@ def _delta(endpoint: Endpoint, data: bytes) -> Delta:
             raise BrokenReply(f"an answer that is not a JSON object: {words_of(data)}")
         return endpoint.event(document) if endpoint.streaming else endpoint.whole(document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BrokenReply(f"an answer that is not JSON of the endpoint's shape: {words_of(data)}") from None
+        raise BrokenReply(
+            f"an answer that is not JSON of the endpoint's shape: {words_of(data)}"
+        ) from None
 
 
 def _is_plain(text: bytes) -> bool:
-    """Whether a piece of a JSON string stands for itself: printable ASCII without quote and backslash."""
+    """Whether a piece of a JSON string stands for itself: printable ASCII without quote and
+    backslash.
+    """
     return not text.translate(None, _PLAIN)
 
 
 def kept_answer(kind: str, streaming: bool, responses: Sequence[tuple[float, bytes]]) -> Answer:
-    """What the responses that another client kept of one request (with stamps in nanoseconds) hold, read as this client reads its own."""
-    reply, answer = Reply(find_endpoint(kind, model="", streaming=streaming), keep_text=True), Answer([])
+    """What the responses that another client kept of one request (with stamps in nanoseconds) hold,
+    read as this client reads its own.
+    """
+    reply, answer = (
+        Reply(find_endpoint(kind, model="", streaming=streaming), keep_text=True),
+        Answer([]),
+    )
     reply.http.status, reply.http.complete = 200, True
     try:
         for stamp, data in responses:
@@ -291,7 +368,9 @@ TIMED_OUT = "timed out"
 
 
 class Exchange:
-    """One request and its reply, in nanoseconds of the monotonic clock; -1 where it did not happen."""
+    """One request and its reply, in nanoseconds of the monotonic clock; -1 where it did not
+    happen.
+    """
 
     __slots__ = (
         *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
@@ -304,15 +383,20 @@ class Exchange:
         self.osl = osl
         self.data = data
         self.reply = reply
-        # due_ns: when it was due: its scheduled time in an open loop, in a closed one the moment its client was free; begun_ns: when the
-        # client turned to it; sent_ns: when its bytes were handed over, on an open connection
+        # due_ns: when it was due: its scheduled time in an open loop, in a closed one the moment
+        # its client was free; begun_ns: when the client turned to it; sent_ns: when its bytes were
+        # handed over, on an open connection
         self.due_ns = self.begun_ns = self.sent_ns = -1
-        self.outcome = COMPLETED  # "" where it completed, otherwise why not, in the same few words for the same reason
+        # "" where it completed, otherwise why not, in the same few words for the same reason
+        self.outcome = COMPLETED
         self.detail = ""  # the server's own words on it
-        self.retried = False  # whether it was sent again because a kept connection had been closed by the server
+        # whether it was sent again because a kept connection had been closed by the server
+        self.retried = False
         self.failures = 0  # requests of the same client before it that failed at once, in a row
-        self.streamed = True  # whether the first event with output is the first token: not where all of it came at once
-        self.question = ""  # the question of a turn, whose answer belongs to a conversation; "" elsewhere
+        # whether the first event with output is the first token: not where all of it came at once
+        self.streamed = True
+        # the question of a turn, whose answer belongs to a conversation; "" elsewhere
+        self.question = ""
 
     def fail(self, outcome: str, detail: str = "") -> None:
         """Say why it did not complete; the first reason stays."""

@@ -1,11 +1,13 @@
 """A load sent by several client processes with one clock, one start and one record.
 
-The monotonic clock is that of the machine, the same for all its processes. Request k goes to worker k mod n; a closed loop's
-clients are shared out. The record is put in the order in which requests were due.
+The monotonic clock is that of the machine, the same for all its processes. Request k goes to worker
+k mod n; a closed loop's clients are shared out. The record is put in the order in which requests
+were due.
 
-This module is the program of each of these processes, too: ``work`` takes its share, waits for the common start and leaves its run in a
-folder. The job comes pickled over standard input, since it holds the key of the server; ``Observed`` goes back in a file of the folder,
-or with the requests over standard output where the folder cannot be written.
+This module is the program of each of these processes, too: ``work`` takes its share, waits for the
+common start and leaves its run in a folder. The job comes pickled over standard input, since it
+holds the key of the server; ``Observed`` goes back in a file of the folder, or with the requests
+over standard output where the folder cannot be written.
 """
 
 from __future__ import annotations
@@ -66,7 +68,10 @@ def work(job: Job) -> None:
         print(READY, flush=True)
         return int(sys.stdin.buffer.readline())
 
-    setup = replace(job.setup, tls=ssl.create_default_context(cafile=job.setup.ca_file) if job.setup.target.tls else None)
+    setup = replace(
+        job.setup,
+        tls=ssl.create_default_context(cafile=job.setup.ca_file) if job.setup.target.tls else None,
+    )
     writer = RunWriter(job.folder / "run")
     try:
         observed = measure(setup, job.load, writer, gate=gate)
@@ -81,15 +86,22 @@ def work(job: Job) -> None:
     finally:
         writer.discard()
     if writer.fault:
-        with open(sys.stdout.fileno(), "wb", closefd=False) as output:  # in whole, also where PYTHONUNBUFFERED is set
-            output.write(pickle.dumps({"observed": observed, "requests": requests, "fault": writer.fault}))
+        # in whole, also where PYTHONUNBUFFERED is set
+        with open(sys.stdout.fileno(), "wb", closefd=False) as output:
+            output.write(
+                pickle.dumps({"observed": observed, "requests": requests, "fault": writer.fault})
+            )
 
 
 AHEAD_NS = 50_000_000  # From the last worker's being ready to the common start
 
 
-def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:
-    """Run one load over ``setup.workers`` processes, or up to Ctrl-C. Raises TonnageError: a worker ended before its time."""
+def measure_by_workers(
+    setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None
+) -> Observed:
+    """Run one load over ``setup.workers`` processes, or up to Ctrl-C. Raises TonnageError: a worker
+    ended before its time.
+    """
     workers = setup.workers
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as scratch, _interrupts_pass(processes) as interrupted:
@@ -99,7 +111,9 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
             for process in processes:
                 line = process.stdout.readline() if process.stdout else b""
                 if line.strip().decode() != READY:
-                    raise TonnageError(f"a client process did not start; try with one, {option('workers')} 1")
+                    raise TonnageError(
+                        f"a client process did not start; try with one, {option('workers')} 1"
+                    )
             start_ns = time.monotonic_ns() + AHEAD_NS
             if metrics is not None:
                 metrics.start(start_ns)
@@ -121,14 +135,18 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
         parts = [_result(folder, data) for folder, data in zip(folders, unwritten, strict=True)]
         writer.fault = next((part.fault for part in parts if part.fault), writer.fault)
         order = _merge(folders, parts, writer)
-        return _together(load, [part.observed for part in parts], order, interrupted=bool(interrupted))
+        return _together(
+            load, [part.observed for part in parts], order, interrupted=bool(interrupted)
+        )
 
 
 @contextmanager
 def _interrupts_pass(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
-    """While it lasts, Ctrl-C and SIGTERM end the workers and not this process; the list tells whether one came.
+    """While it lasts, Ctrl-C and SIGTERM end the workers and not this process; the list tells
+    whether one came.
 
-    A terminal sends Ctrl-C to the workers too; SIGTERM comes to this process alone and is passed on.
+    A terminal sends Ctrl-C to the workers too; SIGTERM comes to this process alone and is passed
+    on.
     """
     came: list[int] = []
 
@@ -154,10 +172,18 @@ def _start(setup: Setup, load: Load, folder: Path, place: int) -> subprocess.Pop
     here = str(Path(__file__).parents[2])
     paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "tonnage.bench.workers"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths})
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
     warmup = -(-setup.warmup // setup.workers)
     mine = replace(setup, tls=None, first=place, step=setup.workers, warmup=warmup)
-    _say(process, pickle.dumps(Job(setup=mine, load=load.of_worker(place, setup.workers), folder=folder)))
+    _say(
+        process,
+        pickle.dumps(Job(setup=mine, load=load.of_worker(place, setup.workers), folder=folder)),
+    )
     return process
 
 
@@ -171,7 +197,9 @@ def _say(process: subprocess.Popen[bytes], data: bytes) -> None:
 def _result(folder: Path, unwritten: bytes) -> Part:
     path = folder / SEEN
     if not unwritten and not path.is_file():
-        raise TonnageError("a client process ended before its time; its part of the run is lost, measure again")
+        raise TonnageError(
+            "a client process ended before its time; its part of the run is lost, measure again"
+        )
     part = Part(**pickle.loads(unwritten or path.read_bytes()))
     if not isinstance(part.observed, Observed):
         raise TonnageError("a client process left something else than its run; measure again")
@@ -179,45 +207,81 @@ def _result(folder: Path, unwritten: bytes) -> Part:
 
 
 def _record(folder: Path, part: Part) -> tuple[Requests, tuple[Integers, Integers]]:
-    """The requests of a worker, and the moments of their tokens with the number of each; there are none where it could not write them."""
+    """The requests of a worker, and the moments of their tokens with the number of each; there are
+    none where it could not write them.
+    """
     if part.requests is None:
         return read_run(folder).requests, read_tokens(folder)
     return part.requests, (np.zeros(0, np.int64), np.zeros(len(part.requests), np.int64))
 
 
-def _merge(folders: Sequence[Path], parts: Sequence[Part], writer: RunWriter) -> np.typing.NDArray[np.int64]:
+def _merge(
+    folders: Sequence[Path], parts: Sequence[Part], writer: RunWriter
+) -> np.typing.NDArray[np.int64]:
     """Write the rows of all workers in the order in which they were due, and give that order."""
     rows, offsets, lengths = [], [], []
     for folder, part in zip(folders, parts, strict=True):
         found, (times, counts) = _record(folder / "run", part)
-        columns = (found.due_ns, found.sent_ns, found.first_token_ns, found.last_token_ns, found.isl, found.osl, found.cached_tokens)
-        rows.append(np.stack([*columns, found.instance, found.status, found.preemptions], axis=1).astype(np.int64))
+        columns = (
+            found.due_ns,
+            found.sent_ns,
+            found.first_token_ns,
+            found.last_token_ns,
+            found.isl,
+            found.osl,
+            found.cached_tokens,
+        )
+        rows.append(
+            np.stack([*columns, found.instance, found.status, found.preemptions], axis=1).astype(
+                np.int64
+            )
+        )
         offsets.append(times)
         lengths.append(counts)
         writer.add_gaps(found.gaps)
-    all_rows, moments, tokens = np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths)
-    order, starts = np.argsort(all_rows[:, 0], kind="stable"), np.concatenate([[0], np.cumsum(tokens)])
+    all_rows, moments, tokens = (
+        np.concatenate(rows),
+        np.concatenate(offsets),
+        np.concatenate(lengths),
+    )
+    order, starts = (
+        np.argsort(all_rows[:, 0], kind="stable"),
+        np.concatenate([[0], np.cumsum(tokens)]),
+    )
     for begin in range(0, len(order), BATCH_ROWS):
         chosen = order[begin : begin + BATCH_ROWS]
-        times = np.concatenate([np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in chosen)])
+        times = np.concatenate(
+            [np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in chosen)]
+        )
         writer.add(Batch(rows=all_rows[chosen], offsets_ns=times, lengths=tokens[chosen]))
     return order
 
 
-def _together(load: Load, seen: Sequence[Observed], order: np.typing.NDArray[np.int64], *, interrupted: bool) -> Observed:
-    """What was seen of all workers: lateness pooled, of the CPU the busiest worker, the rest summed; ``order`` is that of the rows."""
+def _together(
+    load: Load, seen: Sequence[Observed], order: np.typing.NDArray[np.int64], *, interrupted: bool
+) -> Observed:
+    """What was seen of all workers: lateness pooled, of the CPU the busiest worker, the rest
+    summed; ``order`` is that of the rows.
+    """
     tally = Tally()
     for each in seen:
         _add(tally, each.tally)
     seconds = max(len(observed.cpu) for observed in seen)
-    busiest = [max(observed.cpu[k] for observed in seen if k < len(observed.cpu)) for k in range(seconds)]
+    busiest = [
+        max(observed.cpu[k] for observed in seen if k < len(observed.cpu)) for k in range(seconds)
+    ]
     return Observed(
         load=load,
         sent=sum(observed.sent for observed in seen),
         tally=tally,
         lateness_ns=array("q", [late for each in seen for late in each.lateness_ns]),
         begun_lateness_ns=array("q", [late for each in seen for late in each.begun_lateness_ns]),
-        ends_ns=array("q", np.concatenate([np.asarray(observed.ends_ns, dtype=np.int64) for observed in seen])[order].tolist()),
+        ends_ns=array(
+            "q",
+            np.concatenate([np.asarray(observed.ends_ns, dtype=np.int64) for observed in seen])[
+                order
+            ].tolist(),
+        ),
         endpoint=seen[0].endpoint,
         cpu=array("d", busiest),
         cpu_share=max(observed.cpu_share for observed in seen),

@@ -16,7 +16,13 @@ from rich.live import Live as Drawn
 from rich.table import Table
 
 from tonnage.api import bench as api
-from tonnage.bench.arguments import BenchArguments, ExactArguments, LoadArguments, ServerArguments, VerdictArguments
+from tonnage.bench.arguments import (
+    BenchArguments,
+    ExactArguments,
+    LoadArguments,
+    ServerArguments,
+    VerdictArguments,
+)
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.measure import Live
@@ -31,7 +37,10 @@ if TYPE_CHECKING:
 
     from tonnage.bench.benchmark import Measured
 
-ACTION = "selftest measures the client itself against a server with a known schedule, instead of an endpoint."
+ACTION = (
+    "selftest measures the client itself against a server with a known schedule, instead of an"
+    " endpoint."
+)
 LOAD = Group("Load", sort_key=1)
 SERVER = Group("Server", sort_key=2)
 VERDICT = Group("Verdict", sort_key=3)
@@ -42,21 +51,36 @@ TEST = Group("Self-test (tonnage bench selftest)", sort_key=4)
 class Course:
     """How the measurement goes, and what is kept and printed."""
 
-    find_max: bool | None = about("Search the highest load inside the --slo, beginning at the one given; at most 12 runs.", negative=False)
-    selftest: bool | None = about("Measure the client against the exact server first, for some seconds (default: on).")
-    artifact_dir: Path | None = about(
-        "Write a run folder with requests, gaps, tokens, summary, run, scenario and provenance; a sweep writes one per load."
+    find_max: bool | None = about(
+        "Search the highest load inside the --slo, beginning at the one given; at most 12 runs.",
+        negative=False,
     )
-    report: Path | None = about("Write a page that shows the run to this file (HTML): figures, percentiles, lengths, verdict.")
-    json: bool | None = about('Print one JSON object; a sweep prints {"points": […]}.', negative=False)
+    selftest: bool | None = about(
+        "Measure the client against the exact server first, for some seconds (default: on)."
+    )
+    artifact_dir: Path | None = about(
+        "Write a run folder with requests, gaps, tokens, summary, run, scenario and provenance; a"
+        " sweep writes one per load."
+    )
+    report: Path | None = about(
+        "Write a page that shows the run to this file (HTML): figures, percentiles, lengths,"
+        " verdict."
+    )
+    json: bool | None = about(
+        'Print one JSON object; a sweep prints {"points": […]}.', negative=False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
     """How the client is tested."""
 
-    serve: bool | None = about("Serve the exact server until Ctrl-C instead of testing.", negative=False)
-    streams: str | None = about("Requests in flight of the self-test; several values with commas (default: 1,64,256).")
+    serve: bool | None = about(
+        "Serve the exact server until Ctrl-C instead of testing.", negative=False
+    )
+    streams: str | None = about(
+        "Requests in flight of the self-test; several values with commas (default: 1,64,256)."
+    )
 
 
 FLAGS = (
@@ -71,8 +95,12 @@ FLAGS = (
 
 
 @with_flags(*FLAGS)
-def bench(action: Annotated[Literal["selftest"] | None, Parameter(help=ACTION)] = None, /, **asked: Any) -> int:
-    """Measure a live endpoint: latencies, throughput, and whether the measurement can be believed."""
+def bench(
+    action: Annotated[Literal["selftest"] | None, Parameter(help=ACTION)] = None, /, **asked: Any
+) -> int:
+    """Measure a live endpoint: latencies, throughput, and whether the measurement can be
+    believed.
+    """
     measured, course = _of(asked, BenchArguments), _of(asked, Course)
     json, output, page = bool(course.pop("json")), course["artifact_dir"], course["report"]
     if action == "selftest":
@@ -88,12 +116,16 @@ def bench(action: Annotated[Literal["selftest"] | None, Parameter(help=ACTION)] 
 
 @contextmanager
 def _reported(page: Path | None, output: Path | None) -> Iterator[Path | None]:
-    """Where runs go; afterwards they are shown on the page, which is known to be possible before anything is measured."""
+    """Where runs go; afterwards they are shown on the page, which is known to be possible before
+    anything is measured.
+    """
     if page is None:
         yield output
         return
     if not page.absolute().parent.is_dir() or page.is_dir():
-        raise InputError(f"{option('report')}: cannot write '{page}'; name a file in a folder that exists")
+        raise InputError(
+            f"{option('report')}: cannot write '{page}'; name a file in a folder that exists"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch) / "run"
         yield folder
@@ -110,7 +142,10 @@ def _of(asked: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
 def _prepared(asked: dict[str, Any]) -> Any:
     missing = [f"--{name}" for name in ("url", "model") if name not in asked]
     if missing:
-        raise InputError(f"{', '.join(missing)}: missing; for example --url http://127.0.0.1:8000 --model llama-3.1-8b")
+        raise InputError(
+            f"{', '.join(missing)}: missing; for example --url http://127.0.0.1:8000 --model"
+            " llama-3.1-8b"
+        )
     return api.prepare_bench(**asked)
 
 
@@ -120,7 +155,13 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
     prepared = _prepared(asked)
     from tonnage.report.measured import maximum
 
-    found = api.run_find_max(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
+    found = api.run_find_max(
+        prepared,
+        output=output,
+        selftest=selftest,
+        provenance=provenance(asked.get("seed", 0)),
+        watch=live_view,
+    )
     print_answer(lambda: maximum(found), found.to_json, json=json)
     _refuse_unwritten([trial.measured for trial in found.trials])
     return DONE if found.load == found.load and not found.client_limited else NO_ANSWER
@@ -130,9 +171,19 @@ def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json
     prepared = _prepared(asked)
     from tonnage.report.measured import measured
 
-    runs = api.run_bench(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
+    runs = api.run_bench(
+        prepared,
+        output=output,
+        selftest=selftest,
+        provenance=provenance(asked.get("seed", 0)),
+        watch=live_view,
+    )
     points = [run.to_json() for run in runs]
-    print_answer(lambda: measured(runs), lambda: points[0] if len(points) == 1 else {"points": points}, json=json)
+    print_answer(
+        lambda: measured(runs),
+        lambda: points[0] if len(points) == 1 else {"points": points},
+        json=json,
+    )
     _refuse_unwritten(runs)
     return NO_ANSWER if any(run.validity.reasons for run in runs) else DONE
 
@@ -145,14 +196,18 @@ def _refuse_unwritten(runs: Sequence[Measured]) -> None:
 
 def _selftest(server: dict[str, Any], test: dict[str, Any], *, json: bool) -> int:
     if test["serve"]:
-        refuse({"streams": test["streams"]}, "belongs to the test; leave it out or leave out --serve")
+        refuse(
+            {"streams": test["streams"]}, "belongs to the test; leave it out or leave out --serve"
+        )
         api.serve_exactly(**given(server))
         return DONE
     refuse(server, "belongs to the server; add --serve")
     from tonnage.report.measured import selftest
 
     tests = api.bench_selftest(streams=test["streams"] or "1,64,256")
-    print_answer(lambda: selftest(tests), lambda: {"selftests": [one.to_json() for one in tests]}, json=json)
+    print_answer(
+        lambda: selftest(tests), lambda: {"selftests": [one.to_json() for one in tests]}, json=json
+    )
     return DONE
 
 
@@ -198,7 +253,17 @@ class LiveView(Live):
     def picture(self) -> RenderableType:
         """The current table."""
         table = Table(title=self._words, title_justify="left", box=None, pad_edge=False)
-        for name in ("sent", "in flight", "requests/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "failed", "left"):
+        for name in (
+            "sent",
+            "in flight",
+            "requests/s",
+            "TTFT p50",
+            "TTFT p95",
+            "TPOT p50",
+            "TPOT p95",
+            "failed",
+            "left",
+        ):
             table.add_column(name, justify="right")
         table.add_row(*self._cells())
         return table
@@ -208,6 +273,10 @@ class LiveView(Live):
         if now is None:
             return ["–"] * 9
         rate = "–" if now.requests_per_second is None else f"{now.requests_per_second:,.1f}"
-        latencies = [text for pair in (now.ttft_s, now.tpot_s) for text in (("–", "–") if pair is None else map(format_duration, pair))]
+        latencies = [
+            text
+            for pair in (now.ttft_s, now.tpot_s)
+            for text in (("–", "–") if pair is None else map(format_duration, pair))
+        ]
         left = "–" if now.left_s is None else format_duration(now.left_s)
         return [f"{now.sent:,}", f"{now.in_flight:,}", rate, *latencies, f"{now.failed:,}", left]

@@ -27,15 +27,19 @@ def catalog(
     engine: str | None = None,
     json: bool = False,
 ) -> None:
-    """List what is known by name, with its prices, or with ``precisions`` what each number format brings.
+    """List what is known by name, with its prices, or with ``precisions`` what each number format
+    brings.
 
     Args:
-        search: Show only entries whose id, alias or description holds this text (models with their published checkpoints), or those of a
-            kind: "models", "checkpoints", "gpus", "systems", "engines", "prices", "quality" or "lengths"; "precisions" shows the formats.
+        search: Show only entries whose id, alias or description holds this text (models with their
+            published checkpoints), or those of a kind: "models", "checkpoints", "gpus", "systems",
+            "engines", "prices", "quality" or "lengths"; "precisions" shows the formats.
         model: With precisions: the model whose gain is predicted (default: llama-3.1-70b).
         gpu: With precisions: the GPU that it runs on (default: h100-sxm-80gb).
-        tp: With precisions: tensor-parallel degree (default: the least that holds 64 requests in 16 bits).
-        engine: With precisions: the engine (default: tensorrt-llm-0.15, which has kernels for every format of NVIDIA).
+        tp: With precisions: tensor-parallel degree (default: the least that holds 64 requests in 16
+            bits).
+        engine: With precisions: the engine (default: tensorrt-llm-0.15, which has kernels for every
+            format of NVIDIA).
         json: Print one JSON object with every field, source and date.
     """
     choices = {"model": model, "gpu": gpu, "tp": tp, "engine": engine}
@@ -47,7 +51,10 @@ def catalog(
         print_answer(lambda: formats(report.base, report.gains), report.to_json, json=json)
         return
     if given:
-        raise InputError(f"--{next(iter(given))}: goes with `tonnage catalog {PRECISIONS}` alone; write the name itself to look it up")
+        raise InputError(
+            f"--{next(iter(given))}: goes with `tonnage catalog {PRECISIONS}` alone; write the name"
+            " itself to look it up"
+        )
     from tonnage.report.facts import catalogued
 
     found = api.catalog(search)
@@ -58,24 +65,44 @@ def catalog(
 class Instance:
     """What runs, and the requests that are counted."""
 
-    layout: str | None = about("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
-    gpu: str | None = about("GPU id (default: h100-sxm-80gb, or the first of h200, b200 and b300 of which eight hold the model).")
-    precision: str | None = about(
-        "Number format: fp16, bf16, fp8 (E4M3), int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, tf32 or fp32; "
-        "+kv-fp16, +kv-fp8 (E4M3 or E5M2, of one size), +kv-int8 or +2:4 may follow it (default: the format that the model is "
-        "published in, fp16 for 16 bits)."
+    layout: str | None = about(
+        "Architecture as which a config.json is read whose own leaves something open, such as"
+        " LlamaForCausalLM."
     )
-    tp: int | None = about("Tensor-parallel degree (default: the fewest of 1, 2, 4 and 8 that hold the model).")
+    gpu: str | None = about(
+        "GPU id (default: h100-sxm-80gb, or the first of h200, b200 and b300 of which eight hold"
+        " the model)."
+    )
+    precision: str | None = about(
+        "Number format: fp16, bf16, fp8 (E4M3), int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4,"
+        " mxfp4, tf32 or fp32; +kv-fp16, +kv-fp8 (E4M3 or E5M2, of one size), +kv-int8 or +2:4 may"
+        " follow it (default: the format that the model is published in, fp16 for 16 bits)."
+    )
+    tp: int | None = about(
+        "Tensor-parallel degree (default: the fewest of 1, 2, 4 and 8 that hold the model)."
+    )
     dp: int | None = about("Data-parallel attention ranks of a mixture of experts (default: 1).")
     ep: int | None = about("Expert-parallel degree of a mixture of experts (default: 1).")
-    engine: str | None = about("Engine preset; each has its own rule for the size of the KV cache (default: tensorrt-llm).")
-    isl: int | None = about("Prompt tokens of one request, to count the requests that fit at once (default: 2000, or what fits).")
+    engine: str | None = about(
+        "Engine preset; each has its own rule for the size of the KV cache (default: tensorrt-llm)."
+    )
+    isl: int | None = about(
+        "Prompt tokens of one request, to count the requests that fit at once (default: 2000, or"
+        " what fits)."
+    )
     osl: int | None = about("Output tokens of one request (default: 200).")
-    speculation: str | None = about('Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".')
-    lora: str | None = about('LoRA adapters, for which memory is set aside, such as "rank=16 adapters=8".')
+    speculation: str | None = about(
+        'Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".'
+    )
+    lora: str | None = about(
+        'LoRA adapters, for which memory is set aside, such as "rank=16 adapters=8".'
+    )
 
 
-KNOBS = tuple(replace(leaf_flag, group=None) for leaf_flag in leaf_flags(leaf for leaf in simulated_leaves() if leaf.name in OF_MEMORY))
+KNOBS = tuple(
+    replace(leaf_flag, group=None)
+    for leaf_flag in leaf_flags(leaf for leaf in simulated_leaves() if leaf.name in OF_MEMORY)
+)
 
 
 @with_flags(*flags_of(Instance), *KNOBS)
@@ -93,7 +120,9 @@ def memory(*, model: str, json: bool = False, **asked: Any) -> None:
 
 
 def schema() -> int:
-    """Print the JSON Schema of a scenario file: every key, the values it takes, and what it means."""
+    """Print the JSON Schema of a scenario file: every key, the values it takes, and what it
+    means.
+    """
     from tonnage.results.store import json_text
     from tonnage.spec.scenario_file import json_schema
 
@@ -103,7 +132,8 @@ def schema() -> int:
 
 @with_flags()
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print the completion of a shell, to be written where it looks for it, such as ~/.local/share/bash-completion/completions/tonnage.
+    """Print the completion of a shell, to be written where it looks for it, such as
+    ~/.local/share/bash-completion/completions/tonnage.
 
     Args:
         shell: bash, zsh or fish.

@@ -1,4 +1,6 @@
-"""Flags that are declared once, as the leaves of a scenario or as the fields of a dataclass, and given to a verb."""
+"""Flags that are declared once, as the leaves of a scenario or as the fields of a dataclass, and
+given to a verb.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ TITLES = {
     "standby": "What stands by for failures",
     "scaling": "How the fleet is scaled over its hours",
 }
-GROUPS = {branch: Group(title, sort_key=place) for place, (branch, title) in enumerate(TITLES.items())}
+GROUPS = {
+    branch: Group(title, sort_key=place) for place, (branch, title) in enumerate(TITLES.items())
+}
 OUTPUT = Group("Output", sort_key=len(TITLES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: its name in Python, what it takes, and how its help describes it. None is its default."""
+    """One flag: its name in Python, what it takes, and how its help describes it. None is its
+    default.
+    """
 
     # name, kind, about, group: as above
     name: str
@@ -42,31 +48,61 @@ class Flag:
     group: Group | None = None
     negative: bool = False  # whether a switch can be turned off by ``--no-…`` too
     several: bool = False  # whether it takes all the values that follow it
-    read: Callable[[Any, Sequence[Any]], Any] | None = None  # reads what was typed; None to leave that to cyclopts
+    # reads what was typed; None to leave that to cyclopts
+    read: Callable[[Any, Sequence[Any]], Any] | None = None
     aliases: tuple[str, ...] = ()  # further names in Python that mean the same
 
     @property
     def parameter(self) -> inspect.Parameter:
         """The flag as a keyword of a verb."""
         negative = None if self.negative else ()
-        said: dict[str, Any] = {"help": self.about, "negative": negative, "consume_multiple": self.several, "converter": self.read}
-        said["alias"] = tuple(f"-{alias}" if len(alias) == 1 else f"--{alias.replace('_', '-')}" for alias in self.aliases)
+        said: dict[str, Any] = {
+            "help": self.about,
+            "negative": negative,
+            "consume_multiple": self.several,
+            "converter": self.read,
+        }
+        said["alias"] = tuple(
+            f"-{alias}" if len(alias) == 1 else f"--{alias.replace('_', '-')}"
+            for alias in self.aliases
+        )
         told = Parameter(**said) if self.group is None else Parameter(**said, group=self.group)
-        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[self.kind, told],
+        )
 
 
 def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
     """A flag for each field that a dataclass adds to its base by ``about``."""
     kinds, own = get_type_hints(declared), vars(declared)["__annotations__"]
-    return tuple(_flag(one.name, kinds[one.name], one.metadata, group) for one in fields(declared) if one.name in own)
+    return tuple(
+        _flag(one.name, kinds[one.name], one.metadata, group)
+        for one in fields(declared)
+        if one.name in own
+    )
 
 
 def _flag(name: str, kind: Any, facts: Mapping[str, Any], group: Group | None) -> Flag:
     """A flag that takes several values as a list, and a text where Python takes more kinds."""
-    several = next((part for part in (kind, *get_args(kind)) if get_origin(part) in (SequenceKind, tuple, list)), None)
+    several = next(
+        (
+            part
+            for part in (kind, *get_args(kind))
+            if get_origin(part) in (SequenceKind, tuple, list)
+        ),
+        None,
+    )
     listed = several is not None
     taken = list[get_args(several)[0]] if listed else str if takes(kind, str) else kind  # type: ignore[misc]
-    return Flag(name=name, kind=taken | None, group=group, **{**facts, "negative": facts["negative"] and not listed})
+    return Flag(
+        name=name,
+        kind=taken | None,
+        group=group,
+        **{**facts, "negative": facts["negative"] and not listed},
+    )
 
 
 def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:
@@ -103,9 +139,11 @@ _OF_ARGS = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
 
 
 def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A verb with these flags in addition to its own, which it gets as ``**asked``; its docstring then describes all of them.
+    """A verb with these flags in addition to its own, which it gets as ``**asked``; its docstring
+    then describes all of them.
 
-    Its own arguments are described under ``Args`` there; help folds each text at the width of the terminal alone.
+    Its own arguments are described under ``Args`` there; help folds each text at the width of the
+    terminal alone.
     """
 
     def widened(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,7 +151,13 @@ def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any
         texts = {name: " ".join(text.split()) for name, text in _OF_ARGS.findall(section)}
         own = inspect.signature(verb, eval_str=True)
         kept = [
-            part.replace(annotation=Annotated[part.annotation, Parameter(help=texts[part.name])]) if part.name in texts else part
+            (
+                part.replace(
+                    annotation=Annotated[part.annotation, Parameter(help=texts[part.name])]
+                )
+                if part.name in texts
+                else part
+            )
             for part in own.parameters.values()
             if part.kind is not inspect.Parameter.VAR_KEYWORD
         ]
@@ -121,10 +165,16 @@ def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any
         first = [part for part in kept if part not in keywords]
         needed = [part for part in keywords if part.default is inspect.Parameter.empty]
         more = [flag.parameter for flag in flags if flag.name not in own.parameters]
-        found = own.replace(parameters=[*first, *needed, *more, *(part for part in keywords if part not in needed)])
+        found = own.replace(
+            parameters=[*first, *needed, *more, *(part for part in keywords if part not in needed)]
+        )
         setattr(verb, "__signature__", found)  # noqa: B010 — a function's type does not declare it
-        helps = ((name, part.annotation.__metadata__[-1].help) for name, part in found.parameters.items())
-        verb.__doc__ = "\n".join([f"{words}\n\nArgs:", *(f"    {name}: {text}" for name, text in helps)])
+        helps = (
+            (name, part.annotation.__metadata__[-1].help) for name, part in found.parameters.items()
+        )
+        verb.__doc__ = "\n".join(
+            [f"{words}\n\nArgs:", *(f"    {name}: {text}" for name, text in helps)]
+        )
         verb.__annotations__ = {name: part.annotation for name, part in found.parameters.items()}
         return verb
 
@@ -160,20 +210,33 @@ class Said:
     """The deployment and the lengths of a benchmark."""
 
     model: str | None = about("Model that was measured, where the files do not say it.")
-    layout: str | None = about("Architecture as which a config.json is read whose own leaves something open, such as LlamaForCausalLM.")
-    gpu: str | None = about("GPU that was measured, where the files do not say it; a catalog id, or a YAML file that describes your own.")
-    precision: str | None = about("Number format, such as fp16, fp8 or awq, where the files do not say it.")
+    layout: str | None = about(
+        "Architecture as which a config.json is read whose own leaves something open, such as"
+        " LlamaForCausalLM."
+    )
+    gpu: str | None = about(
+        "GPU that was measured, where the files do not say it; a catalog id, or a YAML file that"
+        " describes your own."
+    )
+    precision: str | None = about(
+        "Number format, such as fp16, fp8 or awq, where the files do not say it."
+    )
     tp: int | None = about("Tensor-parallel degree, where the files do not say it.")
     engine: str | None = about("Engine preset, where the files do not say it.")
     isl: int | None = about("Prompt tokens, where the files do not say them.")
     osl: int | None = about("Output tokens, where the files do not say them.")
     concurrency: int | None = about(
-        "Clients of the closed loop, where the files do not say the load; with a rate the most requests in flight."
+        "Clients of the closed loop, where the files do not say the load; with a rate the most"
+        " requests in flight."
     )
-    request_rate: float | None = about("Requests per second that were sent, where the files do not say the load.")
+    request_rate: float | None = about(
+        "Requests per second that were sent, where the files do not say the load."
+    )
     include_invalid: bool | None = about(
-        "Take run folders that their own client called INVALID; they are left out otherwise.", negative=False
+        "Take run folders that their own client called INVALID; they are left out otherwise.",
+        negative=False,
     )
     allow_errors: bool | None = about(
-        "Take runs of which more than 1% of the requests failed; they are left out otherwise.", negative=False
+        "Take runs of which more than 1% of the requests failed; they are left out otherwise.",
+        negative=False,
     )

@@ -2,8 +2,8 @@
 
 Verbs are imported when they are called, so that ``--help`` stays fast.
 
-Exit codes are those of ``errors.EXIT_CODES``; 3 says of ``size`` that no deployment meets the limits, and of ``bench`` that the
-measurement cannot be believed.
+Exit codes are those of ``errors.EXIT_CODES``; 3 says of ``size`` that no deployment meets the
+limits, and of ``bench`` that the measurement cannot be believed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,25 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from cyclopts import App, CycloptsError, Parameter
-from cyclopts.exceptions import CoercionError, MissingArgumentError, RepeatArgumentError, UnknownOptionError
+from cyclopts.exceptions import (
+    CoercionError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownOptionError,
+)
 
-from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, short_of_memory, spelled, visible
+from tonnage.errors import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    Path,
+    TonnageError,
+    UnknownName,
+    short_of_memory,
+    spelled,
+    visible,
+)
 from tonnage.scope import refused
 from tonnage.spec.scenario import by_alias
 from tonnage.version import VERSION
@@ -29,15 +45,26 @@ VERBS = {
     "report": "A saved plan as text, as Markdown or as a page.",
     "explain": "Why a saved plan chose what it did, and what every other kind would have taken.",
     "diff": "Two saved plans: what was asked differently, and how the answers differ.",
-    "simulate": "What one instance does under a load, or the course's lesson on batching (--ticks).",
+    "simulate": (
+        "What one instance does under a load, or the course's lesson on batching (--ticks)."
+    ),
     "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
     "serve": "The OpenAI API of a model and GPUs that are not there, timed by the simulator.",
     "gateway": "Balance requests between instances, by the routers that the simulator has.",
-    "deploy": "The choice of a plan as files for Docker Compose, Kubernetes, KServe, Triton and others.",
-    "compress": "The checkpoint that a plan assumes, made by llm-compressor or Model Optimizer, and judged.",
-    "verify": "Running engines asked whether they are what their plan counts on, under the plan's load.",
+    "deploy": (
+        "The choice of a plan as files for Docker Compose, Kubernetes, KServe, Triton and others."
+    ),
+    "compress": (
+        "The checkpoint that a plan assumes, made by llm-compressor or Model Optimizer, and judged."
+    ),
+    "verify": (
+        "Running engines asked whether they are what their plan counts on, under the plan's load."
+    ),
     "watch": "A running deployment beside its plan: load, latencies, and how much more it carries.",
-    "demo": "The whole chain in a minute: simulated GPUs served, measured, one killed, and all of it predicted.",
+    "demo": (
+        "The whole chain in a minute: simulated GPUs served, measured, one killed, and all of it"
+        " predicted."
+    ),
     "learn": "Ten lessons as notebooks, from the first request to a chat with a deployed plan.",
     "import": "Single requests of another tool's run, as a run folder.",
     "compare": "Two runs, measured or simulated: how their latencies and rates compare.",
@@ -59,7 +86,10 @@ def _default(value: object) -> str | None:
 
 app = App(
     name="tonnage",
-    help="How many GPU systems does this LLM traffic need at this latency? Sized by simulation, checked against measurements.",
+    help=(
+        "How many GPU systems does this LLM traffic need at this latency? Sized by simulation,"
+        " checked against measurements."
+    ),
     version=VERSION,
     help_format="plaintext",
     default_parameter=Parameter(show_default=_default, negative=()),
@@ -78,11 +108,23 @@ FUNCTIONS = {"import": "import_run", "deploy": "app"}
 _OF_VERB = {verb: file for file, verbs in FILES.items() for verb in verbs}
 
 for _place, (_verb, _help) in enumerate(VERBS.items()):
-    app.command(f"tonnage.cli.{_OF_VERB.get(_verb, _verb)}:{FUNCTIONS.get(_verb, _verb)}", name=_verb, help=_help, sort_key=_place)
+    app.command(
+        f"tonnage.cli.{_OF_VERB.get(_verb, _verb)}:{FUNCTIONS.get(_verb, _verb)}",
+        name=_verb,
+        help=_help,
+        sort_key=_place,
+    )
 
 
 # What a bare word after a verb is, where it names no file
-BARE = {"serve": "--model", "memory": "--model", "size": "--model", "simulate": "--model", "bench": "--url", "gateway": "--backend"}
+BARE = {
+    "serve": "--model",
+    "memory": "--model",
+    "size": "--model",
+    "simulate": "--model",
+    "bench": "--url",
+    "gateway": "--backend",
+}
 
 OFFLINE = "--offline"  # of every verb: no model's config.json is read from a hub
 
@@ -94,14 +136,18 @@ def main(tokens: Sequence[str] | None = None) -> None:
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command line; whatever goes wrong becomes one line on standard error and an exit code."""
+    """Run one command line; whatever goes wrong becomes one line on standard error and an exit
+    code.
+    """
     if OFFLINE in tokens:
         os.environ["HF_HUB_OFFLINE"] = "1"
         tokens = [token for token in tokens if token != OFFLINE]
     try:
         _check_verb(tokens)
         tokens = with_bare_word(tokens)
-        code = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(
+            list(tokens), exit_on_error=False, print_error=False, result_action="return_value"
+        )
         sys.stdout.flush()
     except CycloptsError as error:
         return _fail(explained(error, app, tokens), BAD_INPUT)
@@ -117,30 +163,52 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def _open_streams() -> None:
-    """Streams that were closed before the start refuse what is written, so that it is noticed; no file takes their numbers."""
+    """Streams that were closed before the start refuse what is written, so that it is noticed; no
+    file takes their numbers.
+    """
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is None:
             os.dup2(os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_WRONLY), number)
-            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))
+            setattr(
+                sys,
+                name,
+                os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False),
+            )
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a path of this machine need not be UTF-8
+            # a path of this machine need not be UTF-8
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _output_lost(error: OSError) -> int:
-    """The exit code where standard output takes no more, as its reader has left or its disk is full; other errors are raised again."""
+    """The exit code where standard output takes no more, as its reader has left or its disk is
+    full; other errors are raised again.
+    """
     reader_left = isinstance(error, BrokenPipeError)
-    if not reader_left and (error.filename is not None or error.errno not in (errno.ENOSPC, errno.EBADF, errno.EIO)):
+    if not reader_left and (
+        error.filename is not None or error.errno not in (errno.ENOSPC, errno.EBADF, errno.EIO)
+    ):
         raise error
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter would try again at its end
-    return DONE if reader_left else _fail(f"standard output cannot be written ({error.strerror}); the answer is not whole", FAILED)
+    # the interpreter would try again at its end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return (
+        DONE
+        if reader_left
+        else _fail(
+            f"standard output cannot be written ({error.strerror}); the answer is not whole", FAILED
+        )
+    )
 
 
-SHORT = "memory is short; give this process more of it, or ask for fewer requests or shorter outputs"
+SHORT = (
+    "memory is short; give this process more of it, or ask for fewer requests or shorter outputs"
+)
 
 
 def _missing(error: MemoryError | ImportError | RuntimeError) -> str:
-    """What a run lacks: memory, or a package that the image of the simulated engine leaves out. Other errors are raised again."""
+    """What a run lacks: memory, or a package that the image of the simulated engine leaves out.
+    Other errors are raised again.
+    """
     if short_of_memory(error):
         return SHORT
     if not isinstance(error, ModuleNotFoundError) or error.name not in ("numba", "pyarrow"):
@@ -155,11 +223,15 @@ def _check_verb(tokens: Sequence[str]) -> None:
 
 
 def with_bare_word(tokens: Sequence[str]) -> Sequence[str]:
-    """``serve llama-3.1-8b`` as ``serve --model llama-3.1-8b``: the option in front of a word that is neither a file nor an action."""
+    """``serve llama-3.1-8b`` as ``serve --model llama-3.1-8b``: the option in front of a word that
+    is neither a file nor an action.
+    """
     if len(tokens) < 2 or tokens[0] not in BARE:
         return tokens
     verb, word, option = tokens[0], tokens[1], BARE[tokens[0]]
-    scenario = verb in ("size", "simulate") and (os.path.isfile(word) or word.endswith((".yaml", ".yml", ".json")))
+    scenario = verb in ("size", "simulate") and (
+        os.path.isfile(word) or word.endswith((".yaml", ".yml", ".json"))
+    )
     if word.startswith("-") or scenario or word == "selftest" or option in tokens:
         return tokens
     return [verb, option, *tokens[1:]]
@@ -181,26 +253,55 @@ def _fail(message: str, code: int) -> int:
 
 # What to type here, the first that the verb has, by the names elsewhere
 ELSEWHERE: dict[tuple[str, ...], str] = {
-    (
-        "--isl 2000",
-    ): "input-len random-input-len sonnet-input-len input-length input-tokens prompt-len prompt-length prompt-tokens isl-mean "
-    "synthetic-input-tokens-mean prompt-input-tokens-mean input-sequence-length max-input-len",
-    (
-        "--osl 200",
-    ): "output-len random-output-len sonnet-output-len sharegpt-output-len output-length output-tokens output-tokens-mean osl-mean "
-    "prompt-output-tokens-mean output-sequence-length max-tokens max-output-tokens max-new-tokens",
-    ("--isl 2000+-500",): "isl-stddev isl-std synthetic-input-tokens-stddev input-tokens-stddev prompt-tokens-stdev random-range-ratio",
+    ("--isl 2000",): (
+        "input-len random-input-len sonnet-input-len input-length input-tokens prompt-len"
+        " prompt-length prompt-tokens isl-mean synthetic-input-tokens-mean prompt-input-tokens-mean"
+        " input-sequence-length max-input-len"
+    ),
+    ("--osl 200",): (
+        "output-len random-output-len sonnet-output-len sharegpt-output-len output-length"
+        " output-tokens output-tokens-mean osl-mean prompt-output-tokens-mean"
+        " output-sequence-length max-tokens max-output-tokens max-new-tokens"
+    ),
+    ("--isl 2000+-500",): (
+        "isl-stddev isl-std synthetic-input-tokens-stddev input-tokens-stddev prompt-tokens-stdev"
+        " random-range-ratio"
+    ),
     ("--osl 200+-50",): "osl-stddev osl-std output-tokens-stddev output-tokens-stdev",
-    ("--shared-prefix 1000",): "prefix-len random-prefix-len prefix-prompt-length shared-system-prompt-length gsp-system-prompt-len",
-    ("--turns 5", "--conversation-turns 5"): "num-turns conversation-turns conversation-turn-mean multi-turn session-turns-mean",
-    ("--think-time 30s", "--conversation-turn-delay 30s"): "conversation-turn-delay conversation-turn-delay-mean session-turn-delay-mean",
-    ("--peak-rps 20", "--request-rate 20"): "rps qps rate request-rate requests-per-second peak-qps target-qps throughput",
-    ("--concurrency 100",): "max-concurrency num-concurrent concurrent-users concurrent-requests clients num-workers",
+    ("--shared-prefix 1000",): (
+        "prefix-len random-prefix-len prefix-prompt-length shared-system-prompt-length"
+        " gsp-system-prompt-len"
+    ),
+    (
+        "--turns 5",
+        "--conversation-turns 5",
+    ): "num-turns conversation-turns conversation-turn-mean multi-turn session-turns-mean",
+    (
+        "--think-time 30s",
+        "--conversation-turn-delay 30s",
+    ): "conversation-turn-delay conversation-turn-delay-mean session-turn-delay-mean",
+    (
+        "--peak-rps 20",
+        "--request-rate 20",
+    ): "rps qps rate request-rate requests-per-second peak-qps target-qps throughput",
+    (
+        "--concurrency 100",
+    ): "max-concurrency num-concurrent concurrent-users concurrent-requests clients num-workers",
     ("--users 1 --requests-per-user-day 1000000",): "requests-per-day daily-requests requests-day",
-    ("--requests 1000000 --within 8h", "--request-count 1000", "--requests 1000"): "num-prompts num-requests request-count max-requests n",
+    (
+        "--requests 1000000 --within 8h",
+        "--request-count 1000",
+        "--requests 1000",
+    ): "num-prompts num-requests request-count max-requests n",
     ("--working-hours 8",): "hours business-hours",
-    ('--ttft "p95<=500ms"', "--slo ttft:p95<=500ms"): "goodput slo slos sla max-ttft ttft-slo ttft-p95 max-latency latency",
-    ('--itl "p99<=100ms"', "--slo itl:p99<=100ms"): "tbt time-between-tokens inter-token-latency itl-p99",
+    (
+        '--ttft "p95<=500ms"',
+        "--slo ttft:p95<=500ms",
+    ): "goodput slo slos sla max-ttft ttft-slo ttft-p95 max-latency latency",
+    (
+        '--itl "p99<=100ms"',
+        "--slo itl:p99<=100ms",
+    ): "tbt time-between-tokens inter-token-latency itl-p99",
     ("--tp 4",): "tensor-parallel-size tensor-parallel tp-size tensor-parallelism",
     ("--pp 2",): "pipeline-parallel-size pipeline-parallel pp-size",
     ("--dp 8",): "data-parallel-size dp-size enable-dp-attention",
@@ -212,8 +313,12 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--chunked-prefill",): "enable-chunked-prefill enable-chunked-context",
     ("--prefix-caching",): "enable-prefix-caching enable-block-reuse",
     ("--no-prefix-caching",): "disable-radix-cache no-enable-prefix-caching",
-    ('--speculation "eagle k=3 acceptance=0.7"',): "speculative-config speculative-model speculative-algorithm num-speculative-tokens",
-    ('--lora "rank=16 adapters=8"',): "enable-lora max-loras max-lora-rank lora-modules lora-paths adapters",
+    (
+        '--speculation "eagle k=3 acceptance=0.7"',
+    ): "speculative-config speculative-model speculative-algorithm num-speculative-tokens",
+    (
+        '--lora "rank=16 adapters=8"',
+    ): "enable-lora max-loras max-lora-rank lora-modules lora-paths adapters",
     ("--engine vllm",): "backend framework server inference-server",
     ("--arrivals gamma --cv 2",): "burstiness arrival-smoothness request-rate-mode",
     ('--budget "400k USD"',): "max-usd max-cost max-budget max-price cost-limit usd",
@@ -228,8 +333,14 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--trace FILE",): "input-file dataset-path dataset-name trace-file replay",
     ("--max-model-len 32768",): "max-context max-position-embeddings max-context-length",
     (
-        "--gpu-memory-utilization 0.9 (vLLM), --mem-fraction-static 0.88 (SGLang) or --free-gpu-memory-fraction 0.9 (TensorRT-LLM)",
-    ): "memory-fraction gpu-memory-fraction kv-fraction kv-cache-fraction mem-fraction memory-utilization",
+        (
+            "--gpu-memory-utilization 0.9 (vLLM), --mem-fraction-static 0.88 (SGLang) or"
+            " --free-gpu-memory-fraction 0.9 (TensorRT-LLM)"
+        ),
+    ): (
+        "memory-fraction gpu-memory-fraction kv-fraction kv-cache-fraction mem-fraction"
+        " memory-utilization"
+    ),
 }
 
 KINDS = {int: "a whole number", float: "a number"}
@@ -241,21 +352,41 @@ def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
     if isinstance(error, UnknownOptionError):
         typed = (error.token.keyword or error.token.value).partition("=")[0]
         why = refused("option", typed)
-        return f"{typed} is not covered: {why}" if why else _unknown(typed, app, error.command_chain or ()) or message
-    if isinstance(error, CoercionError) and error.token is not None and error.target_type in KINDS and error.argument is not None:
+        return (
+            f"{typed} is not covered: {why}"
+            if why
+            else _unknown(typed, app, error.command_chain or ()) or message
+        )
+    if (
+        isinstance(error, CoercionError)
+        and error.token is not None
+        and error.target_type in KINDS
+        and error.argument is not None
+    ):
         said = " ".join((error.argument.parameter.help or "").split())
-        return f"{error.argument.name}: '{error.token.value}' is not {KINDS[error.target_type]}; {said}"
+        return (
+            f"{error.argument.name}: '{error.token.value}' is not {KINDS[error.target_type]};"
+            f" {said}"
+        )
     if isinstance(error, RepeatArgumentError) and error.token.keyword:
-        return f"{error.token.keyword}: is given twice; give it once, several values with commas between"
+        return (
+            f"{error.token.keyword}: is given twice; give it once, several values with commas"
+            " between"
+        )
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         following = dict(pairwise(tokens)).get(error.argument.name, "")
         if following.startswith("-") and following[1:2].isdigit():
-            return f"{error.argument.name}: '{following}' begins like an option; write {error.argument.name}={following}"
+            return (
+                f"{error.argument.name}: '{following}' begins like an option; write"
+                f" {error.argument.name}={following}"
+            )
     return message
 
 
 def _unknown(typed: str, app: App, verb: Sequence[str]) -> str:
-    """What to type in place of an option that a verb does not have; "" where nothing is known of it."""
+    """What to type in place of an option that a verb does not have; "" where nothing is known of
+    it.
+    """
     if not verb:
         return ""
     known, name = set(_options(app, verb[0])), typed.lstrip("-").replace("_", "-").lower()

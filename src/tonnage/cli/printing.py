@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tonnage.plan.use_cases import UseCases
 
 
-def print_answer(document: Callable[[], Document], values: Callable[[], Any], *, json: bool) -> None:
+def print_answer(
+    document: Callable[[], Document], values: Callable[[], Any], *, json: bool
+) -> None:
     """Print one of the two; only the one that is wanted is made."""
     if json:
         from tonnage.results.store import json_text
@@ -64,15 +66,23 @@ class Form:
 
     def __post_init__(self) -> None:
         """Refuse two forms at once. Raises InputError: naming both."""
-        chosen = [name for name in ("json", "markdown", "csv", "brief", "full") if getattr(self, name)]
+        chosen = [
+            name for name in ("json", "markdown", "csv", "brief", "full") if getattr(self, name)
+        ]
         if len(chosen) > 1:
-            raise InputError(f"{option(chosen[0])} and {option(chosen[1])}: each is a form of its own; leave one of them out")
+            raise InputError(
+                f"{option(chosen[0])} and {option(chosen[1])}: each is a form of its own; leave one"
+                " of them out"
+            )
 
     def check(self, known: Sequence[str], what: str) -> None:
         """Refuse a form that something does not have. Raises InputError: naming it."""
         for part in fields(self):
             if getattr(self, part.name) and part.name not in known:
-                raise InputError(f"{option(part.name)}: is not there for {what}; there are {', '.join(map(option, known))}")
+                raise InputError(
+                    f"{option(part.name)}: is not there for {what}; there are"
+                    f" {', '.join(map(option, known))}"
+                )
 
 
 FORMS_OF_USE_CASES = ("json", "markdown", "full", "brief", "quiet")
@@ -96,20 +106,32 @@ def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> N
     elif form.quiet or form.brief:
         from tonnage.report.plans.screen import brief_lines, quiet_lines
 
-        print(_with_flags("\n".join(quiet_lines(plans) if form.quiet else brief_lines(plans, page))))
+        print(
+            _with_flags("\n".join(quiet_lines(plans) if form.quiet else brief_lines(plans, page)))
+        )
     else:
         from tonnage.report.plans.plan_document import full_text
         from tonnage.report.plans.screen import screen
         from tonnage.report.writers.terminal import terminal, width
 
         plot = width() if form.plot else None
-        made = full_text(plans, plot=plot) if form.full else screen(plans, page=page, explain=form.explain, plot=plot)
+        made = (
+            full_text(plans, plot=plot)
+            if form.full
+            else screen(plans, page=page, explain=form.explain, plot=plot)
+        )
         print(_with_flags(terminal(made)))
 
 
 def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> None:
     """Print several use cases on one fleet, in the same forms."""
-    from tonnage.report.plans.use_cases import answer_text, brief_lines, use_cases_report, use_cases_screen, use_cases_text
+    from tonnage.report.plans.use_cases import (
+        answer_text,
+        brief_lines,
+        use_cases_report,
+        use_cases_screen,
+        use_cases_text,
+    )
 
     if form.markdown:
         from tonnage.report.writers.terminal import markdown as written
@@ -120,7 +142,11 @@ def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> Non
     elif form.brief:
         print(_with_flags("\n".join(brief_lines(found))))
     else:
-        print_answer(lambda: use_cases_text(found) if form.full else use_cases_screen(found, page), found.to_json, json=form.json)
+        print_answer(
+            lambda: use_cases_text(found) if form.full else use_cases_screen(found, page),
+            found.to_json,
+            json=form.json,
+        )
 
 
 def _with_flags(text: str) -> str:

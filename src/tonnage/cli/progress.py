@@ -10,20 +10,29 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
-# What goes on when every candidate has been simulated: its length is not known, so that the bar only moves
+# What goes on when every candidate has been simulated: its length is not known, so that the bar
+# only moves
 AFTER = "tuning knobs, simulating whole fleets, changing one input at a time"
 
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar that takes (done, total, name); silent if ``quiet``, and when standard error is not a terminal."""
+    """A bar that takes (done, total, name); silent if ``quiet``, and when standard error is not a
+    terminal.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda done, total, name: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[name]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[name]}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None, name="")
 
@@ -41,23 +50,34 @@ _kept: list[bool] = []
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """For what imports and reads catalogs: nothing of it becomes garbage, and the collector does not visit it, now or later."""
+    """For what imports and reads catalogs: nothing of it becomes garbage, and the collector does
+    not visit it, now or later.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if not _kept:
-            gc.freeze()  # the first time: what a program that calls this again leaves behind is collected as ever
-            _kept.append(True)  # numba's objects and pytest's would take gc.get_freeze_count 10 ms and more to count
+            # the first time: what a program that calls this again leaves behind is collected as
+            # ever
+            gc.freeze()
+            # numba's objects and pytest's would take gc.get_freeze_count 10 ms and more to count
+            _kept.append(True)
         if collects:
             gc.enable()
 
 
 def compile_if_needed(
-    *, quiet: bool = False, shares: bool = False, ranks: bool = False, grouped: bool = False, fleet: bool = False
+    *,
+    quiet: bool = False,
+    shares: bool = False,
+    ranks: bool = False,
+    grouped: bool = False,
+    fleet: bool = False,
 ) -> None:
-    """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine.
+    """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on
+    this machine.
 
     Args:
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
@@ -70,7 +90,11 @@ def compile_if_needed(
     if is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped)):
         return
     if not quiet:
-        print("tonnage: compiling the simulator for this machine (once) …", file=sys.stderr, flush=True)
+        print(
+            "tonnage: compiling the simulator for this machine (once) …",
+            file=sys.stderr,
+            flush=True,
+        )
         if SLOWER:
             print(f"tonnage: {SLOWER}", file=sys.stderr, flush=True)
     with fleet_compiled_beside() if fleet else nullcontext():
@@ -80,7 +104,8 @@ def compile_if_needed(
 # The loop of fleets compiled by a second process, while the first compiles that of one engine.
 
 
-# How long the second process is waited for, when the first has done its part: it has less to do, and is given up where it hangs
+# How long the second process is waited for, when the first has done its part: it has less to do,
+# and is given up where it hangs
 LONGEST_S = 60.0
 
 ALONE = 3  # its exit code where the first process is gone
@@ -88,9 +113,11 @@ ALONE = 3  # its exit code where the first process is gone
 
 @contextmanager
 def fleet_compiled_beside() -> Iterator[subprocess.Popen[bytes] | None]:
-    """Another process compiles the loop of fleets meanwhile, and is waited for at the end; none where that would not help.
+    """Another process compiles the loop of fleets meanwhile, and is waited for at the end; none
+    where that would not help.
 
-    It does not help on one core, where nothing can be written to disk, and where it is there already.
+    It does not help on one core, where nothing can be written to disk, and where it is there
+    already.
     """
     from tonnage.simulator.kernel.driven import drive_fleet, is_compiled, is_kept
 
@@ -99,7 +126,10 @@ def fleet_compiled_beside() -> Iterator[subprocess.Popen[bytes] | None]:
         return
     try:
         second = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, "-P", "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
     except OSError:  # no process left for it
         yield None
@@ -129,7 +159,9 @@ def main() -> None:
 
 
 def _end_with_the_first() -> None:
-    """End at once when nobody holds the other end of the input any more: the first process is gone."""
+    """End at once when nobody holds the other end of the input any more: the first process is
+    gone.
+    """
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(ALONE)

@@ -1,4 +1,6 @@
-"""``tonnage serve``: the OpenAI API of a model, on simulated GPUs, on this machine's CPU, or by an engine on its GPUs."""
+"""``tonnage serve``: the OpenAI API of a model, on simulated GPUs, on this machine's CPU, or by an
+engine on its GPUs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer, say
 from tonnage.errors import InputError
 from tonnage.report.facts import listing, starting
-from tonnage.serve.arguments import FleetArguments, OpenvinoArguments, ServedArguments, SimulatedArguments
+from tonnage.serve.arguments import (
+    FleetArguments,
+    OpenvinoArguments,
+    ServedArguments,
+    SimulatedArguments,
+)
 from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
@@ -24,7 +31,9 @@ if TYPE_CHECKING:
 class Apart:
     """Instances in their own processes."""
 
-    processes: bool | None = about("Run each instance in a process of its own, behind the gateway.", negative=False)
+    processes: bool | None = about(
+        "Run each instance in a process of its own, behind the gateway.", negative=False
+    )
     logs: Path | None = about("Folder for what these processes print.")
 
 
@@ -32,21 +41,42 @@ class Apart:
 class Launched:
     """Of an engine that is started on this machine."""
 
-    checkpoint: str | None = about("Checkpoint that the engine loads, a folder or owner/name (default: the published one, in its format).")
+    checkpoint: str | None = about(
+        "Checkpoint that the engine loads, a folder or owner/name (default: the published one, in"
+        " its format)."
+    )
     drafter: str | None = about("Checkpoint of the drafter, for a plan with speculative decoding.")
-    profile: str | None = about("Profile of --list-profiles to run (default: the first, by NIM's order).")
-    gpus: str | None = about("Numbers of the GPUs to use, such as 0,1 (default: those that nobody uses).")
-    engine_path: Path | None = about("Folder of the engine's environment (default: its program is looked for along the PATH).")
-    engine_env: list[str] | None = about("A further variable of the engine, NAME=VALUE; may be repeated.", negative=False)
-    machine: Path | None = about("YAML file that describes a machine, in place of this one; for --list-profiles and --dry-run.")
-    list_profiles: bool | None = about("Print every way to run the model on the machine, and whether it can.", negative=False)
-    dry_run: bool | None = about("Print the machine, the choice and every command, and start nothing.", negative=False)
-    json: bool | None = about("With --list-profiles or --dry-run, print one JSON object.", negative=False)
+    profile: str | None = about(
+        "Profile of --list-profiles to run (default: the first, by NIM's order)."
+    )
+    gpus: str | None = about(
+        "Numbers of the GPUs to use, such as 0,1 (default: those that nobody uses)."
+    )
+    engine_path: Path | None = about(
+        "Folder of the engine's environment (default: its program is looked for along the PATH)."
+    )
+    engine_env: list[str] | None = about(
+        "A further variable of the engine, NAME=VALUE; may be repeated.", negative=False
+    )
+    machine: Path | None = about(
+        "YAML file that describes a machine, in place of this one; for --list-profiles and"
+        " --dry-run."
+    )
+    list_profiles: bool | None = about(
+        "Print every way to run the model on the machine, and whether it can.", negative=False
+    )
+    dry_run: bool | None = about(
+        "Print the machine, the choice and every command, and start nothing.", negative=False
+    )
+    json: bool | None = about(
+        "With --list-profiles or --dry-run, print one JSON object.", negative=False
+    )
 
 
 ENGINE = (
-    "What answers: simulated; openvino for a real model on this machine's CPU (the extra openvino); or an engine that is started on its "
-    "GPUs: vllm, tensorrt-llm, sglang, triton, nim, or auto for the first of them that runs the model."
+    "What answers: simulated; openvino for a real model on this machine's CPU (the extra openvino);"
+    " or an engine that is started on its GPUs: vllm, tensorrt-llm, sglang, triton, nim, or auto"
+    " for the first of them that runs the model."
 )
 KINDS: dict[type, Group | None] = {
     ServedArguments: None,
@@ -67,19 +97,27 @@ def _of(*kinds: type) -> set[str]:
 
 
 @with_flags(*FLAGS)
-def serve(*, engine: Annotated[Engine, Parameter(help=ENGINE, show_default=False)] = "simulated", **asked: Any) -> None:
-    """Serve the OpenAI API of a model on GPUs that are not there, by a real engine on this machine's, or on the CPU.
+def serve(
+    *,
+    engine: Annotated[Engine, Parameter(help=ENGINE, show_default=False)] = "simulated",
+    **asked: Any,
+) -> None:
+    """Serve the OpenAI API of a model on GPUs that are not there, by a real engine on this
+    machine's, or on the CPU.
 
-    Chat completions, completions (texts or token ids), models, health and Prometheus metrics by vLLM's names. The tokens of a simulated
-    engine arrive when the simulator makes them, and its words mean nothing. Ends on Ctrl-C or SIGTERM, when running streams have
-    ended or after 10 seconds.
+    Chat completions, completions (texts or token ids), models, health and Prometheus metrics by
+    vLLM's names. The tokens of a simulated engine arrive when the simulator makes them, and its
+    words mean nothing. Ends on Ctrl-C or SIGTERM, when running streams have ended or after 10
+    seconds.
     """
     told = given(asked)
     _check_flags(engine, told)
     if engine not in ("simulated", "openvino"):
         _launched(engine, told)
         return
-    apart = bool(told.pop("processes", None)) or (engine == "openvino" and told.get("instances", 1) > 1)
+    apart = bool(told.pop("processes", None)) or (
+        engine == "openvino" and told.get("instances", 1) > 1
+    )
     logs = told.pop("logs", None)
     if apart:
         _apart(engine, told, logs)
@@ -92,11 +130,16 @@ def serve(*, engine: Annotated[Engine, Parameter(help=ENGINE, show_default=False
 def _check_flags(engine: str, told: dict[str, Any]) -> None:
     from tonnage.api.running.serve_engine import EngineAsked
 
-    known = {"simulated": _of(SimulatedArguments, Apart), "openvino": _of(OpenvinoArguments, FleetArguments, Apart)}
+    known = {
+        "simulated": _of(SimulatedArguments, Apart),
+        "openvino": _of(OpenvinoArguments, FleetArguments, Apart),
+    }
     launched = _of(EngineAsked) | _of(Launched) | {*FRONT}
     for name in told:
         if name not in known.get(engine, launched):
-            raise InputError(f"--{name.replace('_', '-')}: says nothing to --engine {engine}; leave it out")
+            raise InputError(
+                f"--{name.replace('_', '-')}: says nothing to --engine {engine}; leave it out"
+            )
 
 
 def _launched(engine: str, told: dict[str, Any]) -> None:
@@ -105,17 +148,26 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
     engine_asked = api.EngineAsked(engine=engine, **told)
     listed, dry, json = (bool(shown.get(name)) for name in SHOWN[1:])
     if not (listed or dry) and (json or "machine" in shown):
-        raise InputError(f"--{'json' if json else 'machine'}: belongs to --list-profiles or --dry-run; add one of them")
+        raise InputError(
+            f"--{'json' if json else 'machine'}: belongs to --list-profiles or --dry-run; add one"
+            " of them"
+        )
     machine = api.this_machine(shown.get("machine"))
     if listed:
         found = api.machine_profiles(engine_asked, machine)
         print_answer(
-            lambda: listing(machine, found), lambda: {"machine": machine.to_json(), "profiles": [one.to_json() for one in found]}, json=json
+            lambda: listing(machine, found),
+            lambda: {"machine": machine.to_json(), "profiles": [one.to_json() for one in found]},
+            json=json,
         )
         return
     start = api.prepare_engine(engine_asked, machine, dry=dry)
     if dry:
-        print_answer(lambda: starting(machine, start), lambda: {"machine": machine.to_json(), **start.to_json()}, json=json)
+        print_answer(
+            lambda: starting(machine, start),
+            lambda: {"machine": machine.to_json(), **start.to_json()},
+            json=json,
+        )
         return
     say(start.why)
     api.serve_engine(start, **front, told=say)
@@ -136,7 +188,10 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
         kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
         what = f"{served.instances} simulated {kind} of {served.model}"
         if served.rank_ports:
-            what = f"{len(served.endpoints)} simulated engines of {served.model}, on a port each, the first"
+            what = (
+                f"{len(served.endpoints)} simulated engines of {served.model}, on a port each, the"
+                " first"
+            )
     run(served, lambda port: say(f"{what} on http://{served.host}:{port}/v1"))
 
 
@@ -145,13 +200,21 @@ def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
     if "plan" in asked and "instances" not in asked:
         from tonnage.api.running.plans import planned
 
-        asked["instances"] = planned(asked["plan"], coefficients=asked.get("coefficients")).instances
-    fleet = {name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked}
+        asked["instances"] = planned(
+            asked["plan"], coefficients=asked.get("coefficients")
+        ).instances
+    fleet = {
+        name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked
+    }
     faults = asked.pop("fault", ())
     words = ["--engine", engine]
     if "plan" in asked:
         words += ["--instances", "1"]
     for name, value in asked.items():
         flag = name.replace("_", "-")
-        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        words += (
+            [f"--{flag}" if value else f"--no-{flag}"]
+            if isinstance(value, bool)
+            else [f"--{flag}", str(value)]
+        )
     api.serve_apart(words, faults=faults, **fleet, logs=logs, told=say)

@@ -1,4 +1,6 @@
-"""A service of models that are not LLMs, for ``tonnage simulate`` and ``tonnage size``: its file says everything."""
+"""A service of models that are not LLMs, for ``tonnage simulate`` and ``tonnage size``: its file
+says everything.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,14 @@ def simulate_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> Non
     from tonnage.results.services import ServiceSweep
 
     refuse_given(asked, SIMULATED)
-    result = api.simulate_service(path, **{name: value for name, value in asked.items() if name in SIMULATED})
-    print_answer(lambda: swept(result) if isinstance(result, ServiceSweep) else served(result), result.to_json, json=json)
+    result = api.simulate_service(
+        path, **{name: value for name, value in asked.items() if name in SIMULATED}
+    )
+    print_answer(
+        lambda: swept(result) if isinstance(result, ServiceSweep) else served(result),
+        result.to_json,
+        json=json,
+    )
 
 
 def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
@@ -41,7 +49,12 @@ def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
 
     refuse_given(asked, SIZED)
     requests, page = asked.get("requests"), asked.get("report")
-    answer = api.size_servers(path, requests=None if requests is None else int(requests), seed=asked.get("seed"), curve=page is not None)
+    answer = api.size_servers(
+        path,
+        requests=None if requests is None else int(requests),
+        seed=asked.get("seed"),
+        curve=page is not None,
+    )
     write_page(page, lambda: sized(answer))
     print_answer(lambda: sized(answer), answer.to_json, json=json)
     return DONE if answer.servers else NO_ANSWER
@@ -57,17 +70,28 @@ def is_inference(measured: Sequence[Path]) -> bool:
     return any(map(found, folders))
 
 
-def calibrate_service(measured: Sequence[Path], output: Path | None, asked: Mapping[str, Any], *, json: bool) -> None:
-    """Write the service file that measured inferences make, and print how well it predicts their loads."""
+def calibrate_service(
+    measured: Sequence[Path], output: Path | None, asked: Mapping[str, Any], *, json: bool
+) -> None:
+    """Write the service file that measured inferences make, and print how well it predicts their
+    loads.
+    """
     from tonnage import api
     from tonnage.report.services import calibrated
 
     refuse_given(asked, ("include_invalid",))
-    service_calibration = api.calibrate_service(measured, output=output, include_invalid=bool(asked.get("include_invalid")))
-    print_answer(lambda: calibrated(service_calibration, output), service_calibration.to_json, json=json)
+    service_calibration = api.calibrate_service(
+        measured, output=output, include_invalid=bool(asked.get("include_invalid"))
+    )
+    print_answer(
+        lambda: calibrated(service_calibration, output), service_calibration.to_json, json=json
+    )
 
 
 def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:
     """Refuse flags that a service does not take. Raises InputError: naming the first."""
     others = {name: value for name, value in asked.items() if name not in taken}
-    refuse(others, "a service of models that are not LLMs has no such setting; its file says everything")
+    refuse(
+        others,
+        "a service of models that are not LLMs has no such setting; its file says everything",
+    )

@@ -24,19 +24,28 @@ class Output:
     """Sweeps, and what is written; the lesson has none of it."""
 
     grid: Path | None = about(
-        "Sweep the points of this file (base and over) on all cores; what the output folder has already is not done again."
+        "Sweep the points of this file (base and over) on all cores; what the output folder has"
+        " already is not done again."
     )
-    on: Literal["processes", "ray"] | None = about("With a grid: processes of this machine (default), or Ray.")
-    output: Path | None = about("Write a run folder with scenario, requests, gaps, summary and provenance; a sweep writes one per point.")
+    on: Literal["processes", "ray"] | None = about(
+        "With a grid: processes of this machine (default), or Ray."
+    )
+    output: Path | None = about(
+        "Write a run folder with scenario, requests, gaps, summary and provenance; a sweep writes"
+        " one per point."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """What an engine and the lesson both write."""
 
-    plot: Path | None = about("Write the figures of a sweep: .svg for a picture, .html for a page with its table.")
+    plot: Path | None = about(
+        "Write the figures of a sweep: .svg for a picture, .html for a page with its table."
+    )
     timeline: Path | None = about(
-        "Write which request held which slot in which step: .parquet for data, .json for a trace that Perfetto opens, .html for a page."
+        "Write which request held which slot in which step: .parquet for data, .json for a trace"
+        " that Perfetto opens, .html for a page."
     )
 
 
@@ -44,13 +53,23 @@ class Timeline:
 class Lesson:
     """Settings of the lesson, in ticks."""
 
-    slots: str | None = about("Requests that run at once; several values with commas make a sweep (default: 4).")
+    slots: str | None = about(
+        "Requests that run at once; several values with commas make a sweep (default: 4)."
+    )
     prefill_ticks: float | None = about("Ticks of a whole prefill (default: 2).")
     itl_ticks: float | None = about("Ticks of a decode step (default: 1).")
-    prefill_chunks: str | None = about("Chunks of one prefill; several values with commas make a sweep (default: 1).")
-    initial_batch: int | None = about("Requests at time 0 with none later (default: 100 where no other load is given).")
-    tick_rate: str | None = about("Requests per tick, at a constant rate; several values with commas make a sweep.")
-    osl_mean: str | None = about("Mean output length in tokens; several values with commas make a sweep (default: 10).")
+    prefill_chunks: str | None = about(
+        "Chunks of one prefill; several values with commas make a sweep (default: 1)."
+    )
+    initial_batch: int | None = about(
+        "Requests at time 0 with none later (default: 100 where no other load is given)."
+    )
+    tick_rate: str | None = about(
+        "Requests per tick, at a constant rate; several values with commas make a sweep."
+    )
+    osl_mean: str | None = about(
+        "Mean output length in tokens; several values with commas make a sweep (default: 10)."
+    )
     osl_std: float | None = about("Standard deviation of the output length (default: 5).")
     until: float | None = about("Ticks to simulate (default: 100).")
 
@@ -58,7 +77,12 @@ class Lesson:
 OF_BOTH = ("concurrency", "seed", "batcher")  # arguments that the lesson takes, too
 
 
-@with_flags(*leaf_flags(simulated_leaves()), *flags_of(Output, OUTPUT), *flags_of(Timeline, OUTPUT), *flags_of(Lesson, LESSON))
+@with_flags(
+    *leaf_flags(simulated_leaves()),
+    *flags_of(Output, OUTPUT),
+    *flags_of(Timeline, OUTPUT),
+    *flags_of(Lesson, LESSON),
+)
 def simulate(
     scenario: Path | None = None,
     /,
@@ -70,8 +94,9 @@ def simulate(
     """Simulate one instance under a load, or run the course's lesson on batching (--ticks).
 
     Args:
-        scenario: YAML or JSON file with the question (tonnage schema): its model, lengths and the one deployment that it names; or with a
-            service of models that are not LLMs (docs/services.md).
+        scenario: YAML or JSON file with the question (tonnage schema): its model, lengths and the
+            one deployment that it names; or with a service of models that are not LLMs
+            (docs/services.md).
         ticks: Run the lesson: an engine in ticks, without a model.
         json: Print one JSON object; a sweep prints {"points": […]}.
     """
@@ -81,13 +106,22 @@ def simulate(
         _grid(given(asked), scenario, json=json)
     elif ticks:
         if scenario is not None:
-            raise InputError(f"{scenario}: a scenario is simulated on an engine, not in the lesson; leave it out or leave out --ticks")
+            raise InputError(
+                f"{scenario}: a scenario is simulated on an engine, not in the lesson; leave it out"
+                " or leave out --ticks"
+            )
         engine = [leaf.name for leaf in simulated_leaves() if leaf.name not in OF_BOTH]
         said = {name: asked.get(name) for name in (*engine, "on", "output")}
-        refuse(said, "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks")
+        refuse(
+            said,
+            "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks",
+        )
         _lesson(given(asked), json=json)
     else:
-        refuse({one.name: asked.get(one.name) for one in fields(Lesson)}, "belongs to the lesson; add --ticks")
+        refuse(
+            {one.name: asked.get(one.name) for one in fields(Lesson)},
+            "belongs to the lesson; add --ticks",
+        )
         _points(scenario, given(asked), json=json)
 
 
@@ -98,14 +132,20 @@ def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
     grid, folder, on = asked.pop("grid"), asked.pop("output", None), asked.pop("on", "processes")
     if asked or scenario is not None:
         name = next(iter(asked), "grid")
-        raise InputError(f"{option(name)}: the grid's file says everything; write it there, under base or over")
+        raise InputError(
+            f"{option(name)}: the grid's file says everything; write it there, under base or over"
+        )
     if folder is None:
-        raise InputError(f"{option('output')}: missing; name the folder that gets a run folder for each point")
+        raise InputError(
+            f"{option('output')}: missing; name the folder that gets a run folder for each point"
+        )
     found = api.read_grid(grid)
     compile_if_needed()
     with progress_bar("sweeping") as progress:
         done = api.sweep(found, folder, provenance(0), on=on, progress=progress)
-    print_answer(lambda: swept(done.points, done.done, done.left_out, folder), done.to_json, json=json)
+    print_answer(
+        lambda: swept(done.points, done.done, done.left_out, folder), done.to_json, json=json
+    )
 
 
 def _lesson(asked: dict[str, Any], *, json: bool) -> None:
@@ -119,10 +159,16 @@ def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     result = sweep.results[0]
     _check_sweep(plot, several=bool(sweep.setting))
     if sweep.setting and timeline is not None:
-        raise InputError(f"{option('timeline')}: a sweep has many; give {option(sweep.setting)} one value")
+        raise InputError(
+            f"{option('timeline')}: a sweep has many; give {option(sweep.setting)} one value"
+        )
     if timeline is not None:
         api.write_timeline(timeline, api.lesson_timeline(result), "The lesson: slots and queue")
-    swept = lesson_sweep(sweep.setting, sweep.values, sweep.results) if sweep.setting else lesson(result)
+    swept = (
+        lesson_sweep(sweep.setting, sweep.values, sweep.results)
+        if sweep.setting
+        else lesson(result)
+    )
     if plot is not None:
         write_picture(plot, lesson_sweep(sweep.setting, sweep.values, sweep.results, drawn=True))
     print_answer(lambda: swept, sweep.to_json, json=json)
@@ -135,7 +181,11 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
         from tonnage.report.writers.html import write_picture
         from tonnage.results.store import check_free
 
-    output, timeline, plot = asked.pop("output", None), asked.pop("timeline", None), asked.pop("plot", None)
+    output, timeline, plot = (
+        asked.pop("output", None),
+        asked.pop("timeline", None),
+        asked.pop("plot", None),
+    )
     _check_files(timeline, plot)
     if scenario is None and asked.get("trace") is None and asked.get("mixture") is None:
         api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
@@ -155,7 +205,9 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
     if plot is not None:
         write_picture(plot, simulated(runs, drawn=True))
     several = len(runs) > 1 or runs.left_out
-    print_answer(lambda: simulated(runs), lambda: runs.to_json() if several else runs[0].to_json(), json=json)
+    print_answer(
+        lambda: simulated(runs), lambda: runs.to_json() if several else runs[0].to_json(), json=json
+    )
 
 
 def _check_files(timeline: Path | None, plot: Path | None) -> None:
@@ -165,10 +217,15 @@ def _check_files(timeline: Path | None, plot: Path | None) -> None:
     if timeline is not None:
         api.check_timeline(timeline)
     if plot is not None and plot.suffix.lower() not in (".svg", ".html"):
-        raise InputError(f"{option('plot')}: {plot}: the name ends in .svg (a picture) or .html (a page)")
+        raise InputError(
+            f"{option('plot')}: {plot}: the name ends in .svg (a picture) or .html (a page)"
+        )
 
 
 def _check_sweep(plot: Path | None, *, several: bool) -> None:
     """Refuse a plot of one point. Raises InputError."""
     if plot is not None and not several:
-        raise InputError(f"{option('plot')}: shows a sweep; give something several values, such as {option('concurrency')} 1,2,4,8")
+        raise InputError(
+            f"{option('plot')}: shows a sweep; give something several values, such as"
+            f" {option('concurrency')} 1,2,4,8"
+        )

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from cyclopts import Parameter
 
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, flags_of, given, leaf_flags, with_flags
-from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, command_line, print_plans, print_use_cases, today, write_page
+from tonnage.cli.printing import (
+    FORMS_OF_USE_CASES,
+    Form,
+    command_line,
+    print_plans,
+    print_use_cases,
+    today,
+    write_page,
+)
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
@@ -33,13 +41,17 @@ PRICE = Flag(
 DISAGGREGATED = Flag(
     name="disaggregated",
     kind=bool | None,
-    about="Prefill and decode in two pools of instances, whose ratio the search finds (default: instances do both).",
+    about=(
+        "Prefill and decode in two pools of instances, whose ratio the search finds (default:"
+        " instances do both)."
+    ),
     group=GROUPS["search"],
     negative=True,
 )
 SCENARIO = (
-    "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Several files are use cases of one fleet "
-    "(docs/fleet.md). A file that describes a non-LLM service (docs/services.md) takes only --requests, --seed, --report and --json."
+    "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says."
+    " Several files are use cases of one fleet (docs/fleet.md). A file that describes a non-LLM"
+    " service (docs/services.md) takes only --requests, --seed, --report and --json."
 )
 
 
@@ -48,17 +60,27 @@ class Output:
     """Where the plan goes, and how it is written."""
 
     json: bool | None = about("Print the plan as one JSON object.", negative=False)
-    output: Path | None = about("Write the plan's JSON to this file as well; tonnage report reads it.")
+    output: Path | None = about(
+        "Write the plan's JSON to this file as well; tonnage report reads it."
+    )
     report: Path | None = about("Write a page that explains the plan to this file (HTML).")
     markdown: bool | None = about("Print the plan as Markdown.", negative=False)
     full: bool | None = about(
-        "Print everything: every deployment, why the others are rejected, sensitivity, costs in parts and prices.", negative=False
+        "Print everything: every deployment, why the others are rejected, sensitivity, costs in"
+        " parts and prices.",
+        negative=False,
     )
     brief: bool | None = about("Print the answer in ten lines at most.", negative=False)
-    explain: bool | None = about("Print also what takes time and memory, and how far each limit is used.", negative=False)
-    plot: bool | None = about("Print also a plot of the latencies over the load, made of characters.", negative=False)
+    explain: bool | None = about(
+        "Print also what takes time and memory, and how far each limit is used.", negative=False
+    )
+    plot: bool | None = about(
+        "Print also a plot of the latencies over the load, made of characters.", negative=False
+    )
     csv: bool | None = about("Print every deployment as a line of CSV.", negative=False)
-    quiet: bool | None = about("Print the line of the answer alone, and no progress.", negative=False)
+    quiet: bool | None = about(
+        "Print the line of the answer alone, and no progress.", negative=False
+    )
 
     @property
     def form(self) -> Form:
@@ -66,18 +88,24 @@ class Output:
         return Form(**{one.name: bool(getattr(self, one.name)) for one in fields(Form)})
 
 
-@with_flags(*(DISAGGREGATED if flag.name == "disaggregated" else flag for flag in leaf_flags(leaves())), PRICE, *flags_of(Output, OUTPUT))
+@with_flags(
+    *(DISAGGREGATED if flag.name == "disaggregated" else flag for flag in leaf_flags(leaves())),
+    PRICE,
+    *flags_of(Output, OUTPUT),
+)
 def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> int:
     """How many systems does this traffic need inside these latency limits?
 
-    Every GPU × precision × TP × engine that fits is simulated at the highest load inside all limits;
-    with --benchmarks, measured points take the place of the simulation (in a scenario file they stand beside it).
-    Without any argument on a terminal the questions are asked one by one.
+    Every GPU × precision × TP × engine that fits is simulated at the highest load inside all
+    limits; with --benchmarks, measured points take the place of the simulation (in a scenario file
+    they stand beside it). Without any argument on a terminal the questions are asked one by one.
     """
     first = scenario[0] if scenario else None
     if is_service(first):
         return size_service(
-            cast("Path", first), {name: value for name, value in given(asked).items() if name != "json"}, json=bool(asked.get("json"))
+            cast("Path", first),
+            {name: value for name, value in given(asked).items() if name != "json"},
+            json=bool(asked.get("json")),
         )
     output = Output(**{one.name: asked.pop(one.name, None) for one in fields(Output)})
     _check_output(output.output)
@@ -89,19 +117,34 @@ def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> 
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
 
 
-OTHER_FORMATS = (".csv", ".tsv", ".xlsx", ".html", ".htm", ".md", ".pdf", ".txt", ".yaml", ".yml", ".parquet")
+OTHER_FORMATS = (
+    ".csv",
+    ".tsv",
+    ".xlsx",
+    ".html",
+    ".htm",
+    ".md",
+    ".pdf",
+    ".txt",
+    ".yaml",
+    ".yml",
+    ".parquet",
+)
 
 
 def _check_output(path: Path | None) -> None:
     """Refuse a file whose name promises another format than JSON, before anything is simulated."""
     if path is not None and path.suffix.lower() in OTHER_FORMATS:
         raise InputError(
-            f"{option('output')}: {path}: the plan is written as JSON; name it {path.with_suffix('.json').name}, "
-            f"or write a page with {option('report')} and a text with {option('markdown')}"
+            f"{option('output')}: {path}: the plan is written as JSON; name it"
+            f" {path.with_suffix('.json').name}, or write a page with {option('report')} and a text"
+            f" with {option('markdown')}"
         )
 
 
-def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = False) -> tuple[Plan, ...]:
+def _answered(
+    scenario: Path | None, asked: dict[str, Any], *, quiet: bool = False
+) -> tuple[Plan, ...]:
     """One plan for each model, from measured points alone where only these were given."""
     with without_collection():
         from tonnage import api
@@ -123,7 +166,9 @@ def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
     compile_if_needed(quiet=bool(output.quiet), fleet=True)
     with progress_bar("sizing", quiet=bool(output.quiet)) as progress:
-        use_cases = api.size_use_cases(scenarios, progress=progress, command=command_line(), today=today(), **asked)
+        use_cases = api.size_use_cases(
+            scenarios, progress=progress, command=command_line(), today=today(), **asked
+        )
     if output.output is not None:
         from tonnage.results.store import write_json
 
@@ -157,10 +202,17 @@ class Choice:
     leaves: tuple[tuple[str, str, str], ...]
 
 
-SPREAD = ("spread", "Spread of single lengths: as recorded of chat, code or documents, exact, or such as 20%", "chat")
+SPREAD = (
+    "spread",
+    "Spread of single lengths: as recorded of chat, code or documents, exact, or such as 20%",
+    "chat",
+)
 
 LENGTHS = {
-    "tokens": Choice("as tokens, words or a distribution", (("isl", "Prompt length", "2000"), ("osl", "Output length", "200"), SPREAD)),
+    "tokens": Choice(
+        "as tokens, words or a distribution",
+        (("isl", "Prompt length", "2000"), ("osl", "Output length", "200"), SPREAD),
+    ),
     "parts": Choice(
         "as a question, with system prompt, passages and history added up",
         (
@@ -176,10 +228,15 @@ LENGTHS = {
 }
 
 DEMAND = {
-    "peak": Choice("requests per second at the peak", (("peak_rps", "Requests/s at the peak", "20"),)),
+    "peak": Choice(
+        "requests per second at the peak", (("peak_rps", "Requests/s at the peak", "20"),)
+    ),
     "mean": Choice(
         "mean requests per second",
-        (("mean_rps", "Mean requests/s", "10"), ("peak_percentile", "Percentile of per-second arrivals to size for", "95")),
+        (
+            ("mean_rps", "Mean requests/s", "10"),
+            ("peak_percentile", "Percentile of per-second arrivals to size for", "95"),
+        ),
     ),
     "users": Choice(
         "users and what they ask a day",
@@ -198,9 +255,13 @@ DEMAND = {
             ("peak_factor", "Peak over mean", "7"),
         ),
     ),
-    "profile": Choice("an hourly profile (24 or 168 values)", (("profile", "File", "profile.csv"),)),
+    "profile": Choice(
+        "an hourly profile (24 or 168 values)", (("profile", "File", "profile.csv"),)
+    ),
     "trace": Choice("a file of recorded requests", (("trace", "File", "trace.csv"),)),
-    "job": Choice("a job to be done in a time", (("requests", "Requests", "1e6"), ("within", "Time", "8h"))),
+    "job": Choice(
+        "a job to be done in a time", (("requests", "Requests", "1e6"), ("within", "Time", "8h"))
+    ),
 }
 
 MODES = {
@@ -211,19 +272,31 @@ MODES = {
             ("itl", "Limit on the gap between tokens (reading: p99<=250ms)", "p99<=250ms"),
         ),
     ),
-    "sequential": Choice("the whole answer counts", (("e2e", "Limit on the time to the last token", "p95<=10s"),)),
+    "sequential": Choice(
+        "the whole answer counts", (("e2e", "Limit on the time to the last token", "p95<=10s"),)
+    ),
 }
 
 PLACES = {
-    "new": Choice("how many systems are needed", (("gpu", "GPUs to try, with commas", "h100,h200,l40s"), ("spare", "Spare systems", "0"))),
-    "have": Choice("what systems that exist can carry", (("have", "Systems", "3xdgx-h100"), ("growth", "Growth of the load", "5%/month"))),
+    "new": Choice(
+        "how many systems are needed",
+        (("gpu", "GPUs to try, with commas", "h100,h200,l40s"), ("spare", "Spare systems", "0")),
+    ),
+    "have": Choice(
+        "what systems that exist can carry",
+        (("have", "Systems", "3xdgx-h100"), ("growth", "Growth of the load", "5%/month")),
+    ),
 }
 
 
 def ask(console: Console | None = None, read: Callable[[], str] = input) -> Answers:
-    """Ask for everything that a sizing needs, and end with the command and the file that repeat it. Raises InputError."""
+    """Ask for everything that a sizing needs, and end with the command and the file that repeat it.
+    Raises InputError.
+    """
     asking = _Asking(console or _console(), read)
-    asking.say("Six questions; an empty answer takes what stands in brackets, Ctrl-C leaves.\n", "dim")
+    asking.say(
+        "Six questions; an empty answer takes what stands in brackets, Ctrl-C leaves.\n", "dim"
+    )
     asking.leaf("model", "1 Model: name, or several with commas", "llama-3.1-8b", context={})
     asking.branch("2 Lengths of prompts and outputs", LENGTHS)
     job = asking.branch("3 Demand", DEMAND) == "job"
@@ -232,7 +305,12 @@ def ask(console: Console | None = None, read: Callable[[], str] = input) -> Answ
     else:
         asking.answers["mode"] = asking.branch("4 Limits", MODES)
     asking.branch("5 Systems", {"new": PLACES["new"]} if job else PLACES)
-    asking.leaf("where", "6 Cost of: on-prem, cloud, hybrid, api, hybrid-api", "on-prem,cloud,hybrid,api,hybrid-api", context={})
+    asking.leaf(
+        "where",
+        "6 Cost of: on-prem, cloud, hybrid, api, hybrid-api",
+        "on-prem,cloud,hybrid,api,hybrid-api",
+        context={},
+    )
     asking.say(f"\nTo repeat this:\n\n{command(asking.answers)}\n\nor as a file:\n")
     asking.say(repetition(asking.answers))
     return asking.answers
@@ -260,7 +338,10 @@ class _Asking:
         try:
             return self.read().strip() or default
         except EOFError:
-            raise InputError("the answers ended before the questions did; give flags or a file instead (tonnage size --help)") from None
+            raise InputError(
+                "the answers ended before the questions did; give flags or a file instead (tonnage"
+                " size --help)"
+            ) from None
 
     def branch(self, title: str, choices: Mapping[str, Choice]) -> str:
         """Ask in which form, then for its leaves."""
@@ -286,7 +367,9 @@ class _Asking:
             self.say(f"  '{text}' is not one of them; write a number from 1 to {len(names)}", "red")
 
     def leaf(self, name: str, words: str, default: str, context: Answers) -> None:
-        """Ask for one leaf until it can be used; ``context`` are the leaves of the same form until now."""
+        """Ask for one leaf until it can be used; ``context`` are the leaves of the same form until
+        now.
+        """
         while True:
             text = self.line(words, default)
             fault = problem(name, text, context)
@@ -309,7 +392,11 @@ def problem(name: str, text: str, context: Mapping[str, Any]) -> str | None:
 
 def command(answers: Mapping[str, Any]) -> str:
     """The command that repeats the answers."""
-    words = [part for name, value in answers.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    words = [
+        part
+        for name, value in answers.items()
+        for part in (f"--{name.replace('_', '-')}", str(value))
+    ]
     return shlex.join(["./tonnage", "size", *words])
 
 

@@ -1,1 +1,3 @@
-"""A checkpoint made narrower by another tool, and judged next to the original; no quantisation code of Tonnage's own."""
+"""A checkpoint made narrower by another tool, and judged next to the original; no quantisation code
+of Tonnage's own.
+"""

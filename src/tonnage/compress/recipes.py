@@ -1,7 +1,9 @@
-"""Number formats that ``compress`` writes, and the script of a tool that writes each: what ``--dry-run`` prints is what runs.
+"""Number formats that ``compress`` writes, and the script of a tool that writes each: what
+``--dry-run`` prints is what runs.
 
-A script has constants at its top, ``compressed()``, which returns the model in the format, and ``write(model)``. Sources of the calls and
-names: llm-compressor 0.14.0.1 and Model Optimizer 0.47.0, the packages themselves, read on 2026-11-25.
+A script has constants at its top, ``compressed()``, which returns the model in the format, and
+``write(model)``. Sources of the calls and names: llm-compressor 0.14.0.1 and Model Optimizer
+0.47.0, the packages themselves, read on 2026-11-25.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from pathlib import Path
 
 LLM_COMPRESSOR, MODELOPT = "llm-compressor", "modelopt"
 
-TOOLS = {LLM_COMPRESSOR: "llmcompressor", MODELOPT: "nvidia-modelopt"}  # The tools, by what ``--tool`` calls them, with the package of each
-SAMPLES, LENGTH = 512, 2048  # Calibration windows at most, and tokens of one: the defaults of llm-compressor's examples
+# The tools, by what ``--tool`` calls them, with the package of each
+TOOLS = {LLM_COMPRESSOR: "llmcompressor", MODELOPT: "nvidia-modelopt"}
+# Calibration windows at most, and tokens of one: the defaults of llm-compressor's examples
+SAMPLES, LENGTH = 512, 2048
 
 KEPT = ("re:.*lm_head", "re:.*embed.*", r"re:.*\.gate$", "re:.*router.*", "re:.*vision.*")
-"""What stays in 16 bits, as ``spec.precision`` counts it: output head, embeddings, expert routers, and encoders of images."""
+"""What stays in 16 bits, as ``spec.precision`` counts it: output head, embeddings, expert routers,
+and encoders of images."""
 
 _QUANTIZATION = "from llmcompressor.modifiers.quantization import QuantizationModifier"
 _GPTQ = "from llmcompressor.modifiers.gptq import GPTQModifier"
@@ -27,11 +32,15 @@ class Format:
 
     name: str  # value of ``--format``
     precision: str  # the same as ``spec.precision`` writes it, which is what a plan assumes
-    scheme: str = ""  # llm-compressor's scheme where no calibration is needed: the safetensors are converted without loading the model
-    modifiers: str = ""  # llm-compressor's modifiers where it calibrates, as Python, with the imports that they need
+    # llm-compressor's scheme where no calibration is needed: the safetensors are converted without
+    # loading the model
+    scheme: str = ""
+    # llm-compressor's modifiers where it calibrates, as Python, with the imports that they need
+    modifiers: str = ""
     imports: tuple[str, ...] = ()
     config: str = ""  # Model Optimizer's configuration, as Python; empty where it has none
-    methods: dict[str, str]  # quantisation method of the checkpoint (``quantisation.yaml``), by tool
+    # quantisation method of the checkpoint (``quantisation.yaml``), by tool
+    methods: dict[str, str]
 
     def calibrated(self, tool: str) -> bool:
         """Whether the tool needs a text for it."""
@@ -51,19 +60,36 @@ FORMATS = {
             config="mtq.FP8_DEFAULT_CFG",
             methods={LLM_COMPRESSOR: "compressed-tensors-fp8", MODELOPT: "modelopt"},
         ),
-        Format(name="fp8-block", precision="fp8", scheme="FP8_BLOCK", methods={LLM_COMPRESSOR: "compressed-tensors-fp8"}),
+        Format(
+            name="fp8-block",
+            precision="fp8",
+            scheme="FP8_BLOCK",
+            methods={LLM_COMPRESSOR: "compressed-tensors-fp8"},
+        ),
         Format(
             name="int8",
             precision="int8-sq",
-            modifiers='[SmoothQuantModifier(smoothing_strength=0.8), GPTQModifier(targets="Linear", scheme="W8A8", ignore=KEPT)]',
-            imports=(_GPTQ, "from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier"),
+            modifiers=(
+                '[SmoothQuantModifier(smoothing_strength=0.8), GPTQModifier(targets="Linear",'
+                ' scheme="W8A8", ignore=KEPT)]'
+            ),
+            imports=(
+                _GPTQ,
+                "from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier",
+            ),
             methods={LLM_COMPRESSOR: "compressed-tensors"},
         ),
         Format(
             name="w4a16-awq",
             precision="awq",
-            modifiers='[AWQModifier(), QuantizationModifier(targets="Linear", scheme="W4A16_ASYM", ignore=KEPT)]',
-            imports=(_QUANTIZATION, "from llmcompressor.modifiers.transform.awq import AWQModifier"),
+            modifiers=(
+                '[AWQModifier(), QuantizationModifier(targets="Linear", scheme="W4A16_ASYM",'
+                " ignore=KEPT)]"
+            ),
+            imports=(
+                _QUANTIZATION,
+                "from llmcompressor.modifiers.transform.awq import AWQModifier",
+            ),
             config="mtq.INT4_AWQ_CFG",
             methods=_INT4,
         ),
@@ -90,14 +116,25 @@ FORMATS = {
             config="mtq.NVFP4_DEFAULT_CFG",
             methods=_BOTH,
         ),
-        Format(name="mxfp4", precision="mxfp4", scheme="MXFP4", methods={LLM_COMPRESSOR: "compressed-tensors"}),
+        Format(
+            name="mxfp4",
+            precision="mxfp4",
+            scheme="MXFP4",
+            methods={LLM_COMPRESSOR: "compressed-tensors"},
+        ),
         Format(
             name="kv-fp8",
             precision="bf16+kv-fp8",
-            modifiers="[QuantizationModifier(ignore=KEPT, kv_cache_scheme={"  # else a tied output head is written apart, which vLLM refuses
-            '"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True})]',
+            # else a tied output head is written apart, which vLLM refuses
+            modifiers=(
+                '[QuantizationModifier(ignore=KEPT, kv_cache_scheme={"num_bits": 8, "type":'
+                ' "float", "strategy": "tensor", "dynamic": False, "symmetric": True})]'
+            ),
             imports=(_QUANTIZATION,),
-            config='mtq.utils.update_quant_cfg_with_kv_cache_quant({"quant_cfg": None}, mtq.FP8_KV_CFG["quant_cfg"])',
+            config=(
+                'mtq.utils.update_quant_cfg_with_kv_cache_quant({"quant_cfg": None},'
+                ' mtq.FP8_KV_CFG["quant_cfg"])'
+            ),
             methods=_BOTH,
         ),
         Format(name="2:4", precision="bf16+2:4", config="sparsegpt", methods={MODELOPT: "none"}),
@@ -137,7 +174,7 @@ def windows():
     ids = tokenizer(Path(TEXT).read_text(encoding="utf-8"))["input_ids"]
     starts = range(0, max(1, len(ids) - LENGTH + 1), LENGTH)
     return [ids[start : start + LENGTH] for start in starts][:SAMPLES]
-'''
+'''  # noqa: E501
 
 _ONESHOT = '''KEPT = {kept!r}
 RECIPE = {modifiers}
@@ -157,7 +194,7 @@ def write(model):
     """The checkpoint in the format of compressed-tensors."""
     model.save_pretrained(OUTPUT, save_compressed=True)
     tokenizer.save_pretrained(OUTPUT)
-'''
+'''  # noqa: E501
 
 _MODELOPT = '''
 
@@ -179,7 +216,7 @@ def write(model):
     """The checkpoint in Hugging Face's form."""
     {export}
     tokenizer.save_pretrained(OUTPUT)
-'''
+'''  # noqa: E501
 
 _MAIN = """
 
@@ -190,26 +227,45 @@ if __name__ == "__main__":
 _LOADED = "from transformers import AutoModelForCausalLM, AutoTokenizer"
 
 
-def script(form: Format, tool: str, *, model: str, output: str, text: str, name: str = "recipe.py") -> str:
-    """The tool's own script, as Python; the calibration text is not read where the format needs none."""
+def script(
+    form: Format, tool: str, *, model: str, output: str, text: str, name: str = "recipe.py"
+) -> str:
+    """The tool's own script, as Python; the calibration text is not read where the format needs
+    none.
+    """
     body, imports = "", []
     if tool == LLM_COMPRESSOR and form.scheme:
         imports, body = ["from llmcompressor import model_free_ptq"], _FREE
     elif tool == LLM_COMPRESSOR:
-        imports = ["from datasets import Dataset", "from llmcompressor import oneshot", *form.imports]
-        imports += ["from llmcompressor.modeling.moe.linearize import load_quantizable_moe", _LOADED]
+        imports = [
+            "from datasets import Dataset",
+            "from llmcompressor import oneshot",
+            *form.imports,
+        ]
+        imports += [
+            "from llmcompressor.modeling.moe.linearize import load_quantizable_moe",
+            _LOADED,
+        ]
         body = _WINDOWS + _ONESHOT
     elif form.config == "sparsegpt":
-        imports, body = ["import modelopt.torch.sparsity as mts", "import torch", _LOADED], _WINDOWS + _MODELOPT
+        imports, body = (
+            ["import modelopt.torch.sparsity as mts", "import torch", _LOADED],
+            _WINDOWS + _MODELOPT,
+        )
     else:
-        imports = ["import modelopt.torch.quantization as mtq", "import torch", "from modelopt.torch.export import export_hf_checkpoint"]
+        imports = [
+            "import modelopt.torch.quantization as mtq",
+            "import torch",
+            "from modelopt.torch.export import export_hf_checkpoint",
+        ]
         imports, body = [*imports, _LOADED], _WINDOWS + _MODELOPT
     call = f"model = mtq.quantize(model, {form.config}, forward)"
     export = "export_hf_checkpoint(model, export_dir=OUTPUT)"
     if form.config == "sparsegpt":
         call = (
-            'collect = {"data_loader": [torch.tensor([ids]) for ids in windows()], "collect_func": lambda ids: ids.to(model.device)}\n'
-            '    model = mts.sparsify(model, "sparsegpt", config=collect)'
+            'collect = {"data_loader": [torch.tensor([ids]) for ids in windows()], "collect_func":'
+            ' lambda ids: ids.to(model.device)}\n    model = mts.sparsify(model, "sparsegpt",'
+            " config=collect)"
         )
         export = (
             "found = mts.export(model)\n"

@@ -1,4 +1,6 @@
-"""One checkpoint made: the tool's environment of pinned packages and its process, the folder that becomes whole at once, the manifest."""
+"""One checkpoint made: the tool's environment of pinned packages and its process, the folder that
+becomes whole at once, the manifest.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,17 @@ def pins(tool: str) -> str:
 
 def version(tool: str) -> str:
     """The pinned version of a tool."""
-    return next(line.partition("==")[2] for line in pins(tool).splitlines() if line.startswith(f"{TOOLS[tool]}=="))
+    return next(
+        line.partition("==")[2]
+        for line in pins(tool).splitlines()
+        if line.startswith(f"{TOOLS[tool]}==")
+    )
 
 
 def folder(tool: str) -> Path:
-    """Where a tool's environment is: in ``TONNAGE_TOOLS``, or in ``tonnage`` of the user's cache."""
+    """Where a tool's environment is: in ``TONNAGE_TOOLS``, or in ``tonnage`` of the user's
+    cache.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("TONNAGE_TOOLS") or Path(cache) / "tonnage") / tool
 
@@ -45,20 +53,39 @@ def folder(tool: str) -> Path:
 def python_of(tool: str, told: Callable[[str], None]) -> Path:
     """The Python of a tool's environment, which is made first where it is absent or of other pins.
 
-    A copy of the pins is written last, so that an environment whose making was interrupted is made again.
-    Raises TonnageError: pip cannot install the packages; its last lines are in the message.
+    A copy of the pins is written last, so that an environment whose making was interrupted is made
+    again. Raises TonnageError: pip cannot install the packages; its last lines are in the message.
     """
     place, wanted = folder(tool), pins(tool)
     python = place / "bin" / "python"
     place.parent.mkdir(parents=True, exist_ok=True)
     with (place.parent / f"{tool}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (place / PINS).is_file() and (place / PINS).read_text(encoding="utf-8") == wanted and python.exists():
+        if (
+            (place / PINS).is_file()
+            and (place / PINS).read_text(encoding="utf-8") == wanted
+            and python.exists()
+        ):
             return python
-        told(f"making the environment of {tool} in {place}, once; torch and {len(wanted.splitlines())} packages …")
+        told(
+            f"making the environment of {tool} in {place}, once; torch and"
+            f" {len(wanted.splitlines())} packages …"
+        )
         shutil.rmtree(place, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(place)], tool)
-        _run([str(python), "-m", "pip", "install", "--quiet", "--no-input", "-r", str(Path(__file__).with_name(f"{tool}.txt"))], tool)
+        _run(
+            [
+                str(python),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-input",
+                "-r",
+                str(Path(__file__).with_name(f"{tool}.txt")),
+            ],
+            tool,
+        )
         (place / PINS).write_text(wanted, encoding="utf-8")
     return python
 
@@ -85,11 +112,15 @@ class Compressed:
 def recipe_of(job: Job, *, output: Path) -> str:
     """The tool's own script for a job."""
     text = job.texts.get("calibration", Path("calibration.txt"))
-    return script(job.form, job.tool, model=str(job.model), output=str(output), text=str(text), name=RECIPE)
+    return script(
+        job.form, job.tool, model=str(job.model), output=str(output), text=str(text), name=RECIPE
+    )
 
 
 def run(job: Job, told: Callable[[str], None]) -> Compressed:
-    """Make the checkpoint, judge it, and move it to its place when whole. Raises InputError: refused; TonnageError: the tool fails."""
+    """Make the checkpoint, judge it, and move it to its place when whole. Raises InputError:
+    refused; TonnageError: the tool fails.
+    """
     if job.output.exists():
         raise InputError(f"{option('output')}: {job.output} is there already; name another folder")
     python = python_of(job.tool, told)
@@ -107,25 +138,45 @@ def run(job: Job, told: Callable[[str], None]) -> Compressed:
 
 
 def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
-    """Add the tasks that lm-evaluation-harness ran on both to the manifest. Raises InputError: no manifest, result or common task."""
+    """Add the tasks that lm-evaluation-harness ran on both to the manifest. Raises InputError: no
+    manifest, result or common task.
+    """
     file = folder / MANIFEST
     if not file.is_file():
-        raise InputError(f"{option('lm_eval')}: {folder} has no {MANIFEST}; make the checkpoint first, without {option('lm_eval')}")
+        raise InputError(
+            f"{option('lm_eval')}: {folder} has no {MANIFEST}; make the checkpoint first, without"
+            f" {option('lm_eval')}"
+        )
     manifest = parse_json(read_text(file), str(file), "make the checkpoint again")
     before, after = task_scores(original), task_scores(made)
-    common = [(name, one, after[name]) for name, one in before.items() if name in after and after[name].metric == one.metric]
+    common = [
+        (name, one, after[name])
+        for name, one in before.items()
+        if name in after and after[name].metric == one.metric
+    ]
     tasks = {
-        name: {"metric": one.metric, "original": one.score, "original_error": one.error, "made": other.score, "error": other.error}
+        name: {
+            "metric": one.metric,
+            "original": one.score,
+            "original_error": one.error,
+            "made": other.score,
+            "error": other.error,
+        }
         for name, one, other in common
     }
     if not tasks:
-        raise InputError(f"{option('lm_eval')}: {original} and {made} have no task in common; run lm_eval with the same tasks on both")
+        raise InputError(
+            f"{option('lm_eval')}: {original} and {made} have no task in common; run lm_eval with"
+            " the same tasks on both"
+        )
     manifest["figures"]["tasks"] = tasks
     write_json(file, manifest)
     return Compressed(folder=folder, manifest=manifest)
 
 
-def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str], None]) -> dict[str, Any]:
+def _worked(
+    python: Path, job: Job, recipe: str, made: Path, told: Callable[[str], None]
+) -> dict[str, Any]:
     """What the worker measured."""
     asked = {
         "recipe": recipe,
@@ -134,12 +185,18 @@ def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str
         "texts": {name: str(path) for name, path in job.texts.items()},
         "needs": _needs(job),
         "reload": job.reloaded,
-        "scaled": "AWQ" in job.form.config if job.tool == MODELOPT else job.form.name in ("int8", "w4a16-awq"),
+        "scaled": (
+            "AWQ" in job.form.config
+            if job.tool == MODELOPT
+            else job.form.name in ("int8", "w4a16-awq")
+        ),
     }
     found: dict[str, Any] = {}
     words = [str(python), str(Path(__file__).with_name("worker.py"))]
     with (made / "log").open("w+b") as log:
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        with subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -186,7 +243,9 @@ def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dic
         "original_bytes": job.weight_bytes,
         "bytes": sum(file.stat().st_size for file in files if file.suffix == ".safetensors"),
         "files": {str(file.relative_to(made)): _hash(file) for file in files},
-        "judged": "reloaded by transformers" if job.reloaded else "in memory, before it was written",
+        "judged": (
+            "reloaded by transformers" if job.reloaded else "in memory, before it was written"
+        ),
         "figures": figures,
     }
 

@@ -1,10 +1,12 @@
-"""Runs in the environment of a tool, never in Tonnage's: executes the recipe, then judges what it wrote next to the original.
+"""Runs in the environment of a tool, never in Tonnage's: executes the recipe, then judges what it
+wrote next to the original.
 
     python worker.py      one line of JSON on stdin: recipe, model, output, texts, needs, reload, scaled
 
-On stdout a line of JSON for each step, ``{"step": …}``; at the end ``{"figures": …}``, or ``{"refused": …}`` with the reason. Other lines
-are the tool's own. It ends when stdin closes before that: the asking process is gone. Its imports are those of the tool's environment.
-"""
+On stdout a line of JSON for each step, ``{"step": …}``; at the end ``{"figures": …}``, or
+``{"refused": …}`` with the reason. Other lines are the tool's own. It ends when stdin closes before
+that: the asking process is gone. Its imports are those of the tool's environment.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def check(job: dict[str, Any]) -> None:
     try:
         config = AutoConfig.from_pretrained(job["model"])
     except (ValueError, KeyError, OSError) as error:
-        raise Refused(f"transformers does not know the model: {' '.join(str(error).split())[:300]}") from None
+        raise Refused(
+            f"transformers does not know the model: {' '.join(str(error).split())[:300]}"
+        ) from None
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise Refused(f"transformers has no language model of the kind {config.model_type}")
     names: list[str] = list(config.architectures or ())
@@ -54,20 +58,32 @@ def check(job: dict[str, Any]) -> None:
 
         known = MAPPINGS_REGISTRY
     if known and not set(names) & set(known):
-        raise Refused(f"{job['needs']} of llm-compressor has no mapping for {', '.join(names)}; it knows {', '.join(sorted(known))}")
+        raise Refused(
+            f"{job['needs']} of llm-compressor has no mapping for {', '.join(names)}; it knows"
+            f" {', '.join(sorted(known))}"
+        )
 
 
 def loaded(folder: str) -> Any:
-    """The model of a folder, ready to be asked; experts as matrices where it is quantized, so that these stay quantized."""
+    """The model of a folder, ready to be asked; experts as matrices where it is quantized, so that
+    these stay quantized.
+    """
     from transformers import AutoModelForCausalLM
 
     try:
-        found, report = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", output_loading_info=True)
+        found, report = AutoModelForCausalLM.from_pretrained(
+            folder, dtype="auto", output_loading_info=True
+        )
     except Exception as error:
-        raise Refused(f"transformers cannot load {folder}: {' '.join(str(error).split())[:300]}") from None
+        raise Refused(
+            f"transformers cannot load {folder}: {' '.join(str(error).split())[:300]}"
+        ) from None
     if report["missing_keys"]:
         some = ", ".join(sorted(report["missing_keys"])[:3])
-        raise Refused(f"transformers finds no weights for {some} in {folder}: the tool does not write this kind of model in this format")
+        raise Refused(
+            f"transformers finds no weights for {some} in {folder}: the tool does not write this"
+            " kind of model in this format"
+        )
     return found.eval()
 
 
@@ -84,7 +100,9 @@ def windows(folder: str, text: str) -> list[list[int]]:
 
 
 def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, float]:
-    """How the next token is predicted by both: perplexity, top-1 agreement, and KL(original ‖ made) in nats a token."""
+    """How the next token is predicted by both: perplexity, top-1 agreement, and KL(original ‖ made)
+    in nats a token.
+    """
     import torch
 
     tokens, same, divergence, losses = 0, 0, 0.0, [0.0, 0.0]
@@ -92,7 +110,12 @@ def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, floa
         row = torch.tensor([ids])
         with torch.no_grad():
             first, second = (
-                model(row.to(model.device), use_cache=False).logits[0, :-1].float().log_softmax(-1).cpu() for model in (original, made)
+                model(row.to(model.device), use_cache=False)
+                .logits[0, :-1]
+                .float()
+                .log_softmax(-1)
+                .cpu()
+                for model in (original, made)
             )
         target = row[0, 1:, None]
         tokens += len(target)
@@ -111,19 +134,27 @@ def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, floa
 
 
 def weight_errors(original: Any, made: Any) -> dict[str, float]:
-    """Relative error of each matrix that differs: the Frobenius norm of the difference over that of the original."""
+    """Relative error of each matrix that differs: the Frobenius norm of the difference over that of
+    the original.
+    """
     import torch
 
     dense = dict(made.named_parameters())
     for name, module in made.named_modules():
-        quantizer = getattr(module, "weight_quantizer", None)  # of Model Optimizer, which quantizes in memory on request
+        # of Model Optimizer, which quantizes in memory on request
+        quantizer = getattr(module, "weight_quantizer", None)
         if quantizer is not None and getattr(quantizer, "is_enabled", False):
             with torch.no_grad():
                 dense[f"{name}.weight"] = quantizer(module.weight)
     found = {}
     for name, weight in original.named_parameters():
         other = dense.get(name)
-        if weight.dim() < 2 or other is None or other.shape != weight.shape or not other.is_floating_point():
+        if (
+            weight.dim() < 2
+            or other is None
+            or other.shape != weight.shape
+            or not other.is_floating_point()
+        ):
             continue
         a, b = weight.detach().cpu().double(), other.detach().cpu().double()
         if not torch.equal(a, b) and float(a.norm()) > 0:
@@ -160,7 +191,8 @@ def judged(job: dict[str, Any], made: Any, texts: dict[str, list[list[int]]]) ->
         say(step=f"judging on {name.replace('_', '-')} text")
         found[name] = compared(original, made, rows)
     if not texts:
-        compared(original, made, [[0, 1]])  # compressed weights are unpacked by the first forward pass
+        # compressed weights are unpacked by the first forward pass
+        compared(original, made, [[0, 1]])
     if not job["scaled"]:
         say(step="comparing weights")
         found["weight_errors"] = weight_errors(original, made)

@@ -1,7 +1,7 @@
 """Where two costs cross as the volume of requests grows.
 
-Each cost is a curve over requests per year: a base, a slope, and a jump wherever one more instance or
-system is needed. Between jumps both are straight lines, so the crossings are exact.
+Each cost is a curve over requests per year: a base, a slope, and a jump wherever one more instance
+or system is needed. Between jumps both are straight lines, so the crossings are exact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ MOST_JUMPS = 200_000  # … or up to fewer, where more jumps than these would ha
 
 TIE = 1e-12  # two costs that differ by less than this share of the larger are the same
 
-SAME_VOLUME = 1e-9  # two volumes that differ by less than this share are the same: the share at which a rate still divides evenly
+# two volumes that differ by less than this share are the same: the share at which a rate still
+# divides evenly
+SAME_VOLUME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,30 +34,46 @@ class Curve:
 
     base: float  # USD at the smallest volume
     slope: float  # USD per request
-    jumps: tuple[tuple[float, float], ...] = ()  # (volume, USD): what more is paid at every volume above ``volume``, in any order
+    # (volume, USD): what more is paid at every volume above ``volume``, in any order
+    jumps: tuple[tuple[float, float], ...] = ()
 
     def at(self, volume: float) -> float:
         """USD a year at that volume."""
-        return self.base + self.slope * volume + sum(usd for where, usd in self.jumps if where < volume)
+        return (
+            self.base
+            + self.slope * volume
+            + sum(usd for where, usd in self.jumps if where < volume)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """A volume where the cheaper of two changes: ``first_cheaper_above`` says whether the first curve is the cheaper above it."""
+    """A volume where the cheaper of two changes: ``first_cheaper_above`` says whether the first
+    curve is the cheaper above it.
+    """
 
     volume: float
     first_cheaper_above: bool
 
 
-def crossings(first: Curve, second: Curve, up_to: float) -> tuple[bool | None, tuple[Crossing, ...]]:
-    """Whether the first is the cheaper at small volumes (None where they never differ), and every change up to a volume.
+def crossings(
+    first: Curve, second: Curve, up_to: float
+) -> tuple[bool | None, tuple[Crossing, ...]]:
+    """Whether the first is the cheaper at small volumes (None where they never differ), and every
+    change up to a volume.
 
     At a jump the dearer cost begins just above the volume of the jump.
     """
     steps = _steps(first, second, up_to)
     edges = list(steps)
     gap, slope = first.base - second.base, first.slope - second.slope
-    scale = max(abs(first.base), abs(second.base), abs(first.slope * up_to), abs(second.slope * up_to), 1e-300)
+    scale = max(
+        abs(first.base),
+        abs(second.base),
+        abs(first.slope * up_to),
+        abs(second.slope * up_to),
+        1e-300,
+    )
     at_start: bool | None = None
     cheaper: bool | None = None
     crossings: list[Crossing] = []
@@ -72,8 +90,15 @@ def crossings(first: Curve, second: Curve, up_to: float) -> tuple[bool | None, t
 
 
 def _steps(first: Curve, second: Curve, up_to: float) -> dict[float, float]:
-    """What the difference changes by at each volume from 0, in order; volumes that differ by rounding alone are one."""
-    signed = [(volume, sign * usd) for curve, sign in ((first, 1.0), (second, -1.0)) for volume, usd in curve.jumps if volume < up_to]
+    """What the difference changes by at each volume from 0, in order; volumes that differ by
+    rounding alone are one.
+    """
+    signed = [
+        (volume, sign * usd)
+        for curve, sign in ((first, 1.0), (second, -1.0))
+        for volume, usd in curve.jumps
+        if volume < up_to
+    ]
     steps = {0.0: 0.0}
     last = 0.0
     for volume, usd in sorted(signed):
@@ -83,8 +108,12 @@ def _steps(first: Curve, second: Curve, up_to: float) -> dict[float, float]:
     return steps
 
 
-def _sides(gap: float, slope: float, begin: float, end: float, tie: float) -> Iterable[tuple[float, bool]]:
-    """(from which volume, whether the difference is below zero) on a straight piece; ties say nothing."""
+def _sides(
+    gap: float, slope: float, begin: float, end: float, tie: float
+) -> Iterable[tuple[float, bool]]:
+    """(from which volume, whether the difference is below zero) on a straight piece; ties say
+    nothing.
+    """
     left, right = gap + slope * begin, gap + slope * end
     if abs(left) > tie:
         yield begin, left < 0
@@ -94,11 +123,15 @@ def _sides(gap: float, slope: float, begin: float, end: float, tie: float) -> It
         yield begin, right < 0
 
 
-def break_even(names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float, bought: float | None = None) -> BreakEven:
+def break_even(
+    names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float, bought: float | None = None
+) -> BreakEven:
     """The break-even of two curves, up to a volume; ``bought`` is passed on."""
     start, found = crossings(*curves, up_to)
     end = found[-1].first_cheaper_above if found else start
-    below, above = (("" if side is None else names[0] if side else names[1]) for side in (start, end))
+    below, above = (
+        ("" if side is None else names[0] if side else names[1]) for side in (start, end)
+    )
     return BreakEven(
         between=names,
         cheaper_below=below,
@@ -112,9 +145,14 @@ def break_even(names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float
 
 
 def break_evens(
-    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1, model: str | None = None
+    traffic: Traffic,
+    serving: Serving,
+    prices: Prices,
+    min_instances: int = 1,
+    model: str | None = None,
 ) -> tuple[BreakEven, ...]:
-    """For each two of on-prem, cloud and API: the volumes, of the same day, at which the cheaper changes.
+    """For each two of on-prem, cloud and API: the volumes, of the same day, at which the cheaper
+    changes.
 
     None where the requests of a year, or a price, are not known.
     """
@@ -128,26 +166,43 @@ def break_evens(
     rented = _rented_curve(traffic, serving, prices, min_instances, up_to)
     curves |= {"on-prem": owned} if owned else {}
     curves |= {"cloud": rented} if rented else {}
-    curves |= {"api": Curve(base=0.0, slope=api_request(traffic, prices, model)[0])} if prices.api_price(model) else {}
+    curves |= (
+        {"api": Curve(base=0.0, slope=api_request(traffic, prices, model)[0])}
+        if prices.api_price(model)
+        else {}
+    )
     fleet = _bought(traffic, serving, prices, min_instances, owned=owned, api=curves.get("api"))
     return tuple(
-        break_even(names, (curves[names[0]], curves[names[1]]), up_to, fleet if names == ("on-prem", "api") else None)
+        break_even(
+            names,
+            (curves[names[0]], curves[names[1]]),
+            up_to,
+            fleet if names == ("on-prem", "api") else None,
+        )
         for names in combinations(curves, 2)
     )
 
 
 def power_per_request(serving: Serving, prices: Prices) -> float:
-    """USD of electricity that one request costs on owned systems, where hosting does not pay for it."""
+    """USD of electricity that one request costs on owned systems, where hosting does not pay for
+    it.
+    """
     power = prices.power_usd_per_kwh
     if serving.system_watts is None or power is None or prices.power_in_hosting:
         return 0.0
     watts = serving.system_watts * serving.gpus_per_instance / serving.gpus_per_system
-    watts *= 1.0 if serving.power is None else serving.power.share_at(serving.requests_per_second_per_instance)
+    watts *= (
+        1.0
+        if serving.power is None
+        else serving.power.share_at(serving.requests_per_second_per_instance)
+    )
     seconds = 1 / serving.requests_per_second_per_instance
     return watts / 1_000 * seconds / 3_600 * prices.pue.value * power.value
 
 
-def _owned_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float) -> Curve | None:
+def _owned_curve(
+    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float
+) -> Curve | None:
     """A jump at every volume where the owned systems are full."""
     parts = system_parts(serving, prices, 1)
     volume = traffic.requests_per_year
@@ -165,15 +220,21 @@ def _owned_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instanc
     return Curve(base=base, slope=power_per_request(serving, prices), jumps=tuple(jumps))
 
 
-def _rented_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float) -> Curve | None:
-    """At every volume the machines that cost least for it; a jump wherever an hour needs one more of them."""
+def _rented_curve(
+    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float
+) -> Curve | None:
+    """At every volume the machines that cost least for it; a jump wherever an hour needs one more
+    of them.
+    """
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost) or not traffic.requests_per_year:
         return None
     return _lowest([_rent_curve(traffic, serving, rent, min_instances, up_to) for rent in rents])
 
 
-def _rent_curve(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int, up_to: float) -> Curve:
+def _rent_curve(
+    traffic: Traffic, serving: Serving, rent: Rent, min_instances: int, up_to: float
+) -> Curve:
     """A jump at every volume where an hour needs to rent once more."""
     base = 0.0
     jumps: list[tuple[float, float]] = []
@@ -183,7 +244,11 @@ def _rent_curve(traffic: Traffic, serving: Serving, rent: Rent, min_instances: i
         fewest = max(min_instances, int(busy))
         base += usd * rent.holding(fewest)
         if busy:
-            per_instance = (traffic.requests_per_year or 0.0) * serving.requests_per_second_per_instance / hours.sized_requests_per_second
+            per_instance = (
+                (traffic.requests_per_year or 0.0)
+                * serving.requests_per_second_per_instance
+                / hours.sized_requests_per_second
+            )
             last = math.ceil(round(up_to / per_instance, 9))
             full = rent.holding(fewest) * rent.instances
             jumps += [(count * per_instance, usd) for count in range(full, last, rent.instances)]
@@ -197,7 +262,9 @@ def _lowest(curves: Sequence[Curve]) -> Curve:
     now = [curve.base for curve in curves]
     base = last = min(now)
     jumps = []
-    for volume, place, usd in sorted((volume, place, usd) for place, curve in enumerate(curves) for volume, usd in curve.jumps):
+    for volume, place, usd in sorted(
+        (volume, place, usd) for place, curve in enumerate(curves) for volume, usd in curve.jumps
+    ):
         now[place] += usd
         if min(now) != last:
             jumps.append((volume, min(now) - last))
@@ -206,9 +273,17 @@ def _lowest(curves: Sequence[Curve]) -> Curve:
 
 
 def _bought(
-    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, *, owned: Curve | None, api: Curve | None
+    traffic: Traffic,
+    serving: Serving,
+    prices: Prices,
+    min_instances: int,
+    *,
+    owned: Curve | None,
+    api: Curve | None,
 ) -> float | None:
-    """Requests a year at which the plan's systems, once bought, cost what an API asks; None where that is beyond what they carry."""
+    """Requests a year at which the plan's systems, once bought, cost what an API asks; None where
+    that is beyond what they carry.
+    """
     volume = traffic.requests_per_year
     if owned is None or api is None or not volume or api.slope <= owned.slope:
         return None

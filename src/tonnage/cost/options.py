@@ -1,4 +1,6 @@
-"""One load, or several use cases together, served by owned systems, by cloud GPUs by the hour, and by both."""
+"""One load, or several use cases together, served by owned systems, by cloud GPUs by the hour, and
+by both.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,15 @@ def systems_for(instances: int, serving: Serving) -> int:
 
 
 def as_planned(serving: Serving, traffic: Traffic) -> Serving:
-    """The instance at the load that it carries in the plan's fleet, where its simulation asks for more or fewer systems than division."""
+    """The instance at the load that it carries in the plan's fleet, where its simulation asks for
+    more or fewer systems than division.
+    """
     if serving.systems is None:
         return serving
     instances = instances_on(serving.systems - serving.spare, serving)
-    if instances == instances_on(systems_for(max(1, needed(peak_of(traffic), serving)), serving), serving):
+    if instances == instances_on(
+        systems_for(max(1, needed(peak_of(traffic), serving)), serving), serving
+    ):
         return serving
     return replace(serving, requests_per_second_per_instance=peak_of(traffic) / instances)
 
@@ -70,11 +76,19 @@ def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: i
     parts, exact_parts = (system_parts(serving, prices, count) for count in (systems, exact))
     if isinstance(parts, NoCost) or isinstance(exact_parts, NoCost):
         reason = parts if isinstance(parts, NoCost) else None
-        return WayCost(where="on-prem", total_usd_per_year=None, systems=systems, systems_exact=exact, reason=reason)
+        return WayCost(
+            where="on-prem",
+            total_usd_per_year=None,
+            systems=systems,
+            systems_exact=exact,
+            reason=reason,
+        )
     energy = energy_of(serving, traffic, prices, instances_on(systems, serving))
     exactly = sum(part.usd_per_year for part in (*exact_parts, *energy_part(energy)))
     more: dict[str, Any] = {"systems_exact": exact, "usd_per_year_exact": exactly}
-    return _year("on-prem", traffic, serving, prices, bought=systems, owned=parts, energy=energy, **more)
+    return _year(
+        "on-prem", traffic, serving, prices, bought=systems, owned=parts, energy=energy, **more
+    )
 
 
 def _year(
@@ -90,7 +104,9 @@ def _year(
     figures: tuple[Figure, ...] = (),
     **more: Any,
 ) -> WayCost:
-    """A year of so many bought systems, their electricity, and the rest that is paid next to them."""
+    """A year of so many bought systems, their electricity, and the rest that is paid next to
+    them.
+    """
     parts = (*owned, *energy_part(energy), *rest)
     low, high = ends(parts)
     cost = WayCost(
@@ -120,12 +136,13 @@ def value_of(figure: Figure | None) -> float:
 class Rent:
     """What is rented at once in the cloud, and what an hour of it costs in USD."""
 
-    # GPUs that are rented at once: those of a machine, of as many machines as an instance takes, or, where the size of the machine is not
-    # known, those of an instance
+    # GPUs that are rented at once: those of a machine, of as many machines as an instance takes,
+    # or, where the size of the machine is not known, those of an instance
     gpus: int
     instances: int  # instances that these hold
     hour: float  # an hour of them at the price that counts
-    # low, high: at the cheapest and at the dearest provider of such machines, or at the ends of the one offer's range
+    # low, high: at the cheapest and at the dearest provider of such machines, or at the ends of the
+    # one offer's range
     low: float
     high: float
     licence: float  # an hour of the software on them
@@ -148,7 +165,8 @@ class Rent:
 
 
 def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
-    """What may be rented for an instance, by the size of the machine, the smallest first; why nothing is where no price is known.
+    """What may be rented for an instance, by the size of the machine, the smallest first; why
+    nothing is where no price is known.
 
     Which of them costs least depends on how many instances are needed; others are left out.
     """
@@ -163,7 +181,10 @@ def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
 
 
 def _rent(tier: CloudTier, serving: Serving, prices: Prices) -> Rent:
-    price, licence = tier.offer.usd_per_gpu_hour, licence_of(serving, prices.licence_usd_per_gpu_hour)
+    price, licence = (
+        tier.offer.usd_per_gpu_hour,
+        licence_of(serving, prices.licence_usd_per_gpu_hour),
+    )
     one = len(tier.offers) == 1
     cheapest, dearest = tier.offers[0].usd_per_gpu_hour, tier.offers[-1].usd_per_gpu_hour
     machine = tier.machine_gpus or serving.gpus_per_instance
@@ -176,26 +197,42 @@ def _rent(tier: CloudTier, serving: Serving, prices: Prices) -> Rent:
         high=(price.high if one else dearest.value) * gpus,
         licence=value_of(licence) * gpus,
         offer=_offer_text(tier),
-        figures=tuple(dict.fromkeys(figure for figure in (price, cheapest, dearest, licence) if figure is not None)),
+        figures=tuple(
+            dict.fromkeys(
+                figure for figure in (price, cheapest, dearest, licence) if figure is not None
+            )
+        ),
     )
 
 
 def _offer_text(tier: CloudTier) -> str:
-    """The offer that counts, the cheapest and the dearest of machines of that size, and those of the other providers."""
+    """The offer that counts, the cheapest and the dearest of machines of that size, and those of
+    the other providers.
+    """
     words = f"{tier.offer.offer}, {amount(tier.offer.usd_per_gpu_hour)} USD per GPU and hour"
     if tier.machine_gpus is None or (len(tier.offers) == 1 and not tier.elsewhere):
         return words
     machines = f"machines of {tier.machine_gpus} GPU{'' if tier.machine_gpus == 1 else 's'}"
     if len(tier.offers) > 1:
-        words += f": the middle one of {len(tier.offers)} providers of {machines}, {_between(tier.offers)}"
+        words += (
+            f": the middle one of {len(tier.offers)} providers of {machines},"
+            f" {_between(tier.offers)}"
+        )
     else:
         words += f": the only provider of {machines}"
-    return f"{words}; {len(tier.elsewhere)} more rent other sizes, {_between(tier.elsewhere)}" if tier.elsewhere else words
+    return (
+        f"{words}; {len(tier.elsewhere)} more rent other sizes, {_between(tier.elsewhere)}"
+        if tier.elsewhere
+        else words
+    )
 
 
 def _between(offers: Sequence[CloudOffer]) -> str:
     """The cheapest and the dearest, with their providers."""
-    first, last = (f"{offer.usd_per_gpu_hour.value:g} ({offer.provider or offer.offer})" for offer in (offers[0], offers[-1]))
+    first, last = (
+        f"{offer.usd_per_gpu_hour.value:g} ({offer.provider or offer.offer})"
+        for offer in (offers[0], offers[-1])
+    )
     return first if len(offers) == 1 else f"{first} to {last}"
 
 
@@ -212,27 +249,50 @@ def _rental(rent: Rent, rented_hours: float) -> tuple[CostPart, ...]:
     if not rent.licence:
         return (gpus,)
     how = f"{shown}{rent.licence / rent.gpus:g} USD"
-    return (gpus, CostPart(name="cloud licences", kind="opex", usd_per_year=rented_hours * rent.licence, how=how))
+    return (
+        gpus,
+        CostPart(
+            name="cloud licences", kind="opex", usd_per_year=rented_hours * rent.licence, how=how
+        ),
+    )
 
 
 def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
-    """Instances rented by the hour, as many as each hour needs, on the machines that cost least for them."""
+    """Instances rented by the hour, as many as each hour needs, on the machines that cost least for
+    them.
+    """
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost):
         return WayCost(where="cloud", total_usd_per_year=None, reason=rents)
-    return cheapest_split([_mixed("cloud", traffic, serving, prices, rent=rent, min_instances=min_instances, systems=0) for rent in rents])
+    return cheapest_split(
+        [
+            _mixed(
+                "cloud", traffic, serving, prices, rent=rent, min_instances=min_instances, systems=0
+            )
+            for rent in rents
+        ]
+    )
 
 
 def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the rest rented by the hour.
 
-    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems wins.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with
+    fewer systems wins.
     """
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost):
         return WayCost(where="hybrid", total_usd_per_year=None, reason=rents)
     splits = [
-        _mixed("hybrid", traffic, serving, prices, rent=rent, min_instances=min_instances, systems=count)
+        _mixed(
+            "hybrid",
+            traffic,
+            serving,
+            prices,
+            rent=rent,
+            min_instances=min_instances,
+            systems=count,
+        )
         for rent in rents
         for count in _corners(traffic, serving, rent, min_instances)
     ]
@@ -240,17 +300,21 @@ def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: in
 
 
 def cheapest_split(splits: Sequence[WayCost]) -> WayCost:
-    """The cheapest of several numbers of owned systems; the first without a cost where a price is not known."""
+    """The cheapest of several numbers of owned systems; the first without a cost where a price is
+    not known.
+    """
     unknown = next((split for split in splits if split.total_usd_per_year is None), None)
     return unknown or min(splits, key=lambda split: split.total_usd_per_year or 0.0)
 
 
 def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int) -> Sequence[int]:
-    """Numbers of owned systems of which one is the cheapest of all: none, and those around which some hour needs no rent any more.
+    """Numbers of owned systems of which one is the cheapest of all: none, and those around which
+    some hour needs no rent any more.
 
-    Between them the rent is a straight line over the number of systems, ownership too, and electricity bends
-    downwards only: the least is at an end. Where the instances of a system are no whole number of what is rented at once, the rent is a
-    staircase between them, and every number is looked at, up to ``MOST_SPLITS`` of them: beyond these one machine makes no difference.
+    Between them the rent is a straight line over the number of systems, ownership too, and
+    electricity bends downwards only: the least is at an end. Where the instances of a system are no
+    whole number of what is rented at once, the rent is a staircase between them, and every number
+    is looked at, up to ``MOST_SPLITS`` of them: beyond these one machine makes no difference.
     """
     each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
     needs = [instances_in(hours, serving, min_instances) for hours in traffic.hours]
@@ -261,31 +325,67 @@ def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int)
 
 def _around(groups: Iterable[float], span: int) -> list[int]:
     """No systems, and those of the whole numbers of groups of ``span`` around each."""
-    return sorted({whole(each) * span for each in (0, *groups) for whole in (math.floor, math.ceil)})
+    return sorted(
+        {whole(each) * span for each in (0, *groups) for whole in (math.floor, math.ceil)}
+    )
 
 
 def with_spare(systems: int, serving: Serving) -> int:
-    """The systems that are bought for so many that carry load: the spare ones too, where any are bought."""
+    """The systems that are bought for so many that carry load: the spare ones too, where any are
+    bought.
+    """
     return systems + serving.spare if systems else 0
 
 
-def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, *, rent: Rent, min_instances: int, systems: int) -> WayCost:
+def _mixed(
+    where: Where,
+    traffic: Traffic,
+    serving: Serving,
+    prices: Prices,
+    *,
+    rent: Rent,
+    min_instances: int,
+    systems: int,
+) -> WayCost:
     """A year with so many owned systems, the spare ones next to them, and the rest rented."""
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought) if systems else ()
     if isinstance(owned, NoCost):
         return WayCost(where=where, total_usd_per_year=None, reason=owned)
     held = instances_on(systems, serving)
-    rented = sum(h.hours_per_year * rent.holding(max(0, instances_in(h, serving, min_instances) - held)) for h in traffic.hours)
+    rented = sum(
+        h.hours_per_year * rent.holding(max(0, instances_in(h, serving, min_instances) - held))
+        for h in traffic.hours
+    )
     energy = energy_of(serving, traffic, prices, held)
-    at_peak = max(0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held)
+    at_peak = max(
+        0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held
+    )
     rest, figures = (_rental(rent, rented), rent.figures) if rented or not systems else ((), ())
-    more: dict[str, Any] = {"cloud_gpu_hours_per_year": rented * rent.gpus, "cloud_gpus_at_peak": rent.holding(at_peak) * rent.gpus}
-    return _year(where, traffic, serving, prices, bought=bought, owned=owned, energy=energy, rest=rest, figures=figures, **more)
+    more: dict[str, Any] = {
+        "cloud_gpu_hours_per_year": rented * rent.gpus,
+        "cloud_gpus_at_peak": rent.holding(at_peak) * rent.gpus,
+    }
+    return _year(
+        where,
+        traffic,
+        serving,
+        prices,
+        bought=bought,
+        owned=owned,
+        energy=energy,
+        rest=rest,
+        figures=figures,
+        **more,
+    )
 
 
-def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Prices, spare: int = 0) -> dict[int, float]:
-    """USD a year of each candidate's systems, owned for the peak, by its place; those whose price is not known are left out."""
+def yearly_owned(
+    candidates: Sequence[Candidate], traffic: Traffic, prices: Prices, spare: int = 0
+) -> dict[int, float]:
+    """USD a year of each candidate's systems, owned for the peak, by its place; those whose price
+    is not known are left out.
+    """
     found = {}
     for place, candidate in enumerate(candidates):
         serving = as_planned(serving_of(candidate, spare), traffic)
@@ -295,44 +395,66 @@ def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Pric
     return found
 
 
-def overflow(traffic: Traffic, serving: Serving, prices: Prices, model: str | None = None) -> WayCost:
-    """The cheapest number of owned systems, from none to all, with the requests beyond them sent to an API.
+def overflow(
+    traffic: Traffic, serving: Serving, prices: Prices, model: str | None = None
+) -> WayCost:
+    """The cheapest number of owned systems, from none to all, with the requests beyond them sent to
+    an API.
 
-    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems wins.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with
+    fewer systems wins.
     """
     price = prices.api_price(model)
     if price is None:
-        return WayCost(where="hybrid-api", total_usd_per_year=None, reason=NoCost(code="api-price", name=model or ""))
+        return WayCost(
+            where="hybrid-api",
+            total_usd_per_year=None,
+            reason=NoCost(code="api-price", name=model or ""),
+        )
     if traffic.requests_per_year is None:
         return WayCost(where="hybrid-api", total_usd_per_year=None, reason=NoCost(code="only-peak"))
     how = api_request(traffic, prices, model)[1]
-    return cheapest_split([_split(traffic, serving, prices, price, how, systems=count) for count in _corners_beyond(traffic, serving)])
+    return cheapest_split(
+        [
+            _split(traffic, serving, prices, price, how, systems=count)
+            for count in _corners_beyond(traffic, serving)
+        ]
+    )
 
 
 def beyond(traffic: Traffic, serving: Serving, systems: int) -> float:
     """Requests a year that so many owned systems leave to the API.
 
-    Of an hour that is provided for at a peak P and whose owned instances carry C, the share 1 - C / P is sent on. That is the most
-    that its mean and its peak allow: it is exact for an hour that is now at its peak and now idle, and less goes beyond where the
-    load is in between.
+    Of an hour that is provided for at a peak P and whose owned instances carry C, the share 1 - C /
+    P is sent on. That is the most that its mean and its peak allow: it is exact for an hour that is
+    now at its peak and now idle, and less goes beyond where the load is in between.
     """
     carried = instances_on(systems, serving) * serving.requests_per_second_per_instance
     return sum(
-        hours.hours_per_year * 3_600 * (hours.requests_per_second or 0.0) * max(0.0, 1 - carried / hours.sized_requests_per_second)
+        hours.hours_per_year
+        * 3_600
+        * (hours.requests_per_second or 0.0)
+        * max(0.0, 1 - carried / hours.sized_requests_per_second)
         for hours in traffic.hours
         if hours.sized_requests_per_second
     )
 
 
 def _corners_beyond(traffic: Traffic, serving: Serving) -> list[int]:
-    """Numbers of owned systems of which one is the cheapest: none, and those around which some hour sends nothing on any more."""
+    """Numbers of owned systems of which one is the cheapest: none, and those around which some hour
+    sends nothing on any more.
+    """
     group = serving.fleet.instances_per_system * serving.requests_per_second_per_instance
     exact = {round(hours.sized_requests_per_second / group, 9) for hours in traffic.hours}
     return _around(exact, serving.fleet.systems_per_instance)
 
 
-def _split(traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, how: str, *, systems: int) -> WayCost:
-    """A year with so many owned systems that carry load, the spare ones next to them, and the rest at the API."""
+def _split(
+    traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, how: str, *, systems: int
+) -> WayCost:
+    """A year with so many owned systems that carry load, the spare ones next to them, and the rest
+    at the API.
+    """
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought)
     if isinstance(owned, NoCost):
@@ -340,22 +462,43 @@ def _split(traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, 
     requests = beyond(traffic, serving, systems)
     energy = energy_of(serving, traffic, prices, instances_on(systems, serving))
     rest = (token_part(traffic, price, requests, how),) if requests else ()
-    asked = (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens) if requests else ()
-    more: dict[str, Any] = {"owned": owned if systems else (), "rest": rest, "figures": asked, "api_requests_per_year": requests}
+    asked = (
+        (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens)
+        if requests
+        else ()
+    )
+    more: dict[str, Any] = {
+        "owned": owned if systems else (),
+        "rest": rest,
+        "figures": asked,
+        "api_requests_per_year": requests,
+    }
     return _year("hybrid-api", traffic, serving, prices, bought=bought, energy=energy, **more)
 
 
-def with_cost_together(found: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS) -> UseCases:
-    """Use cases with the yearly cost of both arrangements: systems owned for the peak, and instances rented as each hour needs them."""
+def with_cost_together(
+    found: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS
+) -> UseCases:
+    """Use cases with the yearly cost of both arrangements: systems owned for the peak, and
+    instances rented as each hour needs them.
+    """
     traffic = dict(zip(found.names, map(traffic_of, found.plans), strict=True))
 
     def priced(one: Arrangement | None) -> Arrangement | None:
         if one is None:
             return None
         loads = [summed([traffic[case.name] for case in pool.cases]) for pool in one.pools]
-        pools = [(_pool_serving(pool, peak_of(load)), load, pool.instances) for pool, load in zip(one.pools, loads, strict=True)]
+        pools = [
+            (_pool_serving(pool, peak_of(load)), load, pool.instances)
+            for pool, load in zip(one.pools, loads, strict=True)
+        ]
         rented = [cloud(load, serving, prices).total_usd_per_year for serving, load, _ in pools]
-        owned = [_owned_systems(system, [pool for pool in pools if pool[0].system == system.system], prices) for system in one.systems]
+        owned = [
+            _owned_systems(
+                system, [pool for pool in pools if pool[0].system == system.system], prices
+            )
+            for system in one.systems
+        ]
         return replace(
             one,
             owned_usd_per_year=_total(owned) if "on-prem" in where else None,
@@ -366,7 +509,9 @@ def with_cost_together(found: UseCases, prices: Prices, where: tuple[Where, ...]
 
 
 def summed(traffics: Sequence[Traffic]) -> Traffic:
-    """Several loads as one, with all peaks at once; its hours are known where all profiles are equally long."""
+    """Several loads as one, with all peaks at once; its hours are known where all profiles are
+    equally long.
+    """
     peaks = [traffic.peak_requests_per_second for traffic in traffics]
     means = [traffic.mean_requests_per_second for traffic in traffics]
     mean = math.fsum(one for one in means if one is not None) if None not in means else None
@@ -375,9 +520,19 @@ def summed(traffics: Sequence[Traffic]) -> Traffic:
     return Traffic(
         peak_requests_per_second=math.fsum(peaks),
         mean_requests_per_second=mean,
-        input_tokens=math.fsum(one.input_tokens * weight for one, weight in zip(traffics, weights, strict=True)) / math.fsum(weights),
-        output_tokens=math.fsum(one.output_tokens * weight for one, weight in zip(traffics, weights, strict=True)) / math.fsum(weights),
-        profile=tuple(map(math.fsum, zip(*(traffic.profile for traffic in traffics), strict=True))) if alike else (),
+        input_tokens=math.fsum(
+            one.input_tokens * weight for one, weight in zip(traffics, weights, strict=True)
+        )
+        / math.fsum(weights),
+        output_tokens=math.fsum(
+            one.output_tokens * weight for one, weight in zip(traffics, weights, strict=True)
+        )
+        / math.fsum(weights),
+        profile=(
+            tuple(map(math.fsum, zip(*(traffic.profile for traffic in traffics), strict=True)))
+            if alike
+            else ()
+        ),
     )
 
 
@@ -394,13 +549,22 @@ def _pool_serving(pool: UseCasePool, peak: float) -> Serving:
     )
 
 
-def _owned_systems(held: PoolSystems, pools: Sequence[tuple[Serving, Traffic, int]], prices: Prices) -> float | None:
-    """USD a year of the systems of one kind, with the electricity of their pools; None without a price."""
+def _owned_systems(
+    held: PoolSystems, pools: Sequence[tuple[Serving, Traffic, int]], prices: Prices
+) -> float | None:
+    """USD a year of the systems of one kind, with the electricity of their pools; None without a
+    price.
+    """
     parts = system_parts(pools[0][0], prices, held.systems)
     if isinstance(parts, NoCost):
         return None
-    powers = (energy_part(energy_of(serving, load, prices, instances)) for serving, load, instances in pools)
-    return math.fsum(part.usd_per_year for part in (*parts, *(each for power in powers for each in power)))
+    powers = (
+        energy_part(energy_of(serving, load, prices, instances))
+        for serving, load, instances in pools
+    )
+    return math.fsum(
+        part.usd_per_year for part in (*parts, *(each for power in powers for each in power))
+    )
 
 
 def _total(usd: Sequence[float | None]) -> float | None:

@@ -1,4 +1,6 @@
-"""The cost of a plan: of its choice by every way, compared with each other and over years, and of each candidate that can be owned."""
+"""The cost of a plan: of its choice by every way, compared with each other and over years, and of
+each candidate that can be owned.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,26 @@ from datetime import date
 from typing import Literal
 
 from tonnage.cost.break_even import break_evens, power_per_request
-from tonnage.cost.cost import api_cost, api_request, hosting_is_missing, serving_of, spread, system_watts, traffic_of
-from tonnage.cost.options import Rent, as_planned, cloud, hybrid, needed, on_prem, overflow, rents_of, yearly_owned
+from tonnage.cost.cost import (
+    api_cost,
+    api_request,
+    hosting_is_missing,
+    serving_of,
+    spread,
+    system_watts,
+    traffic_of,
+)
+from tonnage.cost.options import (
+    Rent,
+    as_planned,
+    cloud,
+    hybrid,
+    needed,
+    on_prem,
+    overflow,
+    rents_of,
+    yearly_owned,
+)
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import (
@@ -71,17 +91,28 @@ def compare(
     Raises InputError: a negative number of instances.
     """
     if min_instances < 0:
-        raise InputError(f"{option('min_instances')}: {min_instances} is negative; write how many instances stay on, 0 or more")
+        raise InputError(
+            f"{option('min_instances')}: {min_instances} is negative; write how many instances stay"
+            " on, 0 or more"
+        )
     serving = as_planned(serving, traffic)
     owned = on_prem(traffic, serving, prices, min_instances)
     rented = cloud(traffic, serving, prices, min_instances)
     both = hybrid(traffic, serving, prices, min_instances)
     tokens = api_cost(traffic, prices, model)
     sent_on = overflow(traffic, serving, prices, model)
-    way_costs = [option for option in (owned, rented, both, tokens, sent_on) if option.where in where]
+    way_costs = [
+        option for option in (owned, rented, both, tokens, sent_on) if option.where in where
+    ]
     alone = tuple(_alone(way_costs))
-    shown = [option for option in way_costs if not any(option.where == same_as.way for same_as in alone)]
-    known = [(option.total_usd_per_year, option.where) for option in shown if option.total_usd_per_year is not None]
+    shown = [
+        option for option in way_costs if not any(option.where == same_as.way for same_as in alone)
+    ]
+    known = [
+        (option.total_usd_per_year, option.where)
+        for option in shown
+        if option.total_usd_per_year is not None
+    ]
     figures = dict.fromkeys(figure for way in shown for figure in way.figures)
     alone_priced = [NotComparable(way=known[0][1])] if len(known) == 1 and len(shown) > 1 else []
     return YearlyCost(
@@ -89,25 +120,41 @@ def compare(
         serving=serving,
         ways=tuple(shown),
         cheapest=min(known, key=lambda pair: pair[0])[1] if len(known) > 1 else None,
-        break_evens=tuple(each for each in break_evens(traffic, serving, prices, min_instances, model) if set(each.between) <= set(where)),
+        break_evens=tuple(
+            each
+            for each in break_evens(traffic, serving, prices, min_instances, model)
+            if set(each.between) <= set(where)
+        ),
         notes=(*alone_priced, *alone, *_notes(traffic, serving, owned, prices, where)),
         stale_prices=stale(figures, today) if today else (),
     )
 
 
 def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
-    """The mixtures that own nothing, or rent and send on nothing, where the way that they come to is shown."""
+    """The mixtures that own nothing, or rent and send on nothing, where the way that they come to
+    is shown.
+    """
     known = {way.where for way in asked if way.total_usd_per_year is not None}
     for way in asked:
         if way.total_usd_per_year is None or way.where not in ("hybrid", "hybrid-api"):
             continue
         other: Literal["cloud", "api"] = "cloud" if way.where == "hybrid" else "api"
-        same = other if not way.systems else "on-prem" if not way.cloud_gpu_hours_per_year and not way.api_requests_per_year else None
+        same = (
+            other
+            if not way.systems
+            else (
+                "on-prem"
+                if not way.cloud_gpu_hours_per_year and not way.api_requests_per_year
+                else None
+            )
+        )
         if same in known and same is not None:
             yield SameAs(way=way.where, same=same)
 
 
-def _notes(traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, where: tuple[Where, ...]) -> Iterator[CostNote]:
+def _notes(
+    traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, where: tuple[Where, ...]
+) -> Iterator[CostNote]:
     """What a reader must know about the ways that are shown."""
     yield TokenPriceRatio(ratio=prices.output_to_input_price_ratio)
     if not traffic.profile and {"cloud", "hybrid", "hybrid-api"} & set(where):
@@ -126,10 +173,18 @@ def _notes(traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, w
 
 
 def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
-    exact, usd, each = owned.systems_exact, owned.usd_per_year_exact, owned.usd_per_1000_requests_exact
+    exact, usd, each = (
+        owned.systems_exact,
+        owned.usd_per_year_exact,
+        owned.usd_per_1000_requests_exact,
+    )
     if exact is not None and exact >= 1 and usd is not None and each is not None:
         fleet = serving.fleet
-        per_system = fleet.instances_per_system / fleet.systems_per_instance * serving.requests_per_second_per_instance
+        per_system = (
+            fleet.instances_per_system
+            / fleet.systems_per_instance
+            * serving.requests_per_second_per_instance
+        )
         requests = per_system * SECONDS_PER_YEAR
         yield CourseWay(
             systems_exact=exact,
@@ -162,12 +217,25 @@ def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | Non
         total = way.total_usd_per_year
         if total is not None:
             each = None if users is None else total / MONTHS / users
-            ways.append(WayOutlook(where=way.where, usd={str(years): spent(way, years) for years in YEARS}, usd_per_user_month=each))
+            ways.append(
+                WayOutlook(
+                    where=way.where,
+                    usd={str(years): spent(way, years) for years in YEARS},
+                    usd_per_user_month=each,
+                )
+            )
     watts, racks = cost.serving.system_watts, None
     if plan.choice is not None and watts is not None:
         rack = RACK_KW if plan.aim is None else plan.aim.rack_kw
-        racks = footprint(plan.choice.systems, watts, cost.serving.watts_from, rack_kw=rack, pue=prices.pue.value)
-    return replace(cost, outlook=Outlook(ways=tuple(ways), pays_off=_pays_off(cost, today), users=users, footprint=racks))
+        racks = footprint(
+            plan.choice.systems, watts, cost.serving.watts_from, rack_kw=rack, pue=prices.pue.value
+        )
+    return replace(
+        cost,
+        outlook=Outlook(
+            ways=tuple(ways), pays_off=_pays_off(cost, today), users=users, footprint=racks
+        ),
+    )
 
 
 def spent(way: WayCost, years: float) -> float:
@@ -177,7 +245,12 @@ def spent(way: WayCost, years: float) -> float:
 
 def _pays_off(cost: YearlyCost, today: date | None) -> PaysOff | None:
     owned, rented = cost.way("on-prem"), cost.way("cloud")
-    if owned is None or rented is None or owned.total_usd_per_year is None or rented.total_usd_per_year is None:
+    if (
+        owned is None
+        or rented is None
+        or owned.total_usd_per_year is None
+        or rented.total_usd_per_year is None
+    ):
         return None
     saved = (rented.opex_usd_per_year - owned.opex_usd_per_year) / MONTHS
     months = (owned.purchase_usd or 0.0) / saved if saved > 0 else math.inf
@@ -186,17 +259,26 @@ def _pays_off(cost: YearlyCost, today: date | None) -> PaysOff | None:
     if today is None:
         return PaysOff(months=months, date="", saved_usd_per_month=saved)
     years, month = divmod(today.month - 1 + math.ceil(months), MONTHS)
-    return PaysOff(months=months, date=f"{today.year + years:04d}-{month + 1:02d}", saved_usd_per_month=saved)
+    return PaysOff(
+        months=months, date=f"{today.year + years:04d}-{month + 1:02d}", saved_usd_per_month=saved
+    )
 
 
 def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
-    """The plan's autoscaling with what the first proposal and the fixed fleet cost a year, where the price of a GPU and hour is known.
+    """The plan's autoscaling with what the first proposal and the fixed fleet cost a year, where
+    the price of a GPU and hour is known.
 
-    What is rented at once may hold several instances: of these so many are paid for as hold the instances of each moment, and both fleets
-    are rented as costs least for them. The hours that were simulated are taken to repeat for a year.
+    What is rented at once may hold several instances: of these so many are paid for as hold the
+    instances of each moment, and both fleets are rented as costs least for them. The hours that
+    were simulated are taken to repeat for a year.
     """
     autoscaling = plan.autoscaling
-    if autoscaling is None or autoscaling.best is None or autoscaling.fixed is None or plan.choice is None:
+    if (
+        autoscaling is None
+        or autoscaling.best is None
+        or autoscaling.fixed is None
+        or plan.choice is None
+    ):
         return autoscaling
     rents = rents_of(serving_of(plan.choice, plan.scenario.spare_systems), prices)
     if isinstance(rents, NoCost):
@@ -204,24 +286,42 @@ def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
     cheapest = []
     for run in (autoscaling.fixed, autoscaling.best.run):
         hours = math.fsum(held.hours for held in run.held)
-        yearly = ((run.rented_hours(rent.instances) / hours * HOURS_PER_YEAR * rent.usd, rent) for rent in rents)
+        yearly = (
+            (run.rented_hours(rent.instances) / hours * HOURS_PER_YEAR * rent.usd, rent)
+            for rent in rents
+        )
         cheapest.append(min(yearly, key=lambda priced: priced[0]))
     (fixed, _), (scaled, rent) = cheapest
-    return replace(autoscaling, cost=AutoscalingCost(fixed_usd_per_year=fixed, scaled_usd_per_year=scaled, offer=rent.offer))
+    return replace(
+        autoscaling,
+        cost=AutoscalingCost(
+            fixed_usd_per_year=fixed, scaled_usd_per_year=scaled, offer=rent.offer
+        ),
+    )
 
 
-def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
-    """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price, by the day ``today``."""
+def with_cost(
+    plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS
+) -> Plan:
+    """The plan with the cost of its choice, and with the yearly cost of every candidate that has a
+    price, by the day ``today``.
+    """
     cost = cost_of(plan, prices, today=today, where=where)
-    plan = replace(plan, cost=cost, autoscaling=with_rent(plan, prices), measurement=_worth(plan, cost))
+    plan = replace(
+        plan, cost=cost, autoscaling=with_rent(plan, prices), measurement=_worth(plan, cost)
+    )
     if not plan.pareto or plan.demand.offline:
         return plan
     owned = yearly_owned(plan.candidates, traffic_of(plan), prices, plan.scenario.spare_systems)
     return replace(plan, pareto=pareto(plan.candidates, owned))
 
 
-def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Cost | None:
-    """What the choice costs: a job once, other traffic for a year; None where nothing was chosen."""
+def cost_of(
+    plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS
+) -> Cost | None:
+    """What the choice costs: a job once, other traffic for a year; None where nothing was
+    chosen.
+    """
     if plan.choice is None:
         return None
     traffic, serving = traffic_of(plan), serving_of(plan.choice, plan.scenario.spare_systems)
@@ -229,14 +329,26 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
     model = catalog_id(plan.scenario.model)
     if requests is None or seconds is None:
         least = len(plan.choice.pools)  # one instance of each: prefill alone answers nothing
-        yearly_cost = compare(traffic, serving, prices, min_instances=least, today=today, model=model, where=where)
+        yearly_cost = compare(
+            traffic, serving, prices, min_instances=least, today=today, model=model, where=where
+        )
         return with_outlook(yearly_cost, plan, prices, today)
     job = plan.job or in_proportion(requests, seconds, serving)
-    return job_cost(job, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
+    return job_cost(
+        job,
+        (traffic.input_tokens, traffic.output_tokens),
+        serving,
+        prices,
+        model=model,
+        today=today,
+    )
 
 
-def cost_of_run(rate: float, tokens: tuple[float, float], hardware: tuple[str, str, int], prices: Prices) -> tuple[WayCost, ...]:
-    """What a year at a measured load costs: the GPUs owned, as their share of systems, and rented on whole machines.
+def cost_of_run(
+    rate: float, tokens: tuple[float, float], hardware: tuple[str, str, int], prices: Prices
+) -> tuple[WayCost, ...]:
+    """What a year at a measured load costs: the GPUs owned, as their share of systems, and rented
+    on whole machines.
 
     Args:
         rate: requests/s that the run completed.
@@ -245,7 +357,12 @@ def cost_of_run(rate: float, tokens: tuple[float, float], hardware: tuple[str, s
         prices: the price list.
     """
     gpu, system, gpus = hardware
-    traffic = Traffic(peak_requests_per_second=rate, mean_requests_per_second=rate, input_tokens=tokens[0], output_tokens=tokens[1])
+    traffic = Traffic(
+        peak_requests_per_second=rate,
+        mean_requests_per_second=rate,
+        input_tokens=tokens[0],
+        output_tokens=tokens[1],
+    )
     watts, source = system_watts(gpu, system)
     serving = Serving(
         gpu=gpu,
@@ -259,33 +376,55 @@ def cost_of_run(rate: float, tokens: tuple[float, float], hardware: tuple[str, s
     owned, exact = on_prem(traffic, serving, prices), None
     if owned.total_usd_per_year and owned.usd_per_year_exact is not None:
         share = owned.usd_per_year_exact / owned.total_usd_per_year
-        low, high = (None if end is None else end * share for end in (owned.usd_per_year_low, owned.usd_per_year_high))
-        exact = replace(owned, total_usd_per_year=owned.usd_per_year_exact, usd_per_year_low=low, usd_per_year_high=high)
-    return (owned if exact is None else spread(exact, traffic, prices), cloud(traffic, serving, prices))
+        low, high = (
+            None if end is None else end * share
+            for end in (owned.usd_per_year_low, owned.usd_per_year_high)
+        )
+        exact = replace(
+            owned,
+            total_usd_per_year=owned.usd_per_year_exact,
+            usd_per_year_low=low,
+            usd_per_year_high=high,
+        )
+    return (
+        owned if exact is None else spread(exact, traffic, prices),
+        cloud(traffic, serving, prices),
+    )
 
 
 def _worth(plan: Plan, cost: Cost | None) -> Measurement | None:
-    """What measuring the choice would save a year, owned or rented: a share of the systems saves that share of the cost."""
+    """What measuring the choice would save a year, owned or rented: a share of the systems saves
+    that share of the cost.
+    """
     measurement, choice = plan.measurement, plan.choice
     if measurement is None or choice is None or not isinstance(cost, YearlyCost):
         return measurement
-    known = [way.total_usd_per_year for way in cost.ways if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None]
+    known = [
+        way.total_usd_per_year
+        for way in cost.ways
+        if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None
+    ]
     if not known:
         return measurement
     of_system = min(known) / choice.systems
     usd = of_system * measurement.seconds / 3_600 / HOURS_PER_YEAR
-    return replace(measurement, usd=usd, saved_usd_per_year=measurement.saved_systems * of_system - usd)
+    return replace(
+        measurement, usd=usd, saved_usd_per_year=measurement.saved_systems * of_system - usd
+    )
 
 
 def catalog_id(model: str) -> str:
-    """The model's name in the catalog and in its prices; what the catalog does not have, such as a file, keeps its own."""
+    """The model's name in the catalog and in its prices; what the catalog does not have, such as a
+    file, keeps its own.
+    """
     try:
         return model if model.endswith(".json") else find_model(model).name
     except InputError:
         return model
 
 
-OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")  # the ways of serving whose cost hangs on the candidate alone
+# the ways of serving whose cost hangs on the candidate alone
+OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,17 +433,28 @@ class Outlay:
 
     purchase_usd: float | None  # price of its systems
     cheapest_usd_per_year: float | None  # of all requested ways of serving
-    own_usd_per_year: float | None  # of those among them that own or rent the candidate's GPUs alone
-    system_watts: float | None  # highest power of one system; ``watts_from`` says where that comes from
+    # of those among them that own or rent the candidate's GPUs alone
+    own_usd_per_year: float | None
+    # highest power of one system; ``watts_from`` says where that comes from
+    system_watts: float | None
     watts_from: str
     job_usd: float | None = 0.0  # of one job on rented GPUs; 0 of other traffic
-    drawn_watts: float | None  # what one is predicted to draw at the peak; the highest where nothing is predicted
+    # what one is predicted to draw at the peak; the highest where nothing is predicted
+    drawn_watts: float | None
 
 
 def outlay(
-    candidate: Candidate, traffic: Traffic, prices: Prices, *, spare: int = 0, model: str | None = None, where: Sequence[Where] = WAYS
+    candidate: Candidate,
+    traffic: Traffic,
+    prices: Prices,
+    *,
+    spare: int = 0,
+    model: str | None = None,
+    where: Sequence[Where] = WAYS,
 ) -> Outlay:
-    """What a candidate costs and draws, with ``spare`` systems more than the load needs; of two pools the cloud keeps one instance each."""
+    """What a candidate costs and draws, with ``spare`` systems more than the load needs; of two
+    pools the cloud keeps one instance each.
+    """
     serving = as_planned(serving_of(candidate, spare), traffic)
     least = len(candidate.pools)
     each = {
@@ -319,14 +469,21 @@ def outlay(
     return Outlay(
         purchase_usd=None if price is None else candidate.systems * price.value,
         cheapest_usd_per_year=min(known.values(), default=None),
-        own_usd_per_year=min((usd for way, usd in known.items() if way in OWNED_OR_RENTED), default=None),
+        own_usd_per_year=min(
+            (usd for way, usd in known.items() if way in OWNED_OR_RENTED), default=None
+        ),
         system_watts=highest,
         watts_from=serving.watts_from,
-        drawn_watts=highest if highest is None or serving.power is None else highest * serving.power.watts / serving.power.tdp_watts,
+        drawn_watts=(
+            highest
+            if highest is None or serving.power is None
+            else highest * serving.power.watts / serving.power.tdp_watts
+        ),
     )
 
 
-# Shortest rental of a machine: it covers the minutes of starting and of loading the model, and the minimum that some clouds charge
+# Shortest rental of a machine: it covers the minutes of starting and of loading the model, and the
+# minimum that some clouds charge
 LEAST_HOURS = 1.0
 
 
@@ -350,24 +507,32 @@ class _Rental:
     def how(self) -> str:
         """The arithmetic."""
         gpus = self.times * self.rent.gpus
-        licence = f" + {self.rent.licence / self.rent.gpus:g} USD licence" if self.rent.licence else ""
+        licence = (
+            f" + {self.rent.licence / self.rent.gpus:g} USD licence" if self.rent.licence else ""
+        )
         count = f"{gpus:,} GPU{'' if gpus == 1 else 's'} for {self.hours:,.3g} h"
         return f"{self.gpu_hours:,.4g} GPU-hours ({count}) × {self.rent.offer}{licence}"
 
 
 def rented_job(plan: Plan, candidate: Candidate, prices: Prices, spare: int) -> float | None:
-    """USD of a plan's job on rented GPUs of a candidate; None where their rent is not known, 0 of other traffic."""
+    """USD of a plan's job on rented GPUs of a candidate; None where their rent is not known, 0 of
+    other traffic.
+    """
     requests, seconds = plan.demand.offline_requests, plan.demand.offline_seconds
     if requests is None or seconds is None:
         return 0.0
     serving = serving_of(candidate, spare)
     instances = max(1, needed(requests / seconds, serving))
-    rental = _rental(in_proportion(requests, seconds, serving), instances, rents_of(serving, prices))
+    rental = _rental(
+        in_proportion(requests, seconds, serving), instances, rents_of(serving, prices)
+    )
     return None if isinstance(rental, NoCost) else rental.usd
 
 
 def in_proportion(requests: int, seconds: float, serving: Serving) -> JobDone:
-    """A job of which only the rate of an instance is known: its time is proportional to its requests."""
+    """A job of which only the rate of an instance is known: its time is proportional to its
+    requests.
+    """
     each = 1 / serving.requests_per_second_per_instance
     share = math.ceil(requests / max(1, needed(requests / seconds, serving)))
     return JobDone(
@@ -381,7 +546,13 @@ def in_proportion(requests: int, seconds: float, serving: Serving) -> JobDone:
 
 
 def job_cost(
-    job: JobDone, tokens: tuple[float, float], serving: Serving, prices: Prices, *, model: str | None = None, today: date | None = None
+    job: JobDone,
+    tokens: tuple[float, float],
+    serving: Serving,
+    prices: Prices,
+    *,
+    model: str | None = None,
+    today: date | None = None,
 ) -> JobCost:
     """What a job costs.
 
@@ -391,7 +562,12 @@ def job_cost(
         today: the day on which prices older than a year are warned about; none are if not given.
     """
     rate, hours = job.requests / job.allowed_seconds, job.allowed_seconds / 3_600
-    traffic = Traffic(peak_requests_per_second=rate, mean_requests_per_second=None, input_tokens=tokens[0], output_tokens=tokens[1])
+    traffic = Traffic(
+        peak_requests_per_second=rate,
+        mean_requests_per_second=None,
+        input_tokens=tokens[0],
+        output_tokens=tokens[1],
+    )
     serving = as_planned(serving, traffic)
     owned = replace(on_prem(traffic, serving, replace(prices, power_in_hosting=True)), energy=None)
     power = power_per_request(serving, prices) * job.requests
@@ -400,7 +576,9 @@ def job_cost(
     api = prices.api_price(model)
     each, api_how = api_request(traffic, prices, model) if api else (0.0, "")
     tokens_usd = job.requests * each if api else None
-    api_figures = (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens) if api else ()
+    api_figures = (
+        (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens) if api else ()
+    )
     rented_figures = () if isinstance(rental, NoCost) else rental.rent.figures
     figures = tuple(dict.fromkeys((*owned.figures, *rented_figures, *api_figures)))
     most = HOURS_PER_YEAR * 3_600 / job.finish_seconds
@@ -425,7 +603,9 @@ def job_cost(
 
 
 def _rental(job: JobDone, instances: int, rents: tuple[Rent, ...] | NoCost) -> _Rental | NoCost:
-    """The cheapest rental that holds the instances; more machines never cost less, as each adds its own ramp-up and drain."""
+    """The cheapest rental that holds the instances; more machines never cost less, as each adds its
+    own ramp-up and drain.
+    """
     if isinstance(rents, NoCost):
         return rents
     rentals = []
@@ -437,7 +617,9 @@ def _rental(job: JobDone, instances: int, rents: tuple[Rent, ...] | NoCost) -> _
 
 
 def _jobs(owned: float | None, each: float | None, power: float, most: float) -> float | None:
-    """Jobs a year at which owning costs the same; None where a price is not known or a year is too short."""
+    """Jobs a year at which owning costs the same; None where a price is not known or a year is too
+    short.
+    """
     if owned is None or each is None or owned > (each - power) * most:
         return None
     return owned / (each - power)

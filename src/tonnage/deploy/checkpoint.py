@@ -1,4 +1,6 @@
-"""The checkpoint of a plan: published, quantised by the engine at start, or a folder with the command that fills it."""
+"""The checkpoint of a plan: published, quantised by the engine at start, or a folder with the
+command that fills it.
+"""
 
 from __future__ import annotations
 
@@ -39,32 +41,61 @@ class Loading:
 
     checkpoint: str  # Hugging Face name, or a folder inside the instance
     told: str  # description and reason, as sentences in Markdown
-    words: tuple[str, ...] = ()  # arguments added to the engine's command, which make it quantise the checkpoint at start
-    make: tuple[str, ...] = ()  # commands that create the checkpoint, one per line; empty if it is published, or if no tool for it is known
+    # arguments added to the engine's command, which make it quantise the checkpoint at start
+    words: tuple[str, ...] = ()
+    # commands that create the checkpoint, one per line; empty if it is published, or if no tool for
+    # it is known
+    make: tuple[str, ...] = ()
     named: bool = False  # whether the caller chose the checkpoint
 
 
 def loading(
-    model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", asked: str | None = None, planned: Sequence[str] = ()
+    model: str,
+    precision: str,
+    engine: str,
+    *,
+    vendor: str = "NVIDIA",
+    asked: str | None = None,
+    planned: Sequence[str] = (),
 ) -> Loading:
-    """The checkpoint that an engine (a preset) loads of a model (a catalog id, or the path of a config.json) in a number format.
+    """The checkpoint that an engine (a preset) loads of a model (a catalog id, or the path of a
+    config.json) in a number format.
 
-    ``asked`` is the caller's checkpoint, used unchanged; None chooses one from the catalog, or takes the repository that the words of the
-    ``planned`` command name, where that is in the format.
-    Raises InputError: ``asked`` is not a checkpoint name; UnknownName: unknown model, number format or preset.
+    ``asked`` is the caller's checkpoint, used unchanged; None chooses one from the catalog, or
+    takes the repository that the words of the ``planned`` command name, where that is in the
+    format. Raises InputError: ``asked`` is not a checkpoint name; UnknownName: unknown model,
+    number format or preset.
     """
     if asked is not None:
-        if not asked.strip() or asked.startswith("-") or any(letter.isspace() for letter in asked.strip()):
-            raise InputError(f"{option('checkpoint')}: '{asked}' is no name of a checkpoint; write owner/name or a folder")
+        if (
+            not asked.strip()
+            or asked.startswith("-")
+            or any(letter.isspace() for letter in asked.strip())
+        ):
+            raise InputError(
+                f"{option('checkpoint')}: '{asked}' is no name of a checkpoint; write owner/name or"
+                " a folder"
+            )
         _check_made(asked.strip(), find_precision(precision))
-        return Loading(checkpoint=asked.strip(), told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.", named=True)
+        return Loading(
+            checkpoint=asked.strip(),
+            told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.",
+            named=True,
+        )
     wanted, spec = find_precision(precision), find_engine(engine)
     checkpoint = published(model, wanted, spec, vendor)
     repository = next((word for word in planned if re.fullmatch(HUB_NAME, word)), "")
     words = quantised_at_start(model, wanted, spec)
     quantised = bool(words) and tuple(planned[-len(words) :]) == words
-    if repository and not quantised and repository not in (one.repository for one in find_checkpoints(model)):
-        return Loading(checkpoint=repository, told=f"The engine loads `{repository}`, for which the plan was made.")
+    if (
+        repository
+        and not quantised
+        and repository not in (one.repository for one in find_checkpoints(model))
+    ):
+        return Loading(
+            checkpoint=repository,
+            told=f"The engine loads `{repository}`, for which the plan was made.",
+        )
     listed = next((one for one in find_checkpoints(model) if one.repository == repository), None)
     if listed is not None and same_weights(listed.format, wanted.weights):
         checkpoint = listed
@@ -74,59 +105,101 @@ def loading(
 
 
 def judged(model: str) -> Judged | None:
-    """What ``compress`` found of a checkpoint next to its original; None for a model that it did not make.
+    """What ``compress`` found of a checkpoint next to its original; None for a model that it did
+    not make.
 
-    ``model`` is the folder, its config.json, or any other name of a model. Raises InputError: its manifest is damaged.
+    ``model`` is the folder, its config.json, or any other name of a model. Raises InputError: its
+    manifest is damaged.
     """
     place = Path(model)
-    file = place / MANIFEST if place.is_dir() else place.with_name(MANIFEST) if place.is_file() else place
+    file = (
+        place / MANIFEST
+        if place.is_dir()
+        else place.with_name(MANIFEST)
+        if place.is_file()
+        else place
+    )
     if file.name != MANIFEST or not file.is_file():
         return None
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         figures = manifest["figures"]
         text = next((name for name in ("held_back", "calibration") if name in figures), "")
-        found = {name: figures[text][name] for name in ("perplexity_original", "perplexity", "top1_agreement")} if text else {}
-        scores = {task: (one["original"], one["made"]) for task, one in figures.get("tasks", {}).items()}
+        found = (
+            {
+                name: figures[text][name]
+                for name in ("perplexity_original", "perplexity", "top1_agreement")
+            }
+            if text
+            else {}
+        )
+        scores = {
+            task: (one["original"], one["made"]) for task, one in figures.get("tasks", {}).items()
+        }
         precision, original = find_precision(manifest["precision"]), manifest["original"]
         like, loss = published_loss(precision, manifest["parameters"]) or ("", 0.0)
-        return Judged(precision=precision.name, original=original, text=text, scores=scores, like=like, loss=loss, **found)
+        return Judged(
+            precision=precision.name,
+            original=original,
+            text=text,
+            scores=scores,
+            like=like,
+            loss=loss,
+            **found,
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{file}: is no manifest of tonnage compress; make the checkpoint again") from None
+        raise InputError(
+            f"{file}: is no manifest of tonnage compress; make the checkpoint again"
+        ) from None
 
 
 def _check_made(folder: str, wanted: Precision) -> None:
-    """Refuse what ``compress`` wrote in another format than the plan's. Raises InputError: with both."""
+    """Refuse what ``compress`` wrote in another format than the plan's. Raises InputError: with
+    both.
+    """
     found = judged(folder)
     if found is None:
         return
     precision = find_precision(found.precision)
-    if not same_weights(precision.weight_format, wanted.weight_format) or precision.sparse != wanted.sparse:
+    if (
+        not same_weights(precision.weight_format, wanted.weight_format)
+        or precision.sparse != wanted.sparse
+    ):
         raise InputError(
-            f"{option('checkpoint')}: {folder} is in {precision.name}, and the plan is for {wanted.name}; size again with "
-            f"{option('precision')} {precision.name}, or make the plan's by tonnage compress"
+            f"{option('checkpoint')}: {folder} is in {precision.name}, and the plan is for"
+            f" {wanted.name}; size again with {option('precision')} {precision.name}, or make the"
+            " plan's by tonnage compress"
         )
 
 
 def _of_published(found: Checkpoint, wanted: Precision) -> str:
-    told = [f"The engine loads `{found.repository}`: {found.model} in {found.format}, licence {found.licence or 'unknown'}."]
+    told = [
+        f"The engine loads `{found.repository}`: {found.model} in {found.format}, licence"
+        f" {found.licence or 'unknown'}."
+    ]
     if not same_weights(found.format, wanted.weights):
-        told.append(f"The plan assumes {wanted.weights}; for the numbers of this checkpoint, size again with `--precision {found.format}`.")
+        told.append(
+            f"The plan assumes {wanted.weights}; for the numbers of this checkpoint, size again"
+            f" with `--precision {found.format}`."
+        )
     if found.gated:
         told.append(GATED)
     return " ".join(told)
 
 
 def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loading | None:
-    """The 16-bit checkpoint, with the arguments that make the engine quantise it; None if the engine cannot."""
+    """The 16-bit checkpoint, with the arguments that make the engine quantise it; None if the
+    engine cannot.
+    """
     words = quantised_at_start(model, wanted, engine)
     if not words:
         return None
     half = half_of(model)
     name = half.repository if half else _folder(model, HALF[1])
     told = (
-        f"The engine loads `{name}` in 16 bits and quantises it to {wanted.weights} at start (`{shlex.join(words)}`), because no published "
-        f"{wanted.weights} checkpoint of {model} is known that {engine.name} reads."
+        f"The engine loads `{name}` in 16 bits and quantises it to {wanted.weights} at start"
+        f" (`{shlex.join(words)}`), because no published {wanted.weights} checkpoint of {model} is"
+        f" known that {engine.name} reads."
     )
     if half is None:
         told += " Put the model's 16-bit checkpoint into this folder of every instance."
@@ -138,25 +211,42 @@ def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loadi
 def _made_first(model: str, wanted: Precision, engine: EnginePreset) -> Loading:
     """A folder, with the command that creates the checkpoint in it."""
     folder = _folder(model, wanted.weights)
-    told = f"The engine loads the folder `{folder}`: no published {wanted.weights} checkpoint of {model} is known that {engine.name} reads."
+    told = (
+        f"The engine loads the folder `{folder}`: no published {wanted.weights} checkpoint of"
+        f" {model} is known that {engine.name} reads."
+    )
     maker = find_maker(wanted.weights, engine)
     if maker is None:
         return Loading(
             checkpoint=folder,
-            told=f"{told} No tool that creates one is known: put your own into this folder of every instance, or give `--checkpoint`.",
+            told=(
+                f"{told} No tool that creates one is known: put your own into this folder of every"
+                " instance, or give `--checkpoint`."
+            ),
         )
     tool, makes = maker
     return Loading(
         checkpoint=folder,
         told=f"{told} Create it with {tool.tool}, and put it into this folder of every instance:",
-        make=(tool.command.format(repository=source_of(model), scheme=makes.scheme, folder=folder),),
+        make=(
+            tool.command.format(repository=source_of(model), scheme=makes.scheme, folder=folder),
+        ),
     )
 
 
 def source_of(model: str) -> str:
-    """The checkpoint that a tool quantises: the 16-bit one, or the author's own if there is none in 16 bits, or a folder."""
+    """The checkpoint that a tool quantises: the 16-bit one, or the author's own if there is none in
+    16 bits, or a folder.
+    """
     half = half_of(model)
-    return half.repository if half else next((checkpoint.repository for checkpoint in find_checkpoints(model)), _folder(model, HALF[1]))
+    return (
+        half.repository
+        if half
+        else next(
+            (checkpoint.repository for checkpoint in find_checkpoints(model)),
+            _folder(model, HALF[1]),
+        )
+    )
 
 
 def _folder(model: str, weights: str) -> str:

@@ -7,7 +7,16 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.monitoring import dashboard_text, rules
-from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, gpu_words, head, image_note, page_text, startup_line
+from tonnage.deploy.plan_text import (
+    argv_notes,
+    bench_command,
+    compare_command,
+    gpu_words,
+    head,
+    image_note,
+    page_text,
+    startup_line,
+)
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.workload import USE
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
@@ -16,9 +25,17 @@ from tonnage.gateway.settings import Limits
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name: of one machine all its services together, of several a file for each, and the router's."""
+    """The text of each file by its name: of one machine all its services together, of several a
+    file for each, and the router's.
+    """
     gpus = f'{USE[service.gpu.vendor]}{{deployment="{service.name}"}}'
-    source = {"name": "Prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090", "isDefault": True}
+    source = {
+        "name": "Prometheus",
+        "type": "prometheus",
+        "access": "proxy",
+        "url": "http://prometheus:9090",
+        "isDefault": True,
+    }
     boards = {"name": "plan", "type": "file", "options": {"path": "/var/lib/grafana/dashboards"}}
     found = {
         **{name: yaml_text(made, head=head(service)) for name, made in services(service).items()},
@@ -27,7 +44,14 @@ def files(service: Service) -> dict[str, str]:
         "nginx.conf": nginx(service),
         "envoy.yaml": yaml_text(envoy(service)),
         "prometheus.yaml": yaml_text(prometheus(service)),
-        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances, front="haproxy" if balanced(service) else "gateway")),
+        "alerts.yaml": yaml_text(
+            rules(
+                service,
+                gpus,
+                service.pool.instances,
+                front="haproxy" if balanced(service) else "gateway",
+            )
+        ),
         "grafana/datasource.yaml": yaml_text({"apiVersion": 1, "datasources": [source]}),
         "grafana/provider.yaml": yaml_text({"apiVersion": 1, "providers": [boards]}),
         "grafana/dashboards/plan.json": dashboard_text(service),
@@ -47,16 +71,36 @@ def prometheus(service: Service) -> dict[str, Any]:
         engines = [address(service, place) for place in range(service.pool.instances)]
         exporters = [f"{name}:{EXPORTER_PORT}" for name in _placed(service)]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
-    front: Any = {"job_name": "gateway", "static_configs": [{"targets": [f"gateway:{GATEWAY_PORT}"]}]}
+    front: Any = {
+        "job_name": "gateway",
+        "static_configs": [{"targets": [f"gateway:{GATEWAY_PORT}"]}],
+    }
     if not balanced(service):
-        where = "It runs on the machine itself: down until `host` in gateway.yaml is an address that containers see, such as 172.17.0.1."
-        front = noted({"job_name": "gateway", "static_configs": [{"targets": [f"host.docker.internal:{GATEWAY_PORT}"]}]}, where)
-    gpus = {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]}
+        where = (
+            "It runs on the machine itself: down until `host` in gateway.yaml is an address that"
+            " containers see, such as 172.17.0.1."
+        )
+        front = noted(
+            {
+                "job_name": "gateway",
+                "static_configs": [{"targets": [f"host.docker.internal:{GATEWAY_PORT}"]}],
+            },
+            where,
+        )
+    gpus = {
+        "job_name": "gpus",
+        "honor_labels": True,
+        "static_configs": [{"targets": exporters, "labels": label}],
+    }
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": ["alerts.yaml"],
         "scrape_configs": [
-            {"job_name": "engines", **path, "static_configs": [{"targets": engines, "labels": label}]},
+            {
+                "job_name": "engines",
+                **path,
+                "static_configs": [{"targets": engines, "labels": label}],
+            },
             *([] if service.simulated else [gpus]),
             front,
         ],
@@ -73,12 +117,17 @@ IMAGES = {
     "gpu-exporter": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04",
     "amd-exporter": "rocm/device-metrics-exporter:v1.5.0",
 }
-"""Recalled, 2026-11-22; AMD's exporter, its port and its devices as in public manifests, 2026-11-25."""
+"""Recalled, 2026-11-22; AMD's exporter, its port and its devices as in public manifests,
+2026-11-25."""
 
 EXPORTER_PORT = 9400
 EXPORTER_PORTS = {"NVIDIA": 9400, "AMD": 5000}  # Inside its container, by vendor
 
-AMD_DEVICES = {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video"], "security_opt": ["seccomp=unconfined"]}
+AMD_DEVICES = {
+    "devices": ["/dev/kfd", "/dev/dri"],
+    "group_add": ["video"],
+    "security_opt": ["seccomp=unconfined"],
+}
 """How a container gets AMD's GPUs (ROCm's documentation of Docker, recalled)."""
 
 ENVIRONMENT = [f"HF_HOME={FOLDER}", "HF_TOKEN"]
@@ -86,10 +135,16 @@ ROUTER = "router.yaml"  # Of several machines: what runs next to the gateway
 
 
 def services(service: Service) -> dict[str, dict[str, Any]]:
-    """Compose's files by their names: one for one machine; of several one for each, and ``ROUTER``."""
+    """Compose's files by their names: one for one machine; of several one for each, and
+    ``ROUTER``.
+    """
     several, placed = service.several, _placed(service)
     watching = ({"gateway": GATEWAY} if balanced(service) else {}) | WATCHING
-    exporter = {} if service.simulated else {"gpu-exporter": _exporter(service.gpu.vendor, several=several)}
+    exporter = (
+        {}
+        if service.simulated
+        else {"gpu-exporter": _exporter(service.gpu.vendor, several=several)}
+    )
     found = {}
     for machine, places in placed.items():
         instances = {f"instance-{place + 1}": _instance(service, place) for place in places}
@@ -99,7 +154,9 @@ def services(service: Service) -> dict[str, dict[str, Any]]:
             "services": instances | ({} if several else watching) | exporter,
             "volumes": {"model-cache": {}, **({} if several else {"prometheus": {}})},
         }
-    return found | ({ROUTER: {"services": watching, "volumes": {"prometheus": {}}}} if several else {})
+    return found | (
+        {ROUTER: {"services": watching, "volumes": {"prometheus": {}}}} if several else {}
+    )
 
 
 def _placed(service: Service) -> dict[str, list[int]]:
@@ -117,17 +174,25 @@ def engine(service: Service) -> dict[str, Any]:
     said = [f"/etc/engine/{name}" if word == name else word for word in arguments]
     kept = f"./models:{FOLDER}" if service.local else f"model-cache:{FOLDER}"
     volumes = [kept, *([f"./{name}:/etc/engine/{name}:ro"] if service.file_text else [])]
-    asked = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
+    asked = (
+        f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health',"
+        " timeout=5)"
+    )
     return {
         "image": noted(service.image, image_note(service)),
         "entrypoint": [command],
         "command": noted(said, argv_notes(service)),
-        "environment": noted(ENVIRONMENT, "HF_TOKEN is taken from your shell; gated models need it."),
+        "environment": noted(
+            ENVIRONMENT, "HF_TOKEN is taken from your shell; gated models need it."
+        ),
         "volumes": volumes,
-        "shm_size": noted(f"{service.shared_memory_gib}gb", "Shared memory of NCCL and the engine's processes."),
+        "shm_size": noted(
+            f"{service.shared_memory_gib}gb", "Shared memory of NCCL and the engine's processes."
+        ),
         "restart": "unless-stopped",
         "stop_grace_period": noted(
-            f"{service.drain_seconds}s", "Running requests may end: the plan's p99 of E2E at the limit, at least 30 s."
+            f"{service.drain_seconds}s",
+            "Running requests may end: the plan's p99 of E2E at the limit, at least 30 s.",
         ),
         "healthcheck": {
             "test": ["CMD", "python3", "-c", asked],
@@ -146,10 +211,15 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
     resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
     devices: dict[str, Any] = {}
     if service.gpu.vendor == "AMD" and not service.simulated:
-        seen = noted([*ENVIRONMENT, f"HIP_VISIBLE_DEVICES={','.join(ids)}"], "The instance's own GPUs, of those of the machine.")
+        seen = noted(
+            [*ENVIRONMENT, f"HIP_VISIBLE_DEVICES={','.join(ids)}"],
+            "The instance's own GPUs, of those of the machine.",
+        )
         devices = {**AMD_DEVICES, "environment": seen}
     elif not service.simulated:
-        resources["reservations"] = {"devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]}
+        resources["reservations"] = {
+            "devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]
+        }
     return {
         "<<": Alias(name="engine"),
         "ports": [_published(FIRST_PORT + first, PORT, several=service.several)],
@@ -163,7 +233,10 @@ def _published(port: int, inside: int, *, several: bool) -> str:
     return f"{port}:{inside}" if several else f"127.0.0.1:{port}:{inside}"
 
 
-FRONT = "This machine alone. For others, put nginx.conf or envoy.yaml before it: TLS, keys, rate limits."
+FRONT = (
+    "This machine alone. For others, put nginx.conf or envoy.yaml before it: TLS, keys, rate"
+    " limits."
+)
 
 GATEWAY: dict[str, Any] = {
     "image": IMAGES["haproxy"],
@@ -176,7 +249,10 @@ GATEWAY: dict[str, Any] = {
 WATCHING: dict[str, Any] = {
     "prometheus": {
         "image": IMAGES["prometheus"],
-        "command": ["--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.retention.time=30d"],
+        "command": [
+            "--config.file=/etc/prometheus/prometheus.yaml",
+            "--storage.tsdb.retention.time=30d",
+        ],
         "volumes": [
             "./prometheus.yaml:/etc/prometheus/prometheus.yaml:ro",
             "./alerts.yaml:/etc/prometheus/alerts.yaml:ro",
@@ -202,7 +278,9 @@ WATCHING: dict[str, Any] = {
 
 
 def _exporter(vendor: str, *, several: bool) -> dict[str, Any]:
-    """The vendor's GPU exporter, which the Prometheus of another machine reads where there are several."""
+    """The vendor's GPU exporter, which the Prometheus of another machine reads where there are
+    several.
+    """
     every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     exporter: dict[str, Any] = {
         "image": IMAGES["gpu-exporter"],
@@ -211,11 +289,16 @@ def _exporter(vendor: str, *, several: bool) -> dict[str, Any]:
     }
     if vendor == "AMD":
         exporter = {"image": IMAGES["amd-exporter"], **AMD_DEVICES}
-    ports = {"ports": [_published(EXPORTER_PORT, EXPORTER_PORTS[vendor], several=True)]} if several else {}
+    ports = (
+        {"ports": [_published(EXPORTER_PORT, EXPORTER_PORTS[vendor], several=True)]}
+        if several
+        else {}
+    )
     return {**exporter, **ports, "restart": "unless-stopped"}
 
 
-# The settings of ``tonnage gateway`` before the instances, and of nginx or Envoy before it, for TLS, keys and rate limits.
+# The settings of ``tonnage gateway`` before the instances, and of nginx or Envoy before it, for
+# TLS, keys and rate limits.
 
 
 FIRST_PORT = 8001  # Of the first instance on its machine; the others follow
@@ -226,21 +309,27 @@ MACHINES = "Placeholder names: replace them by the addresses of the machines."
 
 
 def balanced(service: Service) -> bool:
-    """Whether HAProxy has the plan's router; else ``tonnage gateway`` balances on the machine itself."""
+    """Whether HAProxy has the plan's router; else ``tonnage gateway`` balances on the machine
+    itself.
+    """
     return service.router in BALANCE
 
 
 def haproxy(service: Service) -> str:
     """``haproxy.cfg``: the plan's router, on all interfaces of its container."""
     places = range(service.pool.instances)
-    addresses = [address(service, place) if service.several else f"instance-{place + 1}:{PORT}" for place in places]
+    addresses = [
+        address(service, place) if service.several else f"instance-{place + 1}:{PORT}"
+        for place in places
+    ]
     limits = Limits()
     text = configuration(
         [(name, 1.0) for name in addresses],
         service.router,
         host="0.0.0.0",
         port=GATEWAY_PORT,
-        in_flight=most_in_flight(service.choice.concurrency_per_instance, service.pool.instances) or limits.in_flight,
+        in_flight=most_in_flight(service.choice.concurrency_per_instance, service.pool.instances)
+        or limits.in_flight,
         body=limits.body,
         first_byte_s=limits.first_byte_s,
         idle_s=limits.idle_s,
@@ -253,7 +342,10 @@ def gateway(service: Service) -> dict[str, Any]:
     most = service.choice.concurrency_per_instance
     value, bound = most_in_flight(most, service.pool.instances), dict[str, Any]()
     if most is not None:
-        told = f"Twice what all instances hold where the limits end, {most:,.0f} each; further requests get 429."
+        told = (
+            f"Twice what all instances hold where the limits end, {most:,.0f} each; further"
+            " requests get 429."
+        )
         bound = {"max_in_flight": noted(value, told)}
     backends: Any = [f"http://{address(service, place)}" for place in range(service.pool.instances)]
     if service.several:
@@ -307,8 +399,9 @@ http {{
     }}
   }}
 }}
-"""
-"""Directives of nginx 1.22 (nginx.org/en/docs, read 2026-11-24); without buffering, tokens reach the client as they come."""
+"""  # noqa: E501
+"""Directives of nginx 1.22 (nginx.org/en/docs, read 2026-11-24); without buffering, tokens reach
+the client as they come."""
 
 
 def nginx(service: Service) -> str:
@@ -322,26 +415,49 @@ def envoy(service: Service) -> dict[str, Any]:
     rate = _requests_per_second(service)
     bucket = {"max_tokens": 2 * rate, "tokens_per_fill": rate, "fill_interval": "1s"}
     always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-    limit = {"stat_prefix": "rate_limit", "token_bucket": bucket, "filter_enabled": always, "filter_enforced": always}
+    limit = {
+        "stat_prefix": "rate_limit",
+        "token_bucket": bucket,
+        "filter_enabled": always,
+        "filter_enforced": always,
+    }
     keys = {
-        "credentials": noted([], "Your keys, such as [{key: …, client: team-a}]: until then every request gets 401."),
+        "credentials": noted(
+            [], "Your keys, such as [{key: …, client: team-a}]: until then every request gets 401."
+        ),
         "key_sources": [{"header": "Authorization"}],
     }
-    route = {"match": {"prefix": "/"}, "route": noted({"cluster": "gateway", "timeout": "0s"}, "A stream may take as long as it takes.")}
+    route = {
+        "match": {"prefix": "/"},
+        "route": noted(
+            {"cluster": "gateway", "timeout": "0s"}, "A stream may take as long as it takes."
+        ),
+    }
     manager = {
         "stat_prefix": "ingress",
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
         "http_filters": [
-            _typed("envoy.filters.http.api_key_auth", "filters.http.api_key_auth.v3.ApiKeyAuth", keys),
-            _typed("envoy.filters.http.local_ratelimit", "filters.http.local_ratelimit.v3.LocalRateLimit", limit),
+            _typed(
+                "envoy.filters.http.api_key_auth", "filters.http.api_key_auth.v3.ApiKeyAuth", keys
+            ),
+            _typed(
+                "envoy.filters.http.local_ratelimit",
+                "filters.http.local_ratelimit.v3.LocalRateLimit",
+                limit,
+            ),
             _typed("envoy.filters.http.router", "filters.http.router.v3.Router", {}),
         ],
     }
-    certificate = {"certificate_chain": {"filename": "tls.crt"}, "private_key": {"filename": "tls.key"}}
+    certificate = {
+        "certificate_chain": {"filename": "tls.crt"},
+        "private_key": {"filename": "tls.key"},
+    }
     tls = {"common_tls_context": {"tls_certificates": [certificate]}}
     managed = "filters.network.http_connection_manager"
     chain = {
-        "transport_socket": _typed("envoy.transport_sockets.tls", "transport_sockets.tls.v3.DownstreamTlsContext", tls),
+        "transport_socket": _typed(
+            "envoy.transport_sockets.tls", "transport_sockets.tls.v3.DownstreamTlsContext", tls
+        ),
         "filters": [_typed(f"envoy.{managed}", f"{managed}.v3.HttpConnectionManager", manager)],
     }
     endpoint = {"endpoint": {"address": _socket("127.0.0.1", GATEWAY_PORT)}}
@@ -355,7 +471,10 @@ def envoy(service: Service) -> dict[str, Any]:
 
 
 def _typed(name: str, kind: str, values: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "typed_config": {"@type": f"type.googleapis.com/envoy.extensions.{kind}", **values}}
+    return {
+        "name": name,
+        "typed_config": {"@type": f"type.googleapis.com/envoy.extensions.{kind}", **values},
+    }
 
 
 def _socket(address: str, port: int) -> dict[str, Any]:
@@ -363,7 +482,9 @@ def _socket(address: str, port: int) -> dict[str, Any]:
 
 
 def _requests_per_second(service: Service) -> int:
-    """What the plan's instances carry together, rounded up: beyond it requests wait longer than the limits allow."""
+    """What the plan's instances carry together, rounded up: beyond it requests wait longer than the
+    limits allow.
+    """
     return max(1, math.ceil(service.capacity))
 
 
@@ -373,32 +494,59 @@ def readme(service: Service) -> str:
     exporter = "" if service.simulated else " and an exporter"
     up = f"up --detach --wait --wait-timeout {service.startup_seconds + 120}"
     front = "HAProxy, Prometheus" if balanced(service) else "Prometheus"
-    start, rows = f"docker compose {up}", [("`compose.yaml`", f"{service.per_machine} {each}, {front}, Grafana{exporter}")]
+    start, rows = (
+        f"docker compose {up}",
+        [("`compose.yaml`", f"{service.per_machine} {each}, {front}, Grafana{exporter}")],
+    )
     if several:
         router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
-        start = f"docker compose --file machine-1.yaml {up}    # on each machine, with its file\n{router}"
-        rows = [(f"`{name}.yaml`", f"{len(places)} {each}{exporter}") for name, places in _placed(service).items()]
+        start = (
+            f"docker compose --file machine-1.yaml {up}    # on each machine, with its"
+            f" file\n{router}"
+        )
+        rows = [
+            (f"`{name}.yaml`", f"{len(places)} {each}{exporter}")
+            for name, places in _placed(service).items()
+        ]
         rows.append((f"`{ROUTER}`", f"{front} and Grafana, on the router's machine"))
     further = """\
-Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone."""
+Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone."""  # noqa: E501
     if not balanced(service):
         further += """
 In Prometheus the target `gateway` is down, and the alert on failed requests without data, until `host` in `gateway.yaml` is an address
-that containers see, such as 172.17.0.1, that of Docker's bridge."""
+that containers see, such as 172.17.0.1, that of Docker's bridge."""  # noqa: E501
     commands = (
-        "export HF_TOKEN GF_SECURITY_ADMIN_PASSWORD    # their values: of the hub for gated models, and of your choice",
+        (
+            "export HF_TOKEN GF_SECURITY_ADMIN_PASSWORD    # their values: of the hub for gated"
+            " models, and of your choice"
+        ),
         start,
         *(() if balanced(service) else ("tonnage gateway --config gateway.yaml &",)),
-        bench_command(service, f"http://127.0.0.1:{GATEWAY_PORT}", instances=service.pool.instances),
+        bench_command(
+            service, f"http://127.0.0.1:{GATEWAY_PORT}", instances=service.pool.instances
+        ),
         compare_command(instances=None),
     )
-    return page_text(service, f"{service.served} with Docker Compose", _needs(service), commands, rows=[*rows, *ROWS], further=further)
+    return page_text(
+        service,
+        f"{service.served} with Docker Compose",
+        _needs(service),
+        commands,
+        rows=[*rows, *ROWS],
+        further=further,
+    )
 
 
 ROWS = (
     ("`haproxy.cfg`", "how HAProxy balances the instances, where it has the plan's router"),
     ("`gateway.yaml`", "the same for `tonnage gateway`, by which `deploy rehearse` balances"),
-    ("`nginx.conf`, `envoy.yaml`", "for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit"),
+    (
+        "`nginx.conf`, `envoy.yaml`",
+        (
+            "for clients on other machines: either of them before the gateway, with TLS, API keys"
+            " and a rate limit"
+        ),
+    ),
     ("`prometheus.yaml`, `alerts.yaml`", "what is scraped, and the rules"),
     ("`grafana/`", "the dashboard and its data source"),
 )
@@ -407,13 +555,19 @@ ROWS = (
 
 def _needs(service: Service) -> str:
     """Requirements of the machine, and the steps for several machines."""
-    docker = "Docker and AMD's driver" if service.gpu.vendor == "AMD" else "Docker with NVIDIA's container toolkit"
+    docker = (
+        "Docker and AMD's driver"
+        if service.gpu.vendor == "AMD"
+        else "Docker with NVIDIA's container toolkit"
+    )
     docker = "Docker" if service.simulated else docker
     if not service.several:
         return f"The machine needs {docker}, and tonnage."
     return (
-        f"Docker Compose manages one machine, and the plan has {len(_placed(service))}: each has a file. Copy this folder to each machine, "
-        "and replace `machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Start each machine's file "
-        f"on it; the other commands are for the router's machine, which may be one of them. Every machine needs {docker}, and the router's "
-        "needs tonnage too. The engines' ports are not protected by keys: keep them on a private network."
+        f"Docker Compose manages one machine, and the plan has {len(_placed(service))}: each has a"
+        " file. Copy this folder to each machine, and replace `machine-1` and so on in"
+        " `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Start each machine's"
+        " file on it; the other commands are for the router's machine, which may be one of them."
+        f" Every machine needs {docker}, and the router's needs tonnage too. The engines' ports are"
+        " not protected by keys: keep them on a private network."
     )

@@ -6,41 +6,89 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.plan_text import WATCHED, bench_command, compare_command, gpu_words, head, keda_too, page_text, scaling_rows
+from tonnage.deploy.plan_text import (
+    WATCHED,
+    bench_command,
+    compare_command,
+    gpu_words,
+    head,
+    keda_too,
+    page_text,
+    scaling_rows,
+)
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.workload import adapter, bundle, compute_domain, disruptions, hpa, instances, keda, manifest, selector
+from tonnage.deploy.workload import (
+    adapter,
+    bundle,
+    compute_domain,
+    disruptions,
+    hpa,
+    instances,
+    keda,
+    manifest,
+    selector,
+)
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
-# What surrounds the instances: their address, their cache, their configuration, and how many may be disrupted at once.
+# What surrounds the instances: their address, their cache, their configuration, and how many may be
+# disrupted at once.
 
 
 def network_service(service: Service) -> dict[str, Any]:
     """One address for all instances; it spreads connections at random."""
-    told = f"A Service spreads connections at random, and the plan counts on {service.router}: put such a router before the pods "
+    told = (
+        f"A Service spreads connections at random, and the plan counts on {service.router}: put"
+        " such a router before the pods "
+    )
     told += "(deploy --target llm-d has one), or size with --router random."
     port = noted({"name": "http", "port": 80, "targetPort": "http"}, told)
-    return manifest(service, "Service", {"type": "ClusterIP", "selector": selector(service), "ports": [port]})
+    return manifest(
+        service, "Service", {"type": "ClusterIP", "selector": selector(service), "ports": [port]}
+    )
 
 
 def model_cache(service: Service) -> dict[str, Any]:
     """Where the checkpoint is, once for all instances."""
-    told = "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let each node fetch its own copy."
-    room = noted(f"{service.cache_gib}Gi", f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB.")
-    spec = {"accessModes": noted(["ReadWriteMany"], told), "resources": {"requests": {"storage": room}}}
+    told = (
+        "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let"
+        " each node fetch its own copy."
+    )
+    room = noted(
+        f"{service.cache_gib}Gi",
+        f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB.",
+    )
+    spec = {
+        "accessModes": noted(["ReadWriteMany"], told),
+        "resources": {"requests": {"storage": room}},
+    }
     return manifest(service, "PersistentVolumeClaim", spec, "-model-cache")
 
 
 def engine_config(service: Service, files: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The engine's configuration file, or others in its place, by their names."""
-    return manifest(service, "ConfigMap", None, "-engine-config", data=dict(files or {service.file_name: service.file_text}))
+    return manifest(
+        service,
+        "ConfigMap",
+        None,
+        "-engine-config",
+        data=dict(files or {service.file_name: service.file_text}),
+    )
 
 
 def readme(service: Service) -> str:
-    """The page in Markdown; the port-forward leads to one pod, or where an instance has several to the first that the Service finds."""
+    """The page in Markdown; the port-forward leads to one pod, or where an instance has several to
+    the first that the Service finds.
+    """
     several, peak = service.spans > 1, service.plan.demand.sizing_requests_per_second
     kind, port = ("service", 80) if several else ("deployment", PORT)
-    folder = f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
-    needs = f"The cluster needs {service.prerequisites}kube-prometheus-stack{keda_too(service)}." + (folder if service.local else "")
+    folder = (
+        f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's"
+        " folder into it."
+    )
+    needs = (
+        f"The cluster needs {service.prerequisites}kube-prometheus-stack{keda_too(service)}."
+        + (folder if service.local else "")
+    )
     commands = (
         "kubectl apply --kustomize .",
         waits(service),
@@ -53,10 +101,15 @@ A gated model needs a token first: `kubectl create secret generic hf-token --fro
 
 The port-forward leads to one pod, which gets its share of the plan's peak. To measure all of them, run `tonnage bench` in a pod of the
 cluster, with the address `http://{service.name}` and `--request-rate {peak:.6g}`, and leave `--instances` out of `compare` if all of the
-plan's instances run."""
+plan's instances run."""  # noqa: E501
     rest = f"{gpu_words(service)} each, the engine's arguments, probes, resources"
-    groups = ("`leader-worker-set.yaml`", f"{service.pool.instances} groups of {service.spans} pods, {rest}")
-    rows = [groups if several else ("`deployment.yaml`", f"{service.pool.instances} pods with {rest}")]
+    groups = (
+        "`leader-worker-set.yaml`",
+        f"{service.pool.instances} groups of {service.spans} pods, {rest}",
+    )
+    rows = [
+        groups if several else ("`deployment.yaml`", f"{service.pool.instances} pods with {rest}")
+    ]
     rows.append(("`service.yaml`", "one address before them"))
     if not service.simulated:
         rows.append(("`model-cache.yaml`", f"{service.cache_gib} GiB for the checkpoint"))
@@ -65,14 +118,27 @@ plan's instances run."""
     if service.target_in_flight is not None and service.signals.running:
         told = "the same by prometheus-adapter; not applied by the second command"
         rows.append(("`autoscaling-without-keda.yaml`", told))
-    return page_text(service, f"{service.served} on Kubernetes", needs, commands, rows=[*rows, *WATCHED], further=further)
+    return page_text(
+        service,
+        f"{service.served} on Kubernetes",
+        needs,
+        commands,
+        rows=[*rows, *WATCHED],
+        further=further,
+    )
 
 
 def waits(service: Service) -> str:
     """The command that returns when the instances answer."""
     if service.spans > 1:
-        return f"kubectl wait leaderworkerset/{service.name} --for condition=Available --timeout {service.startup_seconds + 300}s"
-    return f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s"
+        return (
+            f"kubectl wait leaderworkerset/{service.name} --for condition=Available --timeout"
+            f" {service.startup_seconds + 300}s"
+        )
+    return (
+        f"kubectl rollout status deployment/{service.name} --timeout"
+        f" {service.startup_seconds + 300}s"
+    )
 
 
 def files(service: Service) -> dict[str, str]:
@@ -86,7 +152,9 @@ def files(service: Service) -> dict[str, str]:
 def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:
     """The files of the instances and of what surrounds them; ``further`` are labels of a pod."""
     found = {
-        f"{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml": yaml_text(instances(service, further), head=head(service)),
+        f"{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml": yaml_text(
+            instances(service, further), head=head(service)
+        ),
         "service.yaml": yaml_text(network_service(service)),
         **({} if service.simulated else {"model-cache.yaml": yaml_text(model_cache(service))}),
         "disruption-budget.yaml": yaml_text(disruptions(service, selector(service))),

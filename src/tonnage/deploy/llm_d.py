@@ -10,12 +10,18 @@ from tonnage.deploy.service import PORT, Service, dns_label
 from tonnage.deploy.workload import bundle, deployment, manifest, pod, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
-PICKER_PORT = 9002  # Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)
+# Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes,
+# read 2026-11-25)
+PICKER_PORT = 9002
 
 
 def pool(service: Service) -> dict[str, Any]:
     """The pool."""
-    picked = {"name": f"{service.name}-picker", "port": {"number": PICKER_PORT}, "failureMode": "FailOpen"}
+    picked = {
+        "name": f"{service.name}-picker",
+        "port": {"number": PICKER_PORT},
+        "failureMode": "FailOpen",
+    }
     spec: dict[str, Any] = {
         "selector": {"matchLabels": selector(service)},
         "targetPorts": [{"number": PORT}],
@@ -33,7 +39,11 @@ def route(service: Service) -> dict[str, Any]:
         "backendRefs": [behind],
         "timeouts": noted({"request": "0s"}, "Streams last as long as they last."),
     }
-    return manifest(service, "HTTPRoute", {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]})
+    return manifest(
+        service,
+        "HTTPRoute",
+        {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]},
+    )
 
 
 def _prefix(service: Service) -> str:
@@ -41,7 +51,10 @@ def _prefix(service: Service) -> str:
     return f"/{dns_label(service.case)}" if service.case else ""
 
 
-REWRITTEN = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/v1"}}}
+REWRITTEN = {
+    "type": "URLRewrite",
+    "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/v1"}},
+}
 """The filter that puts the engines' own path in place of a prefix."""
 
 
@@ -57,19 +70,36 @@ WEIGHTS = {"prefix-cache-scorer": 3, "queue-scorer": 2, "kv-cache-utilization-sc
 
 
 ALWAYS = "always-disagg-pd-decider"
-"""The plugin that sends every request through both pools, as in the plan (llm-d's guides/pd-disaggregation, read 2026-11-23)."""
+"""The plugin that sends every request through both pools, as in the plan (llm-d's
+guides/pd-disaggregation, read 2026-11-23)."""
 
 
 def picker(service: Service) -> dict[str, Any]:
     """The Deployment."""
     matched = {"app.kubernetes.io/name": f"{service.name}-picker"}
-    arguments = ["--pool-name", service.name, "--pool-namespace", "$(NAMESPACE)", "--config-file", "/config/picker.yaml"]
+    arguments = [
+        "--pool-name",
+        service.name,
+        "--pool-namespace",
+        "$(NAMESPACE)",
+        "--config-file",
+        "/config/picker.yaml",
+    ]
     check = {"grpc": {"port": HEALTH_PORT, "service": "inference-extension"}}
     container = {
         "name": "picker",
         "image": noted(IMAGE, IMAGE_SOURCE),
-        "args": [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT), "--secure-serving=true"],
-        "env": [{"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
+        "args": [
+            *arguments,
+            "--grpc-port",
+            str(PICKER_PORT),
+            "--grpc-health-port",
+            str(HEALTH_PORT),
+            "--secure-serving=true",
+        ],
+        "env": [
+            {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+        ],
         "ports": [{"name": "picker", "containerPort": PICKER_PORT}],
         "readinessProbe": {**check, "periodSeconds": 5},
         "livenessProbe": {**check, "periodSeconds": 10},
@@ -95,40 +125,67 @@ def permissions(service: Service) -> tuple[dict[str, Any], ...]:
     name, reads = f"{service.name}-picker", ["get", "list", "watch"]
     groups = ["inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai"]
     kinds = ["inferencepools", "inferenceobjectives", "inferencemodelrewrites"]
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": reads}, {"apiGroups": groups, "resources": kinds, "verbs": reads}]
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": reads},
+        {"apiGroups": groups, "resources": kinds, "verbs": reads},
+    ]
     bound = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     return (
         manifest(service, "ServiceAccount", None, "-picker"),
         manifest(service, "Role", None, "-picker", rules=rules),
-        manifest(service, "RoleBinding", None, "-picker", subjects=[{"kind": "ServiceAccount", "name": name}], roleRef=bound),
+        manifest(
+            service,
+            "RoleBinding",
+            None,
+            "-picker",
+            subjects=[{"kind": "ServiceAccount", "name": name}],
+            roleRef=bound,
+        ),
     )
 
 
 def picker_config(service: Service) -> dict[str, Any]:
-    """How pods are scored; of two pools each by itself, and no request is computed where it decodes."""
+    """How pods are scored; of two pools each by itself, and no request is computed where it
+    decodes.
+    """
     plugins: list[dict[str, Any]] = [{"type": name} for name in (*WEIGHTS, "max-score-picker")]
-    weighed = [*({"pluginRef": name, "weight": weight} for name, weight in WEIGHTS.items()), {"pluginRef": "max-score-picker"}]
+    weighed = [
+        *({"pluginRef": name, "weight": weight} for name, weight in WEIGHTS.items()),
+        {"pluginRef": "max-score-picker"},
+    ]
     profiles = [{"name": "default", "plugins": weighed}]
     if len(service.halves) > 1:
-        plugins = [{"type": name} for name in ("disagg-headers-handler", ALWAYS, "prefill-filter", "decode-filter")] + plugins
-        plugins.append({"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": ALWAYS}}})
-        profiles = [{"name": role, "plugins": [{"pluginRef": f"{role}-filter"}, *weighed]} for role in ("prefill", "decode")]
+        plugins = [
+            {"type": name}
+            for name in ("disagg-headers-handler", ALWAYS, "prefill-filter", "decode-filter")
+        ] + plugins
+        plugins.append(
+            {"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": ALWAYS}}}
+        )
+        profiles = [
+            {"name": role, "plugins": [{"pluginRef": f"{role}-filter"}, *weighed]}
+            for role in ("prefill", "decode")
+        ]
     config = {
         "apiVersion": "inference.networking.x-k8s.io/v1alpha1",
         "kind": "EndpointPickerConfig",
         "plugins": plugins,
         "schedulingProfiles": profiles,
     }
-    return manifest(service, "ConfigMap", None, "-picker-config", data={"picker.yaml": yaml_text(config)})
+    return manifest(
+        service, "ConfigMap", None, "-picker-config", data={"picker.yaml": yaml_text(config)}
+    )
 
 
-# The pods of two pools with llm-d: prefill pods, and decode pods whose routing sidecar has a prompt computed elsewhere first.
+# The pods of two pools with llm-d: prefill pods, and decode pods whose routing sidecar has a prompt
+# computed elsewhere first.
 
 
 SIDECAR = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
 SIDECAR_READ = (
-    "flags were read in the sidecar's pkg/sidecar/proxy/options.go on 2026-11-25: --secure-proxy, which later versions also call "
-    "--secure-serving, is taken by all of them; the tag is the picker's"
+    "flags were read in the sidecar's pkg/sidecar/proxy/options.go on 2026-11-25: --secure-proxy,"
+    " which later versions also call --secure-serving, is taken by all of them; the tag is the"
+    " picker's"
 )
 CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}  # Of the sidecar, by the engine's family
 
@@ -138,11 +195,22 @@ def half(service: Service) -> dict[str, Any]:
     role, spec = service.pool.role, pod(service)
     (engine,) = spec["containers"]
     if service.family == "vllm":
-        address = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-        engine["env"] = [*engine["env"], noted(address, "Where the other pool's engines fetch KV caches.")]
+        address = {
+            "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
+            "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+        }
+        engine["env"] = [
+            *engine["env"],
+            noted(address, "Where the other pool's engines fetch KV caches."),
+        ]
     if role == "decode":
         connector = f"--kv-connector={CONNECTORS[service.family]}"
-        arguments = [f"--port={PORT}", f"--vllm-port={service.port}", connector, "--secure-proxy=false"]
+        arguments = [
+            f"--port={PORT}",
+            f"--vllm-port={service.port}",
+            connector,
+            "--secure-proxy=false",
+        ]
         sidecar = {
             "name": "routing-proxy",
             "image": noted(SIDECAR, SIDECAR_READ),
@@ -155,7 +223,9 @@ def half(service: Service) -> dict[str, Any]:
     return deployment(service, spec, further={"llm-d.ai/engine-type": service.family})
 
 
-CONFIG_READ = "The plugins' names and weights were read in llm-d's guides and their copies on 2026-11-25."
+CONFIG_READ = (
+    "The plugins' names and weights were read in llm-d's guides and their copies on 2026-11-25."
+)
 
 
 def files(service: Service) -> dict[str, str]:
@@ -170,7 +240,12 @@ def files(service: Service) -> dict[str, str]:
         "route.yaml": yaml_text(route(service)),
         "picker.yaml": yaml_text(
             picker(service),
-            manifest(service, "Service", {"selector": {"app.kubernetes.io/name": f"{service.name}-picker"}, "ports": [port]}, "-picker"),
+            manifest(
+                service,
+                "Service",
+                {"selector": {"app.kubernetes.io/name": f"{service.name}-picker"}, "ports": [port]},
+                "-picker",
+            ),
             *permissions(service),
         ),
         "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),
@@ -182,29 +257,48 @@ def page(service: Service) -> str:
     """The page in Markdown."""
     rows = [
         (
-            f"`{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
-            f"{instances_words(service.choice.pools, 'pod')} of {service.pool.engine} and their cache",
+            (
+                f"`{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml`,"
+                " `model-cache.yaml`, `disruption-budget.yaml`"
+            ),
+            (
+                f"{instances_words(service.choice.pools, 'pod')} of {service.pool.engine} and their"
+                " cache"
+            ),
         ),
-        ("`inference-pool.yaml`, `route.yaml`", "the pods as a pool, and the way to it from a gateway"),
-        ("`picker.yaml`, `picker-config.yaml`", "llm-d's endpoint picker: which pod gets a request, by prefix, queue and KV cache"),
+        (
+            "`inference-pool.yaml`, `route.yaml`",
+            "the pods as a pool, and the way to it from a gateway",
+        ),
+        (
+            "`picker.yaml`, `picker-config.yaml`",
+            "llm-d's endpoint picker: which pod gets a request, by prefix, queue and KV cache",
+        ),
     ]
     return cluster_page(
         service,
         runs_on="llm-d",
         needs=(
-            "The cluster needs the Gateway API with its inference extension, a Gateway `inference-gateway` of a controller that knows it, "
-            f"{service.prerequisites}kube-prometheus-stack{keda_too(service)}. "
-            "A gated model needs a Secret `hf-token` with the key `token`. "
-            "The picker serves TLS with a certificate that it signs itself, as gateways expect; Istio verifies certificates and needs a "
-            f"DestinationRule for the host `{service.name}-picker` with `tls: {{mode: SIMPLE, insecureSkipVerify: true}}`."
+            "The cluster needs the Gateway API with its inference extension, a Gateway"
+            " `inference-gateway` of a controller that knows it,"
+            f" {service.prerequisites}kube-prometheus-stack{keda_too(service)}. A gated model needs"
+            " a Secret `hf-token` with the key `token`. The picker serves TLS with a certificate"
+            " that it signs itself, as gateways expect; Istio verifies certificates and needs a"
+            f" DestinationRule for the host `{service.name}-picker` with `tls: {{mode: SIMPLE,"
+            " insecureSkipVerify: true}`."
         ),
         commands=(
             "kubectl apply --kustomize .",
-            f"kubectl wait deployment --selector app.kubernetes.io/name={service.name} --for condition=Available"
-            f" --timeout {service.startup_seconds + 300}s"
-            if len(service.halves) > 1
-            else waits(service),
-            "HOST=$(kubectl get gateway inference-gateway --output jsonpath='{.status.addresses[0].value}')",
+            (
+                f"kubectl wait deployment --selector app.kubernetes.io/name={service.name} --for"
+                f" condition=Available --timeout {service.startup_seconds + 300}s"
+                if len(service.halves) > 1
+                else waits(service)
+            ),
+            (
+                "HOST=$(kubectl get gateway inference-gateway --output"
+                " jsonpath='{.status.addresses[0].value}')"
+            ),
         ),
         url=f'"http://$HOST{_prefix(service)}"',
         instances=service.pool.instances,

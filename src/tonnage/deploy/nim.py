@@ -11,7 +11,20 @@ from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes import model_cache, network_service, waits
 from tonnage.deploy.plan_text import cluster_page, head, scaling_rows
 from tonnage.deploy.service import CONTEXT, PORT, Service, without
-from tonnage.deploy.workload import adapter, bundle, container, deployment, disruptions, hpa, keda, manifest, placing, pod, probes, selector
+from tonnage.deploy.workload import (
+    adapter,
+    bundle,
+    container,
+    deployment,
+    disruptions,
+    hpa,
+    keda,
+    manifest,
+    placing,
+    pod,
+    probes,
+    selector,
+)
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.formats.prometheus import HISTORIES
@@ -26,10 +39,15 @@ SAID = {
 }
 """Flags that variables and the profile say, the context's first."""
 
-FREE = {"vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0", "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0"}
-"""Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
+FREE = {
+    "vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0",
+    "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0",
+}
+"""Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0,
+read 2026-11-23)."""
 
-FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}  # What a profile's name calls a number format
+# What a profile's name calls a number format
+FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
 
 PROFILED = {
     "a10g-24gb": "a10g",
@@ -40,9 +58,12 @@ PROFILED = {
     "h200-sxm-141gb": "h200",
     "l40s": "l40s",
 }
-"""What the profiles of NIM 1 call a GPU, by catalog id (lists of its list-model-profiles in public repositories, read 2026-11-25)."""
+"""What the profiles of NIM 1 call a GPU, by catalog id (lists of its list-model-profiles in public
+repositories, read 2026-11-25)."""
 
-NAMED = (1, 12)  # First version of NIM whose profiles of TensorRT-LLM have names that end with a hash, so that they cannot be composed
+# First version of NIM whose profiles of TensorRT-LLM have names that end with a hash, so that they
+# cannot be composed
+NAMED = (1, 12)
 
 KNOWN = {
     "nvcr.io/nim/meta/llama-3.3-70b-instruct:1.13.1": (
@@ -56,46 +77,73 @@ KNOWN = {
         "tensorrt_llm-b200-fp8-tp2-pp1-throughput-2901:10de-d2ff2bbf26fdabe28afaf754ca8e5615ed337e19d873da15627c209849f51072-2",
     ),
 }
-"""Profiles of TensorRT-LLM with such names, by image (NVIDIA-AI-Blueprints/rag, docs/model-profiles.md and its predecessor, read
-2026-11-25)."""
+"""Profiles of TensorRT-LLM with such names, by image (NVIDIA-AI-Blueprints/rag,
+docs/model-profiles.md and its predecessor, read 2026-11-25)."""
 
 SOURCE = (
-    "NIM for LLMs, its pages on profiles and on model-free NIM were read on 2026-11-23 (ENGINE-FORMAT-tpN-pp1; NIM_MODEL_PROFILE takes "
-    "the name; NIM_MODEL_PATH, NIM_SERVED_MODEL_NAME, NIM_PASSTHROUGH_ARGS); the other variables and the paths of cache, health and "
-    "metrics are recalled"
+    "NIM for LLMs, its pages on profiles and on model-free NIM were read on 2026-11-23"
+    " (ENGINE-FORMAT-tpN-pp1; NIM_MODEL_PROFILE takes the name; NIM_MODEL_PATH,"
+    " NIM_SERVED_MODEL_NAME, NIM_PASSTHROUGH_ARGS); the other variables and the paths of cache,"
+    " health and metrics are recalled"
 )
 SOURCE_1 = (
-    "TensorRT-LLM runs in NIM 1, since an image of NIM 2 holds vLLM or SGLang (its support matrix, 2.1.5). Pages and lists read on "
-    "2026-11-25: the image for any model with its profile tensorrt_llm and NIM_MODEL_NAME (Utilities and release notes of 1.15), "
-    "NIM_TENSOR_PARALLEL_SIZE, NIM_PIPELINE_PARALLEL_SIZE, metrics (Observability of 1.15); the other variables are recalled"
+    "TensorRT-LLM runs in NIM 1, since an image of NIM 2 holds vLLM or SGLang (its support matrix,"
+    " 2.1.5). Pages and lists read on 2026-11-25: the image for any model with its profile"
+    " tensorrt_llm and NIM_MODEL_NAME (Utilities and release notes of 1.15),"
+    " NIM_TENSOR_PARALLEL_SIZE, NIM_PIPELINE_PARALLEL_SIZE, metrics (Observability of 1.15); the"
+    " other variables are recalled"
 )
 
 
 def prepared(service: Service) -> Service:
-    """The deployment as NIM has it: TensorRT-LLM runs inside NIM 1 with its metrics, and a model-specific image contains the model."""
+    """The deployment as NIM has it: TensorRT-LLM runs inside NIM 1 with its metrics, and a
+    model-specific image contains the model.
+    """
     if service.family == "tensorrt-llm" and (interface := find_interface("nim-2024")):
         pool = replace(service.pool, launch_file={})
-        service = replace(service, family="nim", pool=pool, interface=interface, signals=HISTORIES["nim"].of(interface))
+        service = replace(
+            service,
+            family="nim",
+            pool=pool,
+            interface=interface,
+            signals=HISTORIES["nim"].of(interface),
+        )
     if not _named(service):
         return service
-    return replace(service, loading=replace(service.loading, told="The image given with `--checkpoint` contains the model."))
+    return replace(
+        service,
+        loading=replace(
+            service.loading, told="The image given with `--checkpoint` contains the model."
+        ),
+    )
 
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
     written = {
-        "deployment.yaml": yaml_text(instances(service), head=f"{head(service)}\n{SOURCE_1 if _first(service) else SOURCE}."),
+        "deployment.yaml": yaml_text(
+            instances(service), head=f"{head(service)}\n{SOURCE_1 if _first(service) else SOURCE}."
+        ),
         "service.yaml": yaml_text(network_service(service)),
         "model-cache.yaml": yaml_text(model_cache(service)),
         "disruption-budget.yaml": yaml_text(disruptions(service, selector(service))),
-        **({} if service.target_in_flight is None else {"autoscaling.yaml": yaml_text(keda(service))}),
+        **(
+            {}
+            if service.target_in_flight is None
+            else {"autoscaling.yaml": yaml_text(keda(service))}
+        ),
     }
-    further = {"README.md": page(service), "nim-service.yaml": yaml_text(nim_service(service), head=_operated(service))}
+    further = {
+        "README.md": page(service),
+        "nim-service.yaml": yaml_text(nim_service(service), head=_operated(service)),
+    }
     return bundle(service, written, further, endpoint={"portNumber": PORT, "path": METRICS})
 
 
 def image(service: Service) -> str:
-    """The model-specific image if the caller gave one (owner/name:tag, or with its registry), else the model-free image."""
+    """The model-specific image if the caller gave one (owner/name:tag, or with its registry), else
+    the model-free image.
+    """
     if not _named(service):
         return service.image if _first(service) else FREE[service.family]
     registry = "." in service.checkpoint.split("/")[0]
@@ -113,42 +161,62 @@ def _first(service: Service) -> bool:
 
 
 def profile_1(service: Service) -> str:
-    """The profile of TensorRT-LLM in NIM 1: the generic one, or by GPU, format and degrees. Raises InputError: none is known."""
+    """The profile of TensorRT-LLM in NIM 1: the generic one, or by GPU, format and degrees. Raises
+    InputError: none is known.
+    """
     if not _named(service):
         return "tensorrt_llm"
     taken, pool = image(service), service.pool
-    version = tuple(int(part) for part in taken.rsplit(":", 1)[1].split(".")[:2] if part.isdecimal())
+    version = tuple(
+        int(part) for part in taken.rsplit(":", 1)[1].split(".")[:2] if part.isdecimal()
+    )
     stored = FORMATS.get(find_precision(pool.precision).weight_format, pool.precision)
     words = (PROFILED.get(pool.gpu, pool.gpu), stored, f"tp{pool.tp}", f"pp{pool.pp}")
     if (1,) < version < NAMED and pool.gpu in PROFILED:
         fewer = pool.tp > 1 and service.weight_bytes < 0.9 * service.gpu.memory_bytes * pool.tp / 2
         return "-".join(("tensorrt_llm", *words, "latency" if fewer else "throughput"))
     known = [(one, profile) for one, profiles in KNOWN.items() for profile in profiles]
-    alike = {(one, profile): (one == taken, sum(word in profile.split("-")[:5] for word in words)) for one, profile in known}
+    alike = {
+        (one, profile): (one == taken, sum(word in profile.split("-")[:5] for word in words))
+        for one, profile in known
+    }
     nearest, profile = max(alike, key=alike.__getitem__)
     if alike[nearest, profile] == (True, len(words)):
         return profile
-    why = "an image of NIM 2 holds vLLM or SGLang" if version >= (2,) else f"none is known of {taken} for {'-'.join(words)}"
+    why = (
+        "an image of NIM 2 holds vLLM or SGLang"
+        if version >= (2,)
+        else f"none is known of {taken} for {'-'.join(words)}"
+    )
     raise InputError(
-        f"{option('checkpoint')}: no profile of TensorRT-LLM, because {why}; the nearest known is {profile.rsplit(':', 1)[0]} of "
-        f"{nearest}, and without {option('checkpoint')} {service.image} runs any model"
+        f"{option('checkpoint')}: no profile of TensorRT-LLM, because {why}; the nearest known is"
+        f" {profile.rsplit(':', 1)[0]} of {nearest}, and without {option('checkpoint')}"
+        f" {service.image} runs any model"
     )
 
 
 def instances(service: Service) -> dict[str, Any]:
     """The Deployment of the Kubernetes target with NIM's container in it."""
     pulled = noted([{"name": "ngc-registry"}], "A Secret of kind docker-registry for nvcr.io.")
-    return deployment(service, {**pod(service), "containers": [nim(service)], "imagePullSecrets": pulled})
+    return deployment(
+        service, {**pod(service), "containers": [nim(service)], "imagePullSecrets": pulled}
+    )
 
 
 def environment(service: Service) -> list[Any]:
-    """Environment variables: keys, model, profile, context, and what else of the plan NIM can be told."""
+    """Environment variables: keys, model, profile, context, and what else of the plan NIM can be
+    told.
+    """
     keys: dict[str, dict[str, Any]] = {"NGC_API_KEY": {"name": "ngc-api", "key": "NGC_API_KEY"}}
     if not _named(service):
         keys["HF_TOKEN"] = {"name": "hf-token", "key": "token", "optional": True}
     path = service.checkpoint if service.local else f"hf://{service.checkpoint}"
     name = "NIM_MODEL_NAME" if _first(service) else "NIM_MODEL_PATH"
-    model = [] if _named(service) else [noted({"name": name, "value": path}, "The model that the model-free image serves.")]
+    model = (
+        []
+        if _named(service)
+        else [noted({"name": name, "value": path}, "The model that the model-free image serves.")]
+    )
     return [
         *({"name": name, "valueFrom": {"secretKeyRef": key}} for name, key in keys.items()),
         *model,
@@ -158,19 +226,31 @@ def environment(service: Service) -> list[Any]:
 
 
 def _told_1(service: Service) -> Iterator[Any]:
-    """Profile, degrees, context and slots for TensorRT-LLM inside NIM 1, which passes no further flags on."""
+    """Profile, degrees, context and slots for TensorRT-LLM inside NIM 1, which passes no further
+    flags on.
+    """
     pool = service.pool
     lists = "list-model-profiles in the container shows whether it has this one."
-    yield noted({"name": "NIM_MODEL_PROFILE", "value": profile_1(service)}, f"TensorRT-LLM for the plan's GPU, format and degrees; {lists}")
+    yield noted(
+        {"name": "NIM_MODEL_PROFILE", "value": profile_1(service)},
+        f"TensorRT-LLM for the plan's GPU, format and degrees; {lists}",
+    )
     if not _named(service):
         yield {"name": "NIM_TENSOR_PARALLEL_SIZE", "value": str(pool.tp)}
         yield {"name": "NIM_PIPELINE_PARALLEL_SIZE", "value": str(pool.pp)}
-    context = [value for word, value in zip(pool.launch, (*pool.launch[1:], ""), strict=True) if word == CONTEXT]
+    context = [
+        value
+        for word, value in zip(pool.launch, (*pool.launch[1:], ""), strict=True)
+        if word == CONTEXT
+    ]
     context += [word.rsplit("=", 1)[1] for word in pool.launch if "NIM_MAX_MODEL_LEN=" in word]
     yield from ({"name": "NIM_MAX_MODEL_LEN", "value": one} for one in context)
     yield {"name": "NIM_SERVED_MODEL_NAME", "value": service.served}
     if pool.knobs is not None:
-        told = f"NIM 1 takes no engine's flags: the plan's {pool.knobs.max_num_tokens:,} tokens a step and its other knobs cannot be told."
+        told = (
+            f"NIM 1 takes no engine's flags: the plan's {pool.knobs.max_num_tokens:,} tokens a step"
+            " and its other knobs cannot be told."
+        )
         yield noted({"name": "NIM_MAX_BATCH_SIZE", "value": str(pool.knobs.max_batch_size)}, told)
 
 
@@ -178,24 +258,49 @@ def _told_2(service: Service) -> Iterator[Any]:
     """Profile, context and the engine's other flags, for NIM 2."""
     skipped, launch = SAID[service.family], service.pool.launch
     start = 3 if service.family == "vllm" else launch.index("--model-path") + 2
-    stored = "bf16" if service.loading.words else FORMATS.get(find_precision(service.pool.precision).weight_format)
+    stored = (
+        "bf16"
+        if service.loading.words
+        else FORMATS.get(find_precision(service.pool.precision).weight_format)
+    )
     watched = ["--enable-metrics"] if service.family == "sglang" else []
-    further = shlex.join([*without(launch[start:], *(skipped if stored else skipped[:1])), *watched])
-    told = "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows whether it has this one."
+    further = shlex.join(
+        [*without(launch[start:], *(skipped if stored else skipped[:1])), *watched]
+    )
+    told = (
+        "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows"
+        " whether it has this one."
+    )
     if stored:
-        yield noted({"name": "NIM_MODEL_PROFILE", "value": f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}"}, told)
+        yield noted(
+            {
+                "name": "NIM_MODEL_PROFILE",
+                "value": f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}",
+            },
+            told,
+        )
     yield {"name": "NIM_MAX_MODEL_LEN", "value": launch[launch.index(skipped[0]) + 1]}
     yield {"name": "NIM_SERVED_MODEL_NAME", "value": service.served}
-    yield noted({"name": "NIM_PASSTHROUGH_ARGS", "value": further}, f"The plan's other knobs, for {service.family} behind NIM.")
+    yield noted(
+        {"name": "NIM_PASSTHROUGH_ARGS", "value": further},
+        f"The plan's other knobs, for {service.family} behind NIM.",
+    )
 
 
 def nim(service: Service) -> dict[str, Any]:
     """NIM's container: the image, what is set by variables, its own probes."""
     own, inside = container(service), "TensorRT-LLM" if _first(service) else service.family
-    told = f"{service.startup_seconds} s to start: an allowance by the size of the weights; measure your own."
+    told = (
+        f"{service.startup_seconds} s to start: an allowance by the size of the weights; measure"
+        " your own."
+    )
     return {
         "name": "nim",
-        "image": noted(image(service), f"Its {inside} is a version of its own, and the plan is for {service.pool.engine_preset}."),
+        "image": noted(
+            image(service),
+            f"Its {inside} is a version of its own, and the plan is for"
+            f" {service.pool.engine_preset}.",
+        ),
         "env": environment(service),
         "ports": [{"name": "http", "containerPort": PORT}],
         **probes(service, told, "/v1/health/ready", "/v1/health/live"),
@@ -216,8 +321,10 @@ STORE = "/model-store"  # Where the operator mounts the claim, and what it sets 
 def _operated(service: Service) -> str:
     """The comment at the head of its file: which files it replaces, and what the pods lose."""
     told = (
-        "For NVIDIA's NIM operator. Name this file in kustomization.yaml in place of deployment.yaml, service.yaml and autoscaling.yaml. "
-        f"Its Service is http://{service.name}:{PORT}. The operator sets no grace period: the requests of a pod that ends get 30 s."
+        "For NVIDIA's NIM operator. Name this file in kustomization.yaml in place of"
+        " deployment.yaml, service.yaml and autoscaling.yaml. Its Service is"
+        f" http://{service.name}:{PORT}. The operator sets no grace period: the requests of a pod"
+        " that ends get 30 s."
     )
     return f"{told}\n\n{adapter(service)}" if _moved(service) else told
 
@@ -228,23 +335,46 @@ def _moved(service: Service) -> bool:
 
 
 def nim_service(service: Service) -> dict[str, Any]:
-    """The NIMService; its pods have the label by which the other files find those of the Deployment."""
+    """The NIMService; its pods have the label by which the other files find those of the
+    Deployment.
+    """
     own, (repository, tag) = nim(service), image(service).rsplit(":", 1)
-    count: dict[str, Any] = {"replicas": noted(service.pool.instances, "The plan's instances, spare ones included.")}
+    count: dict[str, Any] = {
+        "replicas": noted(service.pool.instances, "The plan's instances, spare ones included.")
+    }
     if _moved(service):
-        count = {"scale": {"enabled": True, "hpa": {name: part for name, part in hpa(service)["spec"].items() if name != "scaleTargetRef"}}}
+        count = {
+            "scale": {
+                "enabled": True,
+                "hpa": {
+                    name: part
+                    for name, part in hpa(service)["spec"].items()
+                    if name != "scaleTargetRef"
+                },
+            }
+        }
     spec: dict[str, Any] = {
         "image": {"repository": repository, "tag": tag, "pullSecrets": ["ngc-registry"]},
         "authSecret": "ngc-api",
-        "env": [_in_store(one) for one in own["env"] if plain(one)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")],
+        "env": [
+            _in_store(one)
+            for one in own["env"]
+            if plain(one)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")
+        ],
         "storage": {
-            "pvc": noted({"name": f"{service.name}-model-cache"}, f"Of model-cache.yaml; the operator mounts it at {STORE}."),
+            "pvc": noted(
+                {"name": f"{service.name}-model-cache"},
+                f"Of model-cache.yaml; the operator mounts it at {STORE}.",
+            ),
             "sharedMemorySizeLimit": f"{service.shared_memory_gib}Gi",
         },
         **placing(service),
         "resources": own["resources"],
         "expose": {"service": {"type": "ClusterIP", "port": PORT}},
-        **{name: {"probe": _at_api(own[name])} for name in ("startupProbe", "readinessProbe", "livenessProbe")},
+        **{
+            name: {"probe": _at_api(own[name])}
+            for name in ("startupProbe", "readinessProbe", "livenessProbe")
+        },
         **count,
     }
     return manifest(service, "NIMService", spec)
@@ -253,7 +383,11 @@ def nim_service(service: Service) -> dict[str, Any]:
 def _in_store(entry: Any) -> Any:
     """The variable, with a folder of a checkpoint where the operator mounts it."""
     found = plain(entry)
-    return {**found, "value": STORE + found["value"].removeprefix(FOLDER)} if found.get("value", "").startswith(f"{FOLDER}/") else entry
+    return (
+        {**found, "value": STORE + found["value"].removeprefix(FOLDER)}
+        if found.get("value", "").startswith(f"{FOLDER}/")
+        else entry
+    )
 
 
 def _at_api(probe: Any) -> dict[str, Any]:
@@ -265,27 +399,45 @@ def _at_api(probe: Any) -> dict[str, Any]:
 def page(service: Service) -> str:
     """The page in Markdown."""
     rows = [
-        ("`deployment.yaml`", f"{service.pool.instances} pods of NIM, its profile and variables, probes, resources"),
-        ("`service.yaml`, `model-cache.yaml`, `disruption-budget.yaml`", "address, cache, one pod at a time"),
+        (
+            "`deployment.yaml`",
+            f"{service.pool.instances} pods of NIM, its profile and variables, probes, resources",
+        ),
+        (
+            "`service.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
+            "address, cache, one pod at a time",
+        ),
         *scaling_rows(service),
-        ("`nim-service.yaml`", "for NVIDIA's NIM operator, in place of `deployment.yaml`, `service.yaml` and `autoscaling.yaml`"),
+        (
+            "`nim-service.yaml`",
+            (
+                "for NVIDIA's NIM operator, in place of `deployment.yaml`, `service.yaml` and"
+                " `autoscaling.yaml`"
+            ),
+        ),
     ]
     peak = service.plan.demand.sizing_requests_per_second
     return cluster_page(
         service,
         runs_on="NVIDIA NIM",
         needs=(
-            f"The image is `{image(service)}`, for which you need a licence of NVIDIA AI Enterprise and a key of NGC, as the Secrets "
-            "`ngc-api` (key `NGC_API_KEY`) and `ngc-registry` (docker-registry). The cluster needs NVIDIA's GPU operator, a storage class "
-            "with ReadWriteMany, kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the "
-            "key `token`."
+            f"The image is `{image(service)}`, for which you need a licence of NVIDIA AI Enterprise"
+            " and a key of NGC, as the Secrets `ngc-api` (key `NGC_API_KEY`) and `ngc-registry`"
+            " (docker-registry). The cluster needs NVIDIA's GPU operator, a storage class with"
+            " ReadWriteMany, kube-prometheus-stack, and KEDA for the autoscaling. A gated model"
+            " needs a Secret `hf-token` with the key `token`."
         ),
-        commands=("kubectl apply --kustomize .", waits(service), f"kubectl port-forward deployment/{service.name} 8080:{PORT} &"),
+        commands=(
+            "kubectl apply --kustomize .",
+            waits(service),
+            f"kubectl port-forward deployment/{service.name} 8080:{PORT} &",
+        ),
         url="http://127.0.0.1:8080",
         instances=1,
         rows=rows,
         further=(
-            "The port-forward leads to one pod, which gets its share of the plan's peak. For all of them run `tonnage bench` in a pod of "
-            f"the cluster against `http://{service.name}` with `--request-rate {peak:.6g}`."
+            "The port-forward leads to one pod, which gets its share of the plan's peak. For all"
+            f" of them run `tonnage bench` in a pod of the cluster against `http://{service.name}`"
+            f" with `--request-rate {peak:.6g}`."
         ),
     )

@@ -22,7 +22,9 @@ class Said:
 
 
 def pbtxt(message: Mapping[str, Any]) -> str:
-    """A message: mappings are messages, lists are repeated fields, and a field that is a ``Said`` is a comment."""
+    """A message: mappings are messages, lists are repeated fields, and a field that is a ``Said``
+    is a comment.
+    """
     return "".join(f"{line}\n" for line in _fields(message))
 
 

@@ -30,24 +30,32 @@ def instances_words(pools: Sequence[Pool], noun: str = "instance") -> str:
 def _line(choice: Candidate) -> str:
     pool = choice.pools[0]
     names = {"PP": pool.pp, "DP": pool.dp, "EP": pool.ep}
-    split = ", ".join([f"TP {pool.tp}", *(f"{name} {value}" for name, value in names.items() if value > 1)])
+    split = ", ".join(
+        [f"TP {pool.tp}", *(f"{name} {value}" for name, value in names.items() if value > 1)]
+    )
     where = f"{pool.engine} on {pool.gpu}, {choice.systems} × {pool.system}"
     return f"{instances_words(choice.pools)} of {pool.model} in {pool.precision}, {split}, {where}"
 
 
 def instead_line(service: Service) -> str:
-    """The reason why this is not the plan's choice, and the difference in systems; empty if it is the choice."""
+    """The reason why this is not the plan's choice, and the difference in systems; empty if it is
+    the choice.
+    """
     choice, pool = service.instead_of, service.pool
     if choice is None:
         return ""
     more = pool.systems - choice.systems
     than = f"{abs(more)} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
     told = (
-        f"These files do not deploy the plan's choice ({_line(choice)}): {service.why}. They deploy the nearest other deployment of the "
-        f"plan: {_line(service.choice)}. It needs {pool.systems} system{'' if pool.systems == 1 else 's'}, {than} the choice."
+        f"These files do not deploy the plan's choice ({_line(choice)}): {service.why}. They deploy"
+        f" the nearest other deployment of the plan: {_line(service.choice)}. It needs"
+        f" {pool.systems} system{'' if pool.systems == 1 else 's'}, {than} the choice."
     )
     if not service.choice.checked:
-        told += " The number of systems is an estimate, because only the choice's fleet was simulated; to check it, size again with "
+        told += (
+            " The number of systems is an estimate, because only the choice's fleet was simulated;"
+            " to check it, size again with "
+        )
         told += f"`--gpu {pool.gpu} --engine {pool.engine_preset}`."
     return told
 
@@ -62,7 +70,15 @@ def summary(service: Service) -> str:
     told = [f"{choice_line(service)}.", f"Limits: {limits_line(service)}.", carries_line(service)]
     instead = instead_line(service)
     made = ["", *(f"    {line}" for line in service.loading.make)] if service.loading.make else []
-    return "\n".join([*told, *(["", paragraph(instead)] if instead else []), "", paragraph(service.loading.told), *made])
+    return "\n".join(
+        [
+            *told,
+            *(["", paragraph(instead)] if instead else []),
+            "",
+            paragraph(service.loading.told),
+            *made,
+        ]
+    )
 
 
 def gpu_words(service: Service) -> str:
@@ -76,11 +92,16 @@ def carries_line(service: Service) -> str:
     """What it carries, in a line."""
     choice = service.choice
     one = "One instance" if len(choice.pools) == 1 else "One instance of either pool, on average,"
-    in_flight = f", {choice.concurrency_per_instance:,.0f} requests in flight" if choice.concurrency_per_instance else ""
+    in_flight = (
+        f", {choice.concurrency_per_instance:,.0f} requests in flight"
+        if choice.concurrency_per_instance
+        else ""
+    )
     return (
-        f"{one} carries {choice.requests_per_second_per_instance:.4g} requests/s inside the limits{in_flight}; the plan counts on "
-        f"{choice.sized_rate:.4g}, all instances together on {service.capacity:.4g}. The peak is "
-        f"{service.plan.demand.sizing_requests_per_second:.4g}."
+        f"{one} carries {choice.requests_per_second_per_instance:.4g} requests/s inside the"
+        f" limits{in_flight}; the plan counts on {choice.sized_rate:.4g}, all instances together on"
+        f" {service.capacity:.4g}. The peak is"
+        f" {service.plan.demand.sizing_requests_per_second:.4g}."
     )
 
 
@@ -88,41 +109,68 @@ def limits_line(service: Service) -> str:
     """The limits, in a line."""
     limits = service.plan.scenario.limits_that_count
     return (
-        "; ".join(str(one) if one.share else f"{one.metric.upper()} {one.statistic} ≤ {one.milliseconds:,g} ms" for one in limits) or "none"
+        "; ".join(
+            (
+                str(one)
+                if one.share
+                else f"{one.metric.upper()} {one.statistic} ≤ {one.milliseconds:,g} ms"
+            )
+            for one in limits
+        )
+        or "none"
     )
 
 
 def head(service: Service) -> str:
     """The comment at the beginning of a target's first file."""
     provenance = service.plan.provenance
-    written = f"Written by tonnage {provenance.tonnage} deploy from a plan" + (f" of {provenance.date}" if provenance.date else "") + "."
-    lines = [written, f"{choice_line(service)}.", instead_line(service), f"Limits: {limits_line(service)}.", carries_line(service)]
+    written = (
+        f"Written by tonnage {provenance.tonnage} deploy from a plan"
+        + (f" of {provenance.date}" if provenance.date else "")
+        + "."
+    )
+    lines = [
+        written,
+        f"{choice_line(service)}.",
+        instead_line(service),
+        f"Limits: {limits_line(service)}.",
+        carries_line(service),
+    ]
     return "\n".join(line for line in lines if line)
 
 
 def startup_line(service: Service) -> str:
     """How long a start may take, and why."""
     return (
-        f"{service.startup_seconds} s to start: {service.checkpoint_bytes / 1e9:,.0f} GB of weights fetched at 200 MB/s and read at "
-        "1 GB/s, and 180 s for the engine. These are allowances; measure your own."
+        f"{service.startup_seconds} s to start: {service.checkpoint_bytes / 1e9:,.0f} GB of weights"
+        " fetched at 200 MB/s and read at 1 GB/s, and 180 s for the engine. These are allowances;"
+        " measure your own."
     )
 
 
 def argv_notes(service: Service) -> str:
     """Where the engine's arguments come from."""
     if service.simulated:
-        return f"In place of {service.pool.engine} on {service.gpu.name}: its scheduler and step times, with the knobs of this plan."
+        return (
+            f"In place of {service.pool.engine} on {service.gpu.name}: its scheduler and step"
+            " times, with the knobs of this plan."
+        )
     knobs, scenario = service.pool.knobs, service.plan.scenario
     lines = [
-        f"As it was simulated: prompts of {scenario.mean_isl:,.0f} tokens and outputs of {scenario.mean_osl:,.0f} on the mean. "
-        "A request that is longer than the context below is refused."
+        f"As it was simulated: prompts of {scenario.mean_isl:,.0f} tokens and outputs of"
+        f" {scenario.mean_osl:,.0f} on the mean. A request that is longer than the context below is"
+        " refused."
     ]
     if knobs is not None:
         lines.append(
-            f"{knobs.max_batch_size:,} requests at once and {knobs.max_num_tokens:,} tokens a step are the knobs that the plan found best."
+            f"{knobs.max_batch_size:,} requests at once and {knobs.max_num_tokens:,} tokens a step"
+            " are the knobs that the plan found best."
         )
     if service.interface.recalled:
-        lines.append(f"The names of these flags are recalled for {service.interface.name}, not read in its source.")
+        lines.append(
+            f"The names of these flags are recalled for {service.interface.name}, not read in its"
+            " source."
+        )
     return "\n".join(lines)
 
 
@@ -131,27 +179,41 @@ def image_note(service: Service) -> str:
     if service.simulated:
         return "Built from Tonnage's Containerfile; no registry has it."
     interface = service.interface
-    return f"{interface.name}; {interface.amd_source if service.gpu.vendor == 'AMD' else interface.image_source}"
+    return (
+        f"{interface.name};"
+        f" {interface.amd_source if service.gpu.vendor == 'AMD' else interface.image_source}"
+    )
 
 
 def least_line(service: Service) -> str:
     """Why so many instances stay."""
     if service.scaling is not None:
-        return "So many instances stay by the plan's rule" + (f", {service.scaling.warm} of them warm." if service.scaling.warm else ".")
+        return "So many instances stay by the plan's rule" + (
+            f", {service.scaling.warm} of them warm." if service.scaling.warm else "."
+        )
     mean = service.plan.demand.mean_requests_per_second
-    what = f"the mean load of {mean:.4g} requests/s" if mean else "the peak, since the plan knows no mean"
+    what = (
+        f"the mean load of {mean:.4g} requests/s"
+        if mean
+        else "the peak, since the plan knows no mean"
+    )
     return f"So many instances carry {what}."
 
 
 RUN = "run"
-_TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")  # Lengths that ``bench`` takes in the form in which the plan has them
+# Lengths that ``bench`` takes in the form in which the plan has them
+_TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")
 
 
 def bench_command(service: Service, url: str, *, instances: int, triton: bool = False) -> str:
-    """The plan's peak, or the share of it that so many instances get, for five minutes; Triton has another name and path."""
+    """The plan's peak, or the share of it that so many instances get, for five minutes; Triton has
+    another name and path.
+    """
     rate = service.plan.demand.sizing_requests_per_second * instances / service.pool.instances
     scenario = service.plan.scenario
-    kind, model = (("--endpoint-type", "generate"), service.name) if triton else ((), service.served)
+    kind, model = (
+        (("--endpoint-type", "generate"), service.name) if triton else ((), service.served)
+    )
     words = ["tonnage", "bench", *kind, "--url", url, "--model", model]
     for name, text in bench_lengths(service.plan).items():
         words += [f"--{name}", text]
@@ -162,14 +224,24 @@ def bench_command(service: Service, url: str, *, instances: int, triton: bool = 
 
 
 def bench_lengths(plan: Plan) -> dict[str, str]:
-    """The plan's lengths as ``bench`` takes them: their means where it takes no such distribution."""
+    """The plan's lengths as ``bench`` takes them: their means where it takes no such
+    distribution.
+    """
     understood = plan.scenario
-    lengths = {"isl": (understood.isl, understood.mean_isl), "osl": (understood.osl, understood.mean_osl)}
-    return {name: text if _TAKEN.fullmatch(text) else str(round(mean)) for name, (text, mean) in lengths.items()}
+    lengths = {
+        "isl": (understood.isl, understood.mean_isl),
+        "osl": (understood.osl, understood.mean_osl),
+    }
+    return {
+        name: text if _TAKEN.fullmatch(text) else str(round(mean))
+        for name, (text, mean) in lengths.items()
+    }
 
 
 def compare_command(*, instances: int | None) -> str:
-    """What was measured next to what the plan predicts for the same requests; None for all of the plan's instances."""
+    """What was measured next to what the plan predicts for the same requests; None for all of the
+    plan's instances.
+    """
     return f"tonnage compare {RUN} {PLAN}" + (f" --instances {instances}" if instances else "")
 
 
@@ -177,8 +249,13 @@ def _folded(words: list[str]) -> str:
     """The command on lines of at most 110 columns, broken before flags."""
     lines, line = [], ""
     for place, word in enumerate(words):
-        text = word if word.startswith('"') else shlex.quote(word)  # with a variable of the shell in it
-        if line and word.startswith("--") and len(" ".join([line, text, *words[place + 1 : place + 2]])) > 105:
+        # with a variable of the shell in it
+        text = word if word.startswith('"') else shlex.quote(word)
+        if (
+            line
+            and word.startswith("--")
+            and len(" ".join([line, text, *words[place + 1 : place + 2]])) > 105
+        ):
             lines.append(line + " \\")
             line = f"    {text}"
         else:
@@ -187,19 +264,36 @@ def _folded(words: list[str]) -> str:
 
 
 HALVES = (
-    "An engine of either pool sees one half of a request, so the files have no rules on the plan's limits and no dashboard; bench measures "
-    "whole requests. The numbers of both pools belong together, so nothing scales them."
+    "An engine of either pool sees one half of a request, so the files have no rules on the plan's"
+    " limits and no dashboard; bench measures whole requests. The numbers of both pools belong"
+    " together, so nothing scales them."
 )
 
 
 Rows = Sequence[tuple[str, str]]  # File and what is in it
 
 
-def page_text(service: Service, title: str, needs: str, commands: Sequence[str], *, rows: Rows, further: str = "") -> str:
-    """The page in Markdown: a paragraph of what it ``needs`` (lines stay), ``commands``, ``further`` paragraphs, and ``rows`` of files."""
+def page_text(
+    service: Service,
+    title: str,
+    needs: str,
+    commands: Sequence[str],
+    *,
+    rows: Rows,
+    further: str = "",
+) -> str:
+    """The page in Markdown: a paragraph of what it ``needs`` (lines stay), ``commands``,
+    ``further`` paragraphs, and ``rows`` of files.
+    """
     needs, told = needs if "\n" in needs else paragraph(needs), f"\n{further}\n" if further else ""
-    block, table = "\n".join(commands), "\n".join(f"| {name} | {what} |" for name, what in (*rows, ("`plan.json`", "the plan")))
-    return f"# {title}\n\n{summary(service)}\n\n{needs}\n\n```sh\n{block}\n```\n{told}\n| file | what |\n|---|---|\n{table}\n"
+    block, table = (
+        "\n".join(commands),
+        "\n".join(f"| {name} | {what} |" for name, what in (*rows, ("`plan.json`", "the plan"))),
+    )
+    return (
+        f"# {title}\n\n{summary(service)}\n\n{needs}\n\n```sh\n{block}\n```\n{told}\n| file | what"
+        f" |\n|---|---|\n{table}\n"
+    )
 
 
 def cluster_page(
@@ -214,25 +308,40 @@ def cluster_page(
     further: str = "",
     scaled: str = "",
 ) -> str:
-    """The page in Markdown: what the cluster ``needs``, three ``commands`` and two that test and compare, and ``rows`` of files.
+    """The page in Markdown: what the cluster ``needs``, three ``commands`` and two that test and
+    compare, and ``rows`` of files.
 
-    Bench sends its requests to ``url``, where so many ``instances`` get them; ``further`` is a paragraph behind the commands, and
-    ``scaled`` what the instances are called that KEDA moves, "" where it moves none.
+    Bench sends its requests to ``url``, where so many ``instances`` get them; ``further`` is a
+    paragraph behind the commands, and ``scaled`` what the instances are called that KEDA moves, ""
+    where it moves none.
     """
     asked = instances if instances != service.pool.instances else None
     if service.checkpoint.startswith(FOLDER):
-        needs += f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
+        needs += (
+            f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's"
+            " folder into it."
+        )
     watched = WATCHED
     if len(service.halves) > 1:
         further, watched = f"{further} {HALVES}".strip(), WATCHED[:1]
     measured = (bench_command(service, url, instances=instances), compare_command(instances=asked))
     rows = [*rows, *(scaling_rows(service, scaled) if scaled else ()), *watched]
     told = paragraph(further) if further else ""
-    return page_text(service, f"{service.served} with {runs_on}", needs, [*commands, *measured], rows=rows, further=told)
+    return page_text(
+        service,
+        f"{service.served} with {runs_on}",
+        needs,
+        [*commands, *measured],
+        rows=rows,
+        further=told,
+    )
 
 
 WATCHED: Rows = (
-    ("`pod-monitor.yaml`, `alerts.yaml`", "for the Prometheus operator: what is scraped, and the rules"),
+    (
+        "`pod-monitor.yaml`, `alerts.yaml`",
+        "for the Prometheus operator: what is scraped, and the rules",
+    ),
     ("`dashboard.json`", "for Grafana, with the plan's capacity and limits as dashed lines"),
 )
 

@@ -1,7 +1,9 @@
-"""The files of a deployment with vLLM's production stack: values of its Helm chart, and what the chart does not write.
+"""The files of a deployment with vLLM's production stack: values of its Helm chart, and what the
+chart does not write.
 
-Read on 2026-11-25 in vllm-project/production-stack: helm/templates/deployment-vllm-multi.yaml at f1f9822790e7, _helpers.tpl at
-d6eece8a0bff, deployment-router.yaml at deacf478fe36, service-router.yaml at 11caa0fd34a2 and pvc.yaml at 0b94d547c42c.
+Read on 2026-11-25 in vllm-project/production-stack: helm/templates/deployment-vllm-multi.yaml at
+f1f9822790e7, _helpers.tpl at d6eece8a0bff, deployment-router.yaml at deacf478fe36,
+service-router.yaml at 11caa0fd34a2 and pvc.yaml at 0b94d547c42c.
 """
 
 from __future__ import annotations
@@ -11,21 +13,42 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.plan_text import argv_notes, cluster_page, head, image_note, keda_too, startup_line
+from tonnage.deploy.plan_text import (
+    argv_notes,
+    cluster_page,
+    head,
+    image_note,
+    keda_too,
+    startup_line,
+)
 from tonnage.deploy.service import PORT, Service, without
-from tonnage.deploy.workload import ENVIRONMENT, RESOURCE, bundle, disruptions, keda, placing, probes
+from tonnage.deploy.workload import (
+    ENVIRONMENT,
+    RESOURCE,
+    bundle,
+    disruptions,
+    keda,
+    placing,
+    probes,
+)
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 
 MODEL = "engine"  # The chart's name of the model, a part of each name that it composes
-MOUNTED = "/data"  # Where the chart mounts the claim of a model, which is also the engine's HF_HOME there
+# Where the chart mounts the claim of a model, which is also the engine's HF_HOME there
+MOUNTED = "/data"
 
 LOGIC = {"round-robin": "roundrobin", "session": "session", "prefix-aware": "prefixaware"}
 """The router's names of the simulated routers that it has."""
 
 SESSION = "x-session-id"  # Header that names the session of a request
 
-SET = {"--tensor-parallel-size": "tensorParallelSize", "--max-num-seqs": "maxNumSeqs", "--max-model-len": "maxModelLen"}
-"""Flags that the chart writes, by its own keys; it mounts shared memory only where it knows the first."""
+SET = {
+    "--tensor-parallel-size": "tensorParallelSize",
+    "--max-num-seqs": "maxNumSeqs",
+    "--max-model-len": "maxModelLen",
+}
+"""Flags that the chart writes, by its own keys; it mounts shared memory only where it knows the
+first."""
 
 
 def prepared(service: Service) -> Service:
@@ -35,18 +58,31 @@ def prepared(service: Service) -> Service:
         return service
     moved = (loading.checkpoint, loading.told, *loading.make)
     checkpoint, told, *make = (text.replace(f"{FOLDER}/", f"{MOUNTED}/") for text in moved)
-    return replace(service, loading=replace(loading, checkpoint=checkpoint, told=told, make=tuple(make)))
+    return replace(
+        service, loading=replace(loading, checkpoint=checkpoint, told=told, make=tuple(make))
+    )
 
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
     matched = _labels(service)
-    moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment_name(service.name, MODEL)}
+    moved = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": deployment_name(service.name, MODEL),
+    }
     applied = {
         "disruption-budget.yaml": yaml_text(disruptions(service, matched)),
-        **({} if service.target_in_flight is None else {"autoscaling.yaml": yaml_text(keda(service, moved))}),
+        **(
+            {}
+            if service.target_in_flight is None
+            else {"autoscaling.yaml": yaml_text(keda(service, moved))}
+        ),
     }
-    beside = {"values.yaml": yaml_text(values(service), head=head(service)), "README.md": page(service)}
+    beside = {
+        "values.yaml": yaml_text(values(service), head=head(service)),
+        "README.md": page(service),
+    }
     return bundle(service, applied, beside, matched, {"port": "container-port"})
 
 
@@ -65,7 +101,11 @@ def values(service: Service) -> dict[str, Any]:
             "labels": noted(_labels(service), "Of the pods; the router finds them by these."),
             "containerPort": PORT,
             "runtimeClassName": "" if service.gpu.vendor == "AMD" else "nvidia",
-            "strategy": noted(surge, "No GPUs are kept free for an update: one instance ends before its successor starts."),
+            "strategy": noted(
+                surge,
+                "No GPUs are kept free for an update: one instance ends before its successor"
+                " starts.",
+            ),
             "startupProbe": noted(_probe(startup), startup_line(service)),
             "readinessProbe": _probe(readiness),
             "livenessProbe": _probe(liveness),
@@ -84,14 +124,22 @@ def _labels(service: Service) -> dict[str, str]:
 def _probe(one: Mapping[str, Any]) -> dict[str, Any]:
     """With the port by its number, and without what the chart's values do not have."""
     get = {**one["httpGet"], "port": PORT}
-    return {"initialDelaySeconds": 0, "periodSeconds": one["periodSeconds"], "failureThreshold": one["failureThreshold"], "httpGet": get}
+    return {
+        "initialDelaySeconds": 0,
+        "periodSeconds": one["periodSeconds"],
+        "failureThreshold": one["failureThreshold"],
+        "httpGet": get,
+    }
 
 
 def _model(service: Service) -> dict[str, Any]:
     repository, _, tag = service.image.rpartition(":")
     argv = service.argv
     said = {key: int(argv[argv.index(flag) + 1]) for flag, key in SET.items() if flag in argv}
-    told = "The chart writes --no-enable-prefix-caching where this is not set; vLLM's own default is on."
+    told = (
+        "The chart writes --no-enable-prefix-caching where this is not set; vLLM's own default"
+        " is on."
+    )
     config = {
         **said,
         "enablePrefixCaching": noted(True, told),
@@ -109,7 +157,9 @@ def _model(service: Service) -> dict[str, Any]:
         "requestGPU": service.gpus,
         "requestGPUType": RESOURCE[service.gpu.vendor],
         "pvcStorage": f"{service.cache_gib}Gi",
-        "pvcAccessMode": noted(["ReadWriteMany"], "Several nodes read it: a storage class with ReadWriteMany."),
+        "pvcAccessMode": noted(
+            ["ReadWriteMany"], "Several nodes read it: a storage class with ReadWriteMany."
+        ),
         "shmSize": f"{service.shared_memory_gib}Gi",
         "env": ENVIRONMENT[1:],
         "nodeSelectorTerms": _terms(plain(placing(service))),
@@ -120,9 +170,14 @@ def _model(service: Service) -> dict[str, Any]:
 def _terms(placed: Mapping[str, Any]) -> list[Any]:
     """The selector or the affinity of a pod as the chart takes them."""
     if "affinity" in placed:
-        found: list[Any] = placed["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        found: list[Any] = placed["affinity"]["nodeAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]["nodeSelectorTerms"]
         return found
-    wanted = [{"key": key, "operator": "In", "values": [value]} for key, value in placed["nodeSelector"].items()]
+    wanted = [
+        {"key": key, "operator": "In", "values": [value]}
+        for key, value in placed["nodeSelector"].items()
+    ]
     return [{"matchExpressions": wanted}]
 
 
@@ -130,13 +185,20 @@ def _router(service: Service) -> dict[str, Any]:
     logic = LOGIC.get(service.router)
     told = "The router that the plan's number of systems rests on."
     if logic is None:
-        told = f"The plan counts on {service.router}, which this router does not have: size again with --deploy-on production-stack."
+        told = (
+            f"The plan counts on {service.router}, which this router does not have: size again with"
+            " --deploy-on production-stack."
+        )
     return {
         "enableRouter": True,
         "replicaCount": noted(1, "It remembers which engine has seen which prefix or session."),
         "serviceDiscovery": "k8s",
         "routingLogic": noted(logic or "roundrobin", told),
-        **({"sessionKey": noted(SESSION, "The header by which clients name their session.")} if logic == "session" else {}),
+        **(
+            {"sessionKey": noted(SESSION, "The header by which clients name their session.")}
+            if logic == "session"
+            else {}
+        ),
         "containerPort": PORT,
         "servicePort": 80,
         "serviceType": "ClusterIP",
@@ -145,10 +207,26 @@ def _router(service: Service) -> dict[str, Any]:
 
 
 def command(engine: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
-    """The command that the chart composes of its values: ``servingEngineSpec``, and one of its ``modelSpec``."""
+    """The command that the chart composes of its values: ``servingEngineSpec``, and one of its
+    ``modelSpec``.
+    """
     config = model.get("vllmConfig") or {}
-    words = ["vllm", "serve", model["modelURL"], "--host", "0.0.0.0", "--port", engine.get("containerPort", PORT)]
-    words += ["--enable-prefix-caching" if config.get("enablePrefixCaching") else "--no-enable-prefix-caching"]
+    words = [
+        "vllm",
+        "serve",
+        model["modelURL"],
+        "--host",
+        "0.0.0.0",
+        "--port",
+        engine.get("containerPort", PORT),
+    ]
+    words += [
+        (
+            "--enable-prefix-caching"
+            if config.get("enablePrefixCaching")
+            else "--no-enable-prefix-caching"
+        )
+    ]
     words += [word for flag, key in SET.items() if key in config for word in (flag, config[key])]
     return [str(word) for word in (*words, *(config.get("extraArgs") or ()))]
 
@@ -157,18 +235,30 @@ def page(service: Service) -> str:
     """The page in Markdown."""
     name, seconds = service.name, service.startup_seconds + 300
     rows = [
-        ("`values.yaml`", f"of the chart `vllm-stack`: {service.pool.instances} instances and its router"),
+        (
+            "`values.yaml`",
+            f"of the chart `vllm-stack`: {service.pool.instances} instances and its router",
+        ),
         ("`disruption-budget.yaml`", "one pod at a time"),
     ]
-    folder = f" The claim `{name}-{MODEL}-storage-claim` is mounted at {MOUNTED}: put the checkpoint's folder into it."
+    folder = (
+        f" The claim `{name}-{MODEL}-storage-claim` is mounted at {MOUNTED}: put the checkpoint's"
+        " folder into it."
+    )
     chart = "helm repo add vllm https://vllm-project.github.io/production-stack"
     return cluster_page(
         service,
         runs_on="vLLM's production stack",
-        needs=f"The cluster needs {service.prerequisites}kube-prometheus-stack{keda_too(service)}; you need Helm 3."
+        needs=(
+            f"The cluster needs {service.prerequisites}kube-prometheus-stack{keda_too(service)};"
+            " you need Helm 3."
+        )
         + (folder if service.local else ""),
         commands=(
-            f"{chart} && helm upgrade --install {name} vllm/vllm-stack --values values.yaml --wait --timeout {seconds}s",
+            (
+                f"{chart} && helm upgrade --install {name} vllm/vllm-stack --values values.yaml"
+                f" --wait --timeout {seconds}s"
+            ),
             "kubectl apply --kustomize .",
             f"kubectl port-forward service/{name}-router-service 8080:80 &",
         ),
@@ -177,8 +267,9 @@ def page(service: Service) -> str:
         rows=rows,
         scaled="pods",
         further=(
-            "The release must have this name: rules and autoscaling find its objects by it. The chart has no grace period, so Kubernetes "
-            f"gives a pod that ends 30 s, and a request of this plan may take {service.drain_seconds} s; and it reports a failed rollout "
-            "after 1200 s."
+            "The release must have this name: rules and autoscaling find its objects by it. The"
+            " chart has no grace period, so Kubernetes gives a pod that ends 30 s, and a request"
+            f" of this plan may take {service.drain_seconds} s; and it reports a failed rollout"
+            " after 1200 s."
         ),
     )

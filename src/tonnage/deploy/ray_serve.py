@@ -7,7 +7,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, head, least_line, page_text
+from tonnage.deploy.plan_text import (
+    argv_notes,
+    bench_command,
+    compare_command,
+    head,
+    least_line,
+    page_text,
+)
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
@@ -20,7 +27,9 @@ Value = bool | int | float | str | dict[str, Any]
 
 
 def engine_arguments(argv: Sequence[str]) -> dict[str, Value]:
-    """The flags of a command "vllm serve MODEL …" by the names of the engine's arguments; those of its server are left out."""
+    """The flags of a command "vllm serve MODEL …" by the names of the engine's arguments; those of
+    its server are left out.
+    """
     return {name: value for name, value in _pairs(argv[3:]) if name not in SERVER}
 
 
@@ -52,8 +61,25 @@ def _value(text: str) -> Value:
 
 
 _BY_NAME = (
-    *("v100-sxm2-32gb", "t4", "l4", "l40s", "a10g-24gb", "h100-pcie-80gb", "h100-sxm-80gb", "h100-nvl-94gb", "h200-sxm-141gb"),
-    *("h200-nvl-141gb", "h20-96gb", "b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb"),
+    *(
+        "v100-sxm2-32gb",
+        "t4",
+        "l4",
+        "l40s",
+        "a10g-24gb",
+        "h100-pcie-80gb",
+        "h100-sxm-80gb",
+        "h100-nvl-94gb",
+        "h200-sxm-141gb",
+    ),
+    *(
+        "h200-nvl-141gb",
+        "h20-96gb",
+        "b200-sxm-180gb",
+        "b300-sxm-270gb",
+        "gb200-186gb",
+        "gb300-279gb",
+    ),
 )
 ACCELERATORS = {
     **{gpu: gpu.partition("-")[0].upper() for gpu in _BY_NAME},
@@ -61,14 +87,18 @@ ACCELERATORS = {
     **dict.fromkeys(("a100-pcie-80gb", "a100-sxm-80gb"), "A100-80G"),
     "rtx-pro-6000-blackwell-se": "RTX-PRO-6000",
 }
-"""Ray's names of GPUs, by catalog id (Ray 2.60, ``ray/util/accelerators``, read 2026-11-23). For other GPUs the type is left out."""
+"""Ray's names of GPUs, by catalog id (Ray 2.60, ``ray/util/accelerators``, read 2026-11-23). For
+other GPUs the type is left out."""
 
 MANUAL = ("A100-40G", "A100-80G")  # Names that Ray does not give to nodes by itself (same source)
 
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
-    return {"serve.yaml": yaml_text(application(service), head=head(service)), "README.md": readme(service)}
+    return {
+        "serve.yaml": yaml_text(application(service), head=head(service)),
+        "README.md": readme(service),
+    }
 
 
 def application(service: Service) -> dict[str, Any]:
@@ -77,13 +107,23 @@ def application(service: Service) -> dict[str, Any]:
     accelerator = _accelerator(service.gpu.name)
     config = {
         "model_loading_config": noted(
-            loading, "" if accelerator else f"Ray has no name for {service.gpu.name}: use nodes of this GPU only."
+            loading,
+            (
+                ""
+                if accelerator
+                else f"Ray has no name for {service.gpu.name}: use nodes of this GPU only."
+            ),
         ),
         **accelerator,
         "engine_kwargs": noted(engine_arguments(service.pool.launch), argv_notes(service)),
         "deployment_config": deployment(service),
     }
-    one = {"name": service.name, "route_prefix": "/", "import_path": "ray.serve.llm:build_openai_app", "args": {"llm_configs": [config]}}
+    one = {
+        "name": service.name,
+        "route_prefix": "/",
+        "import_path": "ray.serve.llm:build_openai_app",
+        "args": {"llm_configs": [config]},
+    }
     return {"http_options": {"host": "0.0.0.0", "port": PORT}, "applications": [one]}
 
 
@@ -92,7 +132,10 @@ def _accelerator(gpu: str) -> dict[str, Any]:
     name = ACCELERATORS.get(gpu)
     if name is None:
         return {}
-    told = f"Ray does not set this label itself: start the nodes with the resource accelerator_type:{name}."
+    told = (
+        "Ray does not set this label itself: start the nodes with the resource"
+        f" accelerator_type:{name}."
+    )
     return {"accelerator_type": noted(name, told if name in MANUAL else "")}
 
 
@@ -101,18 +144,31 @@ def deployment(service: Service) -> dict[str, Any]:
     drain = {"graceful_shutdown_timeout_s": service.drain_seconds}
     target, most = service.target_in_flight, service.choice.concurrency_per_instance
     if target is None or most is None:
-        return {"num_replicas": noted(service.pool.instances, "The plan's instances, spare ones included."), **drain}
+        return {
+            "num_replicas": noted(
+                service.pool.instances, "The plan's instances, spare ones included."
+            ),
+            **drain,
+        }
     scaling = {
         "min_replicas": noted(service.least_instances, least_line(service)),
         "max_replicas": noted(service.pool.instances, "The plan's instances, spare ones included."),
         "target_ongoing_requests": noted(
-            target, f"Requests in flight of one instance at the {service.choice.sized_rate:.4g} requests/s that the plan counts on."
+            target,
+            f"Requests in flight of one instance at the {service.choice.sized_rate:.4g} requests/s"
+            " that the plan counts on.",
         ),
-        "downscale_delay_s": noted(service.scale_down_seconds, f"An instance takes up to {service.startup_seconds} s to come back."),
+        "downscale_delay_s": noted(
+            service.scale_down_seconds,
+            f"An instance takes up to {service.startup_seconds} s to come back.",
+        ),
     }
     return {
         "autoscaling_config": scaling,
-        "max_ongoing_requests": noted(math.ceil(2 * most), f"Twice what an instance holds where the limits end, {most:,.0f}; others wait."),
+        "max_ongoing_requests": noted(
+            math.ceil(2 * most),
+            f"Twice what an instance holds where the limits end, {most:,.0f}; others wait.",
+        ),
         **drain,
     }
 
@@ -121,10 +177,10 @@ def readme(service: Service) -> str:
     """The page in Markdown."""
     needs = f"""\
 The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`, since the plan is for
-{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started."""
+{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started."""  # noqa: E501
     further = """\
 `compare` takes the plan's number of instances; say `--instances` if others run. Ray shares requests by the shorter of two queues. Metrics
-and dashboards are Ray's own; rules for its names are not written."""
+and dashboards are Ray's own; rules for its names are not written."""  # noqa: E501
     commands = (
         "serve deploy serve.yaml",
         f"serve status --name {service.name}",
@@ -134,4 +190,6 @@ and dashboards are Ray's own; rules for its names are not written."""
     )
     replicas = f"{service.least_instances} to {service.pool.instances} replicas"
     rows = [("`serve.yaml`", f"the application: the model, the engine's arguments, {replicas}")]
-    return page_text(service, f"{service.served} with Ray Serve", needs, commands, rows=rows, further=further)
+    return page_text(
+        service, f"{service.served} with Ray Serve", needs, commands, rows=rows, further=further
+    )

@@ -1,4 +1,5 @@
-"""Kubernetes objects against what declares them, and against each other: selectors, ports, volumes, scale targets, the picker and its pool.
+"""Kubernetes objects against what declares them, and against each other: selectors, ports, volumes,
+scale targets, the picker and its pool.
 
 Fields are declared in ``objects.yaml``, and by Kubernetes' own schema where it is installed.
 """
@@ -59,8 +60,10 @@ class Pods:
     labels: Labels  # and spec: of a pod
     spec: Mapping[str, Any]
     replicas: int  # how many there are
-    open: bool = False  # whether a controller adds further ports and volumes, so that these cannot be looked up here
-    answers: bool = True  # whether such a pod answers requests, which further pods of a group do not
+    # whether a controller adds further ports and volumes, so that these cannot be looked up here
+    open: bool = False
+    # whether such a pod answers requests, which further pods of a group do not
+    answers: bool = True
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
@@ -71,7 +74,9 @@ class Pods:
     def ports(self) -> set[str | int]:
         """Names and numbers of the containers' ports."""
         each = [port for one in self.containers for port in one.get("ports") or ()]
-        return {port["containerPort"] for port in each} | {port["name"] for port in each if "name" in port}
+        return {port["containerPort"] for port in each} | {
+            port["name"] for port in each if "name" in port
+        }
 
 
 def at(value: Any, *path: str) -> Any:
@@ -88,36 +93,77 @@ def pods_of(one: Written) -> Iterator[Pods]:
     def made(template: Any, replicas: Any, **further: Any) -> Pods:
         labels = {**(at(template, "metadata", "labels") or {}), **further.pop("labels", {})}
         pod = at(template, "spec") or {}
-        return Pods(file=one.file, owner=owner, labels=labels, spec=pod, replicas=1 if replicas is None else int(replicas), **further)
+        return Pods(
+            file=one.file,
+            owner=owner,
+            labels=labels,
+            spec=pod,
+            replicas=1 if replicas is None else int(replicas),
+            **further,
+        )
 
     if one.kind == "Deployment":
         yield made(spec.get("template"), spec.get("replicas"))
     elif one.kind == "LeaderWorkerSet":
-        group, named = spec.get("leaderWorkerTemplate") or {}, {"leaderworkerset.sigs.k8s.io/name": one.name}
+        group, named = (
+            spec.get("leaderWorkerTemplate") or {},
+            {"leaderworkerset.sigs.k8s.io/name": one.name},
+        )
         leader = group.get("leaderTemplate") or group.get("workerTemplate")
         yield made(leader, spec.get("replicas"), labels={**named, **LEADER_LABELS})
         yield made(group.get("workerTemplate"), spec.get("replicas"), labels=named, answers=False)
     elif one.kind == "LLMInferenceService":
-        yield made({"spec": spec.get("template")}, spec.get("replicas"), labels=spec.get("labels") or {}, open=True)
+        yield made(
+            {"spec": spec.get("template")},
+            spec.get("replicas"),
+            labels=spec.get("labels") or {},
+            open=True,
+        )
     elif one.kind == "InferenceService":
         predictor = spec.get("predictor") or {}
         yield made(
-            {"spec": predictor}, predictor.get("minReplicas"), labels=predictor.get("labels") or {}, open="containers" not in predictor
+            {"spec": predictor},
+            predictor.get("minReplicas"),
+            labels=predictor.get("labels") or {},
+            open="containers" not in predictor,
         )
-    elif one.kind == "NIMService":  # replaces a Deployment of the same folder, whose instances are counted
+    # replaces a Deployment of the same folder, whose instances are counted
+    elif one.kind == "NIMService":
         named = {"app.kubernetes.io/name": one.name}
-        inside = {"name": one.name, **{name: spec[name] for name in ("env", "resources") if name in spec}}
-        claim = {"name": "model-store", "persistentVolumeClaim": {"claimName": at(spec, "storage", "pvc", "name")}}
+        inside = {
+            "name": one.name,
+            **{name: spec[name] for name in ("env", "resources") if name in spec},
+        }
+        claim = {
+            "name": "model-store",
+            "persistentVolumeClaim": {"claimName": at(spec, "storage", "pvc", "name")},
+        }
         pod = {"containers": [inside], "volumes": [claim]}
-        yield made({"metadata": {"labels": named}, "spec": pod}, spec.get("replicas"), open=True, answers=False)
+        yield made(
+            {"metadata": {"labels": named}, "spec": pod},
+            spec.get("replicas"),
+            open=True,
+            answers=False,
+        )
     elif one.kind == VALUES:
         engine = one.value["servingEngineSpec"]
         for model in engine.get("modelSpec") or ():
             command, *words = chart_command(engine, model)
             gpus = {model.get("requestGPUType", "nvidia.com/gpu"): model.get("requestGPU", 0)}
-            inside = {"name": model["name"], "image": f"{model['repository']}:{model['tag']}", "command": [command], "args": words}
-            pod = {"containers": [{**inside, "resources": {"limits": gpus}, "env": model.get("env")}]}
-            yield made({"metadata": {"labels": engine.get("labels")}, "spec": pod}, model.get("replicaCount"), open=True)
+            inside = {
+                "name": model["name"],
+                "image": f"{model['repository']}:{model['tag']}",
+                "command": [command],
+                "args": words,
+            }
+            pod = {
+                "containers": [{**inside, "resources": {"limits": gpus}, "env": model.get("env")}]
+            }
+            yield made(
+                {"metadata": {"labels": engine.get("labels")}, "spec": pod},
+                model.get("replicaCount"),
+                open=True,
+            )
     elif one.kind == "DynamoGraphDeployment":
         for part in spec.get("components") or ():
             yield made(part.get("podTemplate"), part.get("replicas"), open=True)
@@ -130,7 +176,10 @@ def unresolved(objects: Sequence[Written], pods: Sequence[Pods]) -> Iterator[tup
     for one in objects:
         if counted.count((one.kind, one.name)) > 1:
             yield one.file, f"{one.kind} {one.name} is written twice"
-        yield from ((one.file, f"{one.kind} {one.name}: {told}") for told in _of_object(one, objects, pods, named))
+        yield from (
+            (one.file, f"{one.kind} {one.name}: {told}")
+            for told in _of_object(one, objects, pods, named)
+        )
     for group in pods:
         yield from ((group.file, f"{group.owner}: {pod}") for pod in _of_pods(group, named))
 
@@ -144,7 +193,10 @@ def secrets(pods: Sequence[Pods]) -> Iterator[str]:
             for entry in container.get("env") or ():
                 key = at(entry, "valueFrom", "secretKeyRef")
                 if key:
-                    yield f"{key['name']} (key {key['key']}{', optional' if key.get('optional') else ''})"
+                    yield (
+                        f"{key['name']} (key"
+                        f" {key['key']}{', optional' if key.get('optional') else ''})"
+                    )
 
 
 def _made_by_controllers(objects: Sequence[Written]) -> Iterator[tuple[str, str]]:
@@ -152,16 +204,37 @@ def _made_by_controllers(objects: Sequence[Written]) -> Iterator[tuple[str, str]
     for one in objects:
         if one.kind == "InferenceService":
             yield "Deployment", f"{one.name}-predictor"
-        if template := at(one.value, "spec", "channel", "resourceClaimTemplate", "name") if one.kind == "ComputeDomain" else None:
+        if template := (
+            at(one.value, "spec", "channel", "resourceClaimTemplate", "name")
+            if one.kind == "ComputeDomain"
+            else None
+        ):
             yield "ResourceClaimTemplate", template
-        for model in (at(one.value, "servingEngineSpec", "modelSpec") or ()) if one.kind == VALUES else ():
-            yield "Deployment", deployment_name(str(at(one.value, "servingEngineSpec", "labels", "release")), str(model.get("name")))
-        for part in (at(one.value, "spec", "components") or ()) if one.kind == "DynamoGraphDeployment" else ():
+        for model in (
+            (at(one.value, "servingEngineSpec", "modelSpec") or ()) if one.kind == VALUES else ()
+        ):
+            yield (
+                "Deployment",
+                deployment_name(
+                    str(at(one.value, "servingEngineSpec", "labels", "release")),
+                    str(model.get("name")),
+                ),
+            )
+        for part in (
+            (at(one.value, "spec", "components") or ())
+            if one.kind == "DynamoGraphDeployment"
+            else ()
+        ):
             if "scalingAdapter" in part:
-                yield "DynamoGraphDeploymentScalingAdapter", f"{one.name}-{str(part['name']).lower()}"
+                yield (
+                    "DynamoGraphDeploymentScalingAdapter",
+                    f"{one.name}-{str(part['name']).lower()}",
+                )
 
 
-def _of_object(one: Written, objects: Sequence[Written], pods: Sequence[Pods], named: set[tuple[str, str]]) -> Iterator[str]:
+def _of_object(
+    one: Written, objects: Sequence[Written], pods: Sequence[Pods], named: set[tuple[str, str]]
+) -> Iterator[str]:
     spec = one.value.get("spec") or {}
     wanted = at(one.value, *SELECTED[one.kind]) if one.kind in SELECTED else None
     if one.kind in SELECTED:
@@ -170,11 +243,18 @@ def _of_object(one: Written, objects: Sequence[Written], pods: Sequence[Pods], n
             yield f"no pod of this folder has the labels {wanted}"
         yield from _ports(one.kind, spec, [group for group in chosen if group.answers])
     if one.kind == "Deployment":
-        missing = (at(spec, "selector", "matchLabels") or {}).items() - (at(spec, "template", "metadata", "labels") or {}).items()
-        yield from (f"its own pods lack the label {name}: {value}" for name, value in sorted(missing))
+        missing = (at(spec, "selector", "matchLabels") or {}).items() - (
+            at(spec, "template", "metadata", "labels") or {}
+        ).items()
+        yield from (
+            f"its own pods lack the label {name}: {value}" for name, value in sorted(missing)
+        )
     target = spec.get("scaleTargetRef")
     if target and (target.get("kind", "Deployment"), target.get("name")) not in named:
-        yield f"it scales {target.get('kind', 'Deployment')} {target.get('name')}, which is not in this folder"
+        yield (
+            f"it scales {target.get('kind', 'Deployment')} {target.get('name')}, which is not in"
+            " this folder"
+        )
     yield from _routes(one, objects, named)
     if one.kind == "RoleBinding":
         for each in (one.value.get("roleRef") or {}, *(one.value.get("subjects") or ())):
@@ -182,8 +262,16 @@ def _of_object(one: Written, objects: Sequence[Written], pods: Sequence[Pods], n
                 yield f"it binds {each.get('kind')} {each.get('name')}, which is not in this folder"
     if one.kind == "EndpointPickerConfig":
         plugins = {part.get("name", part.get("type")) for part in one.value.get("plugins") or ()}
-        used = [part.get("pluginRef") for profile in one.value.get("schedulingProfiles") or () for part in profile.get("plugins") or ()]
-        yield from (f"a profile uses the plugin {name}, which is not among the plugins" for name in used if name not in plugins)
+        used = [
+            part.get("pluginRef")
+            for profile in one.value.get("schedulingProfiles") or ()
+            for part in profile.get("plugins") or ()
+        ]
+        yield from (
+            f"a profile uses the plugin {name}, which is not among the plugins"
+            for name in used
+            if name not in plugins
+        )
 
 
 def _ports(kind: str, spec: Mapping[str, Any], pods: Sequence[Pods]) -> Iterator[str]:
@@ -191,24 +279,43 @@ def _ports(kind: str, spec: Mapping[str, Any], pods: Sequence[Pods]) -> Iterator
     wanted: list[Any] = {
         "Service": [port.get("targetPort", port.get("port")) for port in spec.get("ports") or ()],
         "InferencePool": [port.get("number") for port in spec.get("targetPorts") or ()],
-        "PodMonitor": [port.get("port", port.get("portNumber")) for port in spec.get("podMetricsEndpoints") or ()],
+        "PodMonitor": [
+            port.get("port", port.get("portNumber"))
+            for port in spec.get("podMetricsEndpoints") or ()
+        ],
     }.get(kind, [])
     for group in pods:
-        yield from (f"{group.owner} has no port {port}" for port in wanted if not group.open and port not in group.ports)
+        yield from (
+            f"{group.owner} has no port {port}"
+            for port in wanted
+            if not group.open and port not in group.ports
+        )
 
 
 def _routes(one: Written, objects: Sequence[Written], named: set[tuple[str, str]]) -> Iterator[str]:
     """The picker of a pool and the backends of a route."""
     picker = at(one.value, "spec", "endpointPickerRef")
     if picker:
-        found = [each for each in objects if (each.kind, each.name) == (picker.get("kind", "Service"), picker.get("name"))]
-        ports = {port.get("port") for each in found for port in at(each.value, "spec", "ports") or ()}
+        found = [
+            each
+            for each in objects
+            if (each.kind, each.name) == (picker.get("kind", "Service"), picker.get("name"))
+        ]
+        ports = {
+            port.get("port") for each in found for port in at(each.value, "spec", "ports") or ()
+        }
         if at(picker, "port", "number") not in ports:
-            yield f"its picker {picker.get('name')} has no port {at(picker, 'port', 'number')} in this folder"
+            yield (
+                f"its picker {picker.get('name')} has no port {at(picker, 'port', 'number')} in"
+                " this folder"
+            )
     for rule in (at(one.value, "spec", "rules") or ()) if one.kind == "HTTPRoute" else ():
         for behind in rule.get("backendRefs") or ():
             if (behind.get("kind", "Service"), behind.get("name")) not in named:
-                yield f"it leads to {behind.get('kind', 'Service')} {behind.get('name')}, which is not in this folder"
+                yield (
+                    f"it leads to {behind.get('kind', 'Service')} {behind.get('name')}, which is"
+                    " not in this folder"
+                )
 
 
 def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
@@ -218,22 +325,46 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
         yield f"its account {account} is not in this folder"
     volumes = {volume.get("name"): volume for volume in group.spec.get("volumes") or ()}
     for volume in volumes.values():
-        for kind, key, name in (("ConfigMap", "configMap", "name"), ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName")):
+        for kind, key, name in (
+            ("ConfigMap", "configMap", "name"),
+            ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName"),
+        ):
             wanted = at(volume, key, name)
             if wanted and (kind, wanted) not in named:
-                yield f"its volume {volume['name']} is the {kind} {wanted}, which is not in this folder"
+                yield (
+                    f"its volume {volume['name']} is the {kind} {wanted}, which is not in this"
+                    " folder"
+                )
     for claim in group.spec.get("resourceClaims") or ():
         template = claim.get("resourceClaimTemplateName")
         if ("ResourceClaimTemplate", template) not in named:
-            yield f"its claim {claim.get('name')} uses the ResourceClaimTemplate {template}, which is not in this folder"
+            yield (
+                f"its claim {claim.get('name')} uses the ResourceClaimTemplate {template}, which is"
+                " not in this folder"
+            )
     for container in group.containers:
-        missing = [mount["name"] for mount in container.get("volumeMounts") or () if mount["name"] not in volumes]
-        yield from (f"{container['name']} mounts the volume {name}, which the pod does not have" for name in missing if not group.open)
-        own = {port for each in container.get("ports") or () for port in (each.get("name"), each["containerPort"])}
+        missing = [
+            mount["name"]
+            for mount in container.get("volumeMounts") or ()
+            if mount["name"] not in volumes
+        ]
+        yield from (
+            f"{container['name']} mounts the volume {name}, which the pod does not have"
+            for name in missing
+            if not group.open
+        )
+        own = {
+            port
+            for each in container.get("ports") or ()
+            for port in (each.get("name"), each["containerPort"])
+        }
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             port = at(container, probe, "httpGet", "port")
             if port is not None and port not in own and not group.open:
-                yield f"the {probe} of {container['name']} asks the port {port}, which the container does not have"
+                yield (
+                    f"the {probe} of {container['name']} asks the port {port}, which the container"
+                    " does not have"
+                )
 
 
 Object = Mapping[str, Any]
@@ -241,7 +372,12 @@ Object = Mapping[str, Any]
 HEAD = ("apiVersion", "kind", "metadata")  # Keys of every object
 INSTALL = "pip install kubernetes-validate"  # 108 MB, and therefore no dependency
 
-KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "number": (int, float)}
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "number": (int, float),
+}
 
 
 @strict
@@ -263,19 +399,28 @@ class Declared:
 
 @cache
 def _declared() -> Mapping[tuple[str, str], Declared]:
-    return {(entry.kind, entry.api): entry for entry in read_entries(Declared, shipped_yaml("objects.yaml"), "catalog/objects.yaml")}
+    return {
+        (entry.kind, entry.api): entry
+        for entry in read_entries(Declared, shipped_yaml("objects.yaml"), "catalog/objects.yaml")
+    }
 
 
 def read_against(made: Object) -> tuple[str, list[str]]:
-    """The source that an object was read against, or why there is none; and a clause for each fault, its place first."""
+    """The source that an object was read against, or why there is none; and a clause for each
+    fault, its place first.
+    """
     declared = _declared().get((str(made["kind"]), str(made["apiVersion"])))
     if declared is not None:
         fields = {key: value for key, value in made.items() if key not in HEAD}
-        return f"{declared.source} ({declared.licence}, {declared.date})", list(_faults(fields, declared.fields, ""))
+        return f"{declared.source} ({declared.licence}, {declared.date})", list(
+            _faults(fields, declared.fields, "")
+        )
     whole = _kubernetes(made)
     if whole is not None:
         return f"Kubernetes {_version()}", whole
-    return (f"not read: {INSTALL}" if _version() == "" else "not read: no schema of it is known"), []
+    return (
+        f"not read: {INSTALL}" if _version() == "" else "not read: no schema of it is known"
+    ), []
 
 
 def _faults(value: Any, kind: Any, at: str) -> Iterator[str]:
@@ -301,8 +446,15 @@ def _of_mapping(value: Object, kind: Mapping[str, Any], at: str) -> Iterator[str
     else:
         for name in others:
             near = difflib.get_close_matches(str(name), known, n=1)
-            yield f"{at}{name} is no field; {f'did you mean {near[0]}' if near else 'there are ' + ', '.join(known)}"
-    yield from (f"{at}{name[:-1]} is missing" for name in kind if name.endswith("!") and name[:-1] not in value)
+            yield (
+                f"{at}{name} is no field;"
+                f" {f'did you mean {near[0]}' if near else 'there are ' + ', '.join(known)}"
+            )
+    yield from (
+        f"{at}{name[:-1]} is missing"
+        for name in kind
+        if name.endswith("!") and name[:-1] not in value
+    )
     for name, part in value.items():
         if name in known:
             yield from _faults(part, known[name], f"{at}{name}")
@@ -314,7 +466,9 @@ def _of_name(value: Any, kind: str, at: str) -> Iterator[str]:
         if value not in allowed:
             yield f"{at} must be one of {', '.join(allowed)}, not {value}"
     elif kind == "map":
-        if not isinstance(value, Mapping) or not all(isinstance(part, str) for part in value.values()):
+        if not isinstance(value, Mapping) or not all(
+            isinstance(part, str) for part in value.values()
+        ):
             yield f"{at} must hold texts by name"
     elif kind in KINDS:
         if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
@@ -344,7 +498,12 @@ WRAPPED = {
     "PodTemplateSpec": _inside("v1", "PodTemplate", "template"),
     "LabelSelector": _inside("policy/v1", "PodDisruptionBudget", "spec", "selector"),
     "HorizontalPodAutoscalerBehavior": _inside(
-        "autoscaling/v2", "HorizontalPodAutoscaler", "spec", "behavior", scaleTargetRef={"kind": "Deployment", "name": "x"}, maxReplicas=1
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        "spec",
+        "behavior",
+        scaleTargetRef={"kind": "Deployment", "name": "x"},
+        maxReplicas=1,
     ),
 }
 """By name: how deep it is inside, and the object."""
@@ -361,7 +520,9 @@ def _version() -> str:
 
 
 def _kubernetes(made: Object, *, depth: int = 0) -> list[str] | None:
-    """Faults of an object by Kubernetes' schema, ``depth`` levels left out of their places; None where it has none for this kind."""
+    """Faults of an object by Kubernetes' schema, ``depth`` levels left out of their places; None
+    where it has none for this kind.
+    """
     if not _version():
         return None
     import kubernetes_validate

@@ -1,7 +1,9 @@
-"""A sized service of models that are not LLMs as files: Triton's model repository, and KServe's InferenceService around it.
+"""A sized service of models that are not LLMs as files: Triton's model repository, and KServe's
+InferenceService around it.
 
-Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22). KServe's InferenceService with the
-runtime ``kserve-tritonserver`` and the names of the backends' files are recalled.
+Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22).
+KServe's InferenceService with the runtime ``kserve-tritonserver`` and the names of the backends'
+files are recalled.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from tonnage.deploy.plan_text import paragraph
 from tonnage.deploy.triton import SERVER, Config, ensemble_step
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.errors import InputError, option
-from tonnage.spec.service import DynamicBatching, QueuePolicy, ServedModel, Service, Stage, Stream, Tensor
+from tonnage.spec.service import (
+    DynamicBatching,
+    QueuePolicy,
+    ServedModel,
+    Service,
+    Stage,
+    Stream,
+    Tensor,
+)
 
 MODEL_FILES = {
     "onnxruntime": "model.onnx",
@@ -44,22 +54,39 @@ class SizedFiles:
 
 
 def service_files(found: SizedFiles, target: str) -> dict[str, str]:
-    """The text of each file by its name. Raises InputError: another target, a model without a backend, unknown tensors in a pipeline."""
+    """The text of each file by its name. Raises InputError: another target, a model without a
+    backend, unknown tensors in a pipeline.
+    """
     if target not in TARGETS:
         raise InputError(
-            f"{option('target')}: a service of models that are not LLMs is written for {' or '.join(TARGETS)}, not for {target}"
+            f"{option('target')}: a service of models that are not LLMs is written for"
+            f" {' or '.join(TARGETS)}, not for {target}"
         )
-    lacking = [name for name, model in found.service.models.items() if model.backend not in MODEL_FILES]
+    lacking = [
+        name for name, model in found.service.models.items() if model.backend not in MODEL_FILES
+    ]
     if lacking:
-        raise InputError(f"service.models.{lacking[0]}.backend: is missing or unknown; write one of {', '.join(MODEL_FILES)}")
-    written = {f"repository/{name}/config.pbtxt": pbtxt(model_config(model)) for name, model in found.service.models.items()}
+        raise InputError(
+            f"service.models.{lacking[0]}.backend: is missing or unknown; write one of"
+            f" {', '.join(MODEL_FILES)}"
+        )
+    written = {
+        f"repository/{name}/config.pbtxt": pbtxt(model_config(model))
+        for name, model in found.service.models.items()
+    }
     for name, model in found.service.models.items():
         written[f"repository/{name}/1/README"] = f"Put {MODEL_FILES[model.backend]} here.\n"
     for stream in _ensembles(found.service):
-        written[f"repository/{stream.name}/config.pbtxt"] = pbtxt(ensemble(stream, found.service.models))
-        written[f"repository/{stream.name}/1/README"] = "A version's folder must be there, though an ensemble has no file.\n"
+        written[f"repository/{stream.name}/config.pbtxt"] = pbtxt(
+            ensemble(stream, found.service.models)
+        )
+        written[f"repository/{stream.name}/1/README"] = (
+            "A version's folder must be there, though an ensemble has no file.\n"
+        )
     if target == "kserve":
-        written["inference-service.yaml"] = yaml_text(inference_service(found), head=f"{found.answer}\nKServe's fields are recalled.")
+        written["inference-service.yaml"] = yaml_text(
+            inference_service(found), head=f"{found.answer}\nKServe's fields are recalled."
+        )
         written["models-volume.yaml"] = yaml_text(volume(found))
     written["README.md"] = readme(found, target)
     return written
@@ -67,7 +94,11 @@ def service_files(found: SizedFiles, target: str) -> dict[str, str]:
 
 def _ensembles(service: Service) -> list[Stream]:
     """Streams through several models that neither branch nor loop."""
-    return [stream for stream in service.streams if stream.name not in service.models and not any(map(_chance, stream.stages))]
+    return [
+        stream
+        for stream in service.streams
+        if stream.name not in service.models and not any(map(_chance, stream.stages))
+    ]
 
 
 def _chance(stage: Stage) -> bool:
@@ -77,8 +108,21 @@ def _chance(stage: Stage) -> bool:
 def model_config(model: ServedModel) -> Config:
     """One model: its largest batch, its tensors, how requests are batched, and its copies."""
     kind = {"count": model.instances, "kind": Word("KIND_GPU"), "gpus": list(model.gpus)}
-    tensors = {name: [_tensor(tensor) for tensor in found] for name, found in (("input", model.inputs), ("output", model.outputs)) if found}
-    open_tensors = {} if tensors else {"_": Said("Without input and output Triton reads the tensors from the model's file, where it can.")}
+    tensors = {
+        name: [_tensor(tensor) for tensor in found]
+        for name, found in (("input", model.inputs), ("output", model.outputs))
+        if found
+    }
+    open_tensors = (
+        {}
+        if tensors
+        else {
+            "_": Said(
+                "Without input and output Triton reads the tensors from the model's file, where it"
+                " can."
+            )
+        }
+    )
     batching = {} if model.batching is None else {"dynamic_batching": _batching(model.batching)}
     named = {"name": model.name, "backend": model.backend, "max_batch_size": model.max_batch_size}
     return {**open_tensors, **named, **tensors, **batching, "instance_group": [kind]}
@@ -96,11 +140,17 @@ def _batching(rules: DynamicBatching) -> Config:
     if rules.preserve_ordering:
         found["preserve_ordering"] = True
     if rules.priority_levels:
-        found |= {"priority_levels": rules.priority_levels, "default_priority_level": rules.default_priority_level}
+        found |= {
+            "priority_levels": rules.priority_levels,
+            "default_priority_level": rules.default_priority_level,
+        }
     if rules.default_queue_policy != QueuePolicy():
         found["default_queue_policy"] = _policy(rules.default_queue_policy)
     if rules.priority_queue_policy:
-        found["priority_queue_policy"] = [{"key": level, "value": _policy(one)} for level, one in rules.priority_queue_policy.items()]
+        found["priority_queue_policy"] = [
+            {"key": level, "value": _policy(one)}
+            for level, one in rules.priority_queue_policy.items()
+        ]
     return found
 
 
@@ -109,7 +159,9 @@ def _policy(policy: QueuePolicy) -> Config:
 
 
 def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
-    """A pipeline as Triton's ensemble: a step's inputs by name, else in order. Raises InputError: tensors that do not fit."""
+    """A pipeline as Triton's ensemble: a step's inputs by name, else in order. Raises InputError:
+    tensors that do not fit.
+    """
     stages, followed = stream.stages, {before for stage in stream.stages for before in stage.after}
     ends = [place for place in range(len(stages)) if place not in followed]
     first: dict[str, Tensor] = {}
@@ -120,11 +172,19 @@ def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
         if not model.inputs or not model.outputs:
             missing = "inputs" if not model.inputs else "outputs"
             raise InputError(
-                f"service.models.{stage.model}.{missing}: missing; the pipeline {stream.name} needs them, such as x: FP32[128]"
+                f"service.models.{stage.model}.{missing}: missing; the pipeline {stream.name} needs"
+                " them, such as x: FP32[128]"
             )
-        sources = _sources(stream, place, models) if stage.after else {tensor.name: tensor.name for tensor in model.inputs}
+        sources = (
+            _sources(stream, place, models)
+            if stage.after
+            else {tensor.name: tensor.name for tensor in model.inputs}
+        )
         first |= {} if stage.after else {tensor.name: tensor for tensor in model.inputs}
-        made = {output.name: output.name if place in ends else _between(place, stage, output.name) for output in model.outputs}
+        made = {
+            output.name: output.name if place in ends else _between(place, stage, output.name)
+            for output in model.outputs
+        }
         last |= {output.name: output for output in model.outputs if place in ends}
         steps.append(ensemble_step(stage.model, sources, made))
     return {
@@ -154,7 +214,10 @@ def _sources(stream: Stream, place: int, models: Mapping[str, ServedModel]) -> d
         return {tensor.name: by_name[tensor.name] for tensor in tensors}
     if len(tensors) != len(offered):
         names = ", ".join(name for name, _ in offered)
-        raise InputError(f"service.pipelines.{stream.name}: {stage.model} has {len(tensors)} inputs, and the steps before it give {names}")
+        raise InputError(
+            f"service.pipelines.{stream.name}: {stage.model} has {len(tensors)} inputs, and the"
+            f" steps before it give {names}"
+        )
     return {tensor.name: between for tensor, (_, between) in zip(tensors, offered, strict=True)}
 
 
@@ -172,7 +235,13 @@ def inference_service(found: SizedFiles) -> dict[str, Any]:
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
         "metadata": {"name": found.name},
-        "spec": {"predictor": {"minReplicas": noted(found.servers, found.answer), "maxReplicas": found.servers, "model": model}},
+        "spec": {
+            "predictor": {
+                "minReplicas": noted(found.servers, found.answer),
+                "maxReplicas": found.servers,
+                "model": model,
+            }
+        },
     }
 
 
@@ -183,18 +252,25 @@ def volume(found: SizedFiles) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": f"{found.name}-models"},
-        "spec": {"accessModes": noted(["ReadWriteMany"], told), "resources": {"requests": {"storage": "10Gi"}}},
+        "spec": {
+            "accessModes": noted(["ReadWriteMany"], told),
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
     }
 
 
 def readme(found: SizedFiles, target: str) -> str:
     """The page in Markdown: the models' files, the start, the measurement."""
     service = found.service
-    files = "\n".join(f"| `repository/{name}/1` | `{MODEL_FILES[model.backend]}` |" for name, model in service.models.items())
+    files = "\n".join(
+        f"| `repository/{name}/1` | `{MODEL_FILES[model.backend]}` |"
+        for name, model in service.models.items()
+    )
     start = (
-        f"docker run --detach --name {found.name} --gpus {service.gpus} --publish 8000:8000 --publish 8002:8002 \\\n"
-        f"    --volume $PWD/repository:/models {SERVER} tritonserver --model-repository /models\n"
-        "curl --fail --retry 100 --retry-connrefused --retry-delay 5 http://127.0.0.1:8000/v2/health/ready"
+        f"docker run --detach --name {found.name} --gpus {service.gpus} --publish 8000:8000"
+        f" --publish 8002:8002 \\\n    --volume $PWD/repository:/models {SERVER} tritonserver"
+        " --model-repository /models\ncurl --fail --retry 100 --retry-connrefused --retry-delay 5"
+        " http://127.0.0.1:8000/v2/health/ready"
     )
     if target == "kserve":
         start = (
@@ -203,22 +279,44 @@ def readme(found: SizedFiles, target: str) -> str:
             f"kubectl port-forward service/{found.name}-predictor 8000:80 &"
         )
     bench = "tonnage bench --url 127.0.0.1:8000 --endpoint-type infer --binary-tensors"
-    loads = [_load(bench, stream) for stream in service.streams if stream.name in service.models or stream in _ensembles(service)]
-    sizes = {name: ",".join(str(2**n) for n in range(model.max_batch_size.bit_length())) for name, model in service.models.items()}
+    loads = [
+        _load(bench, stream)
+        for stream in service.streams
+        if stream.name in service.models or stream in _ensembles(service)
+    ]
+    sizes = {
+        name: ",".join(str(2**n) for n in range(model.max_batch_size.bit_length()))
+        for name, model in service.models.items()
+    }
     times = [
-        f"{bench} --model {name} --items {sizes[name]} --concurrency 1 --request-count 200 --artifact-dir runs/{name}" for name in sizes
+        f"{bench} --model {name} --items {sizes[name]} --concurrency 1 --request-count 200"
+        f" --artifact-dir runs/{name}"
+        for name in sizes
     ]
     scripts = [stream.name for stream in service.streams if any(map(_chance, stream.stages))]
     script = paragraph(
-        f"{', '.join(scripts)} branches or loops, which no ensemble can. Write it as a Python model that calls the models of this "
-        "repository (Triton's business logic scripting); they carry its traffic here."
+        f"{', '.join(scripts)} branches or loops, which no ensemble can. Write it as a Python model"
+        " that calls the models of this repository (Triton's business logic scripting); they carry"
+        " its traffic here."
     )
     engines = [name for name, model in service.models.items() if model.backend == "tensorrt"]
     builds = [
-        f"trtexec --onnx={name}.onnx --fp16 --saveEngine=repository/{name}/1/model.plan" + _shapes(service.models[name]) for name in engines
+        f"trtexec --onnx={name}.onnx --fp16 --saveEngine=repository/{name}/1/model.plan"
+        + _shapes(service.models[name])
+        for name in engines
     ]
-    compiled = "\n\nCompile the engines on the GPU that serves them:\n\n```sh\n" + "\n".join(builds) + "\n```" if builds else ""
-    further = "" if target == "kserve" or found.servers == 1 else f"\nStart {found.servers} such servers behind a load balancer.\n"
+    compiled = (
+        "\n\nCompile the engines on the GPU that serves them:\n\n```sh\n"
+        + "\n".join(builds)
+        + "\n```"
+        if builds
+        else ""
+    )
+    further = (
+        ""
+        if target == "kserve" or found.servers == 1
+        else f"\nStart {found.servers} such servers behind a load balancer.\n"
+    )
     return f"""# {" ".join(service.title.split()) or found.name} with {"KServe" if target == "kserve" else "Triton"}
 
 {paragraph(found.answer)}
@@ -239,11 +337,15 @@ tonnage calibrate {shlex.quote(found.source)} {" ".join(f"runs/{name}" for name 
 tonnage size measured.yaml
 {chr(10).join(loads)}
 ```
-"""
+"""  # noqa: E501
 
 
 def _load(bench: str, stream: Stream) -> str:
-    load = f"--concurrency {stream.concurrency}" if stream.concurrency else f"--request-rate {stream.rate:.6g}"
+    load = (
+        f"--concurrency {stream.concurrency}"
+        if stream.concurrency
+        else f"--request-rate {stream.rate:.6g}"
+    )
     return f"{bench} --model {stream.name} --items {stream.items} {load} --benchmark-duration 60s"
 
 
@@ -253,7 +355,11 @@ def _shapes(model: ServedModel) -> str:
         return ""
 
     def words(items: int) -> str:
-        return ",".join(f"{tensor.name}:{'x'.join(map(str, (items, *tensor.dims)))}" for tensor in model.inputs)
+        return ",".join(
+            f"{tensor.name}:{'x'.join(map(str, (items, *tensor.dims)))}" for tensor in model.inputs
+        )
 
     most = model.max_batch_size
-    return f" --minShapes={words(1)} --optShapes={words(max(most // 2, 1))} --maxShapes={words(most)}"
+    return (
+        f" --minShapes={words(1)} --optShapes={words(max(most // 2, 1))} --maxShapes={words(most)}"
+    )

@@ -12,7 +12,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tonnage.deploy import compose, dynamo, kserve, kubernetes, llm_d, nim, production_stack, ray_serve, triton
+from tonnage.deploy import (
+    compose,
+    dynamo,
+    kserve,
+    kubernetes,
+    llm_d,
+    nim,
+    production_stack,
+    ray_serve,
+    triton,
+)
 from tonnage.deploy.plan_text import choice_line
 from tonnage.deploy.service import Service, around, dns_label, obstacle, service_of
 from tonnage.deploy.yaml_comments import yaml_text
@@ -38,11 +48,16 @@ TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
 }
 """Writes the text of each file, by its name; ``spec.targets`` says what a target runs."""
 
-PREPARED = {"nim": nim.prepared, "production-stack": production_stack.prepared, "triton": triton.prepared}
+PREPARED = {
+    "nim": nim.prepared,
+    "production-stack": production_stack.prepared,
+    "triton": triton.prepared,
+}
 """Where a target has other checkpoints or metrics than its engines."""
 
 REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
-"""Targets that run an engine as an image with a command, in place of which they run the simulated engine as well."""
+"""Targets that run an engine as an image with a command, in place of which they run the simulated
+engine as well."""
 
 
 class NothingRuns(InputError):
@@ -54,13 +69,22 @@ def target_files(service: Service, target: str) -> dict[str, str]:
     return TARGETS[target](service)
 
 
-def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None, simulated: bool = False) -> Service:
-    """The deployment that a target runs: the plan's choice, or the nearest other deployment of the plan.
+def deployed(
+    plan: Plan,
+    target: str,
+    *,
+    checkpoint: str | None = None,
+    drafter: str | None = None,
+    simulated: bool = False,
+) -> Service:
+    """The deployment that a target runs: the plan's choice, or the nearest other deployment of the
+    plan.
 
-    Nearest means, in this order: the same GPU, the same number format, the first in the plan. With ``checkpoint``, only deployments in the
-    choice's number format count, because the checkpoint is in that format. With ``simulated`` the simulated engine runs in its place.
-    Raises InputError: unknown target, one that runs no simulated engine, or a plan without a choice; NothingRuns: no deployment of the plan
-    runs on the target.
+    Nearest means, in this order: the same GPU, the same number format, the first in the plan. With
+    ``checkpoint``, only deployments in the choice's number format count, because the checkpoint is
+    in that format. With ``simulated`` the simulated engine runs in its place. Raises InputError:
+    unknown target, one that runs no simulated engine, or a plan without a choice; NothingRuns: no
+    deployment of the plan runs on the target.
     """
     target_runs(target)
     choice = plan.choice
@@ -69,20 +93,45 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
     if simulated and (target not in REHEARSED or len(choice.pools) > 1):
         what = "two pools" if len(choice.pools) > 1 else target
         raise InputError(
-            f"{option('simulated')}: no simulated engine is written for {what}; it runs plans of one pool on {', '.join(REHEARSED)}"
+            f"{option('simulated')}: no simulated engine is written for {what}; it runs plans of"
+            f" one pool on {', '.join(REHEARSED)}"
         )
     why = _why_not(target, choice)
     if not why:
-        return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter, simulated=simulated))
+        return _loaded(
+            target, service_of(plan, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
+        )
     first = choice.pools[0]
 
-    candidates = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
+    candidates = [
+        one
+        for one in plan.candidates
+        if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))
+    ]
     if not candidates:
-        able = [f"{option('target')} {name}" for name in RUNS if not _why_not(name, choice)] if len(choice.pools) > 1 else []
-        instead = f"; write {' or '.join(able)}" if able else f", and no other deployment of the plan runs on {target}"
+        able = (
+            [f"{option('target')} {name}" for name in RUNS if not _why_not(name, choice)]
+            if len(choice.pools) > 1
+            else []
+        )
+        instead = (
+            f"; write {' or '.join(able)}"
+            if able
+            else f", and no other deployment of the plan runs on {target}"
+        )
         raise NothingRuns(f"{option('target')}: {why}{instead}")
-    nearest = min(candidates, key=lambda other: (other.pools[0].gpu != first.gpu, not _same_format(other, choice)))
-    service = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
+    nearest = min(
+        candidates,
+        key=lambda other: (other.pools[0].gpu != first.gpu, not _same_format(other, choice)),
+    )
+    service = service_of(
+        plan,
+        checkpoint=checkpoint,
+        drafter=drafter,
+        candidate=nearest,
+        why=why,
+        simulated=simulated,
+    )
     return _loaded(target, service)
 
 
@@ -91,7 +140,10 @@ def _loaded(target: str, service: Service) -> Service:
 
 
 def _same_format(first: Candidate, second: Candidate) -> bool:
-    return find_precision(first.pools[0].precision).weights == find_precision(second.pools[0].precision).weights
+    return (
+        find_precision(first.pools[0].precision).weights
+        == find_precision(second.pools[0].precision).weights
+    )
 
 
 def _why_not(target: str, candidate: Candidate) -> str:
@@ -101,27 +153,41 @@ def _why_not(target: str, candidate: Candidate) -> str:
     pool = candidate.pools[0]
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
     return obstacle(candidate) or target_lacks(
-        target, engine=engine, gpu=gpu, split=pool.parallelism, gpus_per_system=pool.gpus_per_system, precision=pool.precision
+        target,
+        engine=engine,
+        gpu=gpu,
+        split=pool.parallelism,
+        gpus_per_system=pool.gpus_per_system,
+        precision=pool.precision,
     )
 
 
-# Several use cases side by side in one namespace: a folder for each, and what applies them together.
+# Several use cases side by side in one namespace: a folder for each, and what applies them
+# together.
 
-TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim")  # Targets whose objects kubectl applies into a namespace
+# Targets whose objects kubectl applies into a namespace
+TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim")
 
 
 def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, Service]:
     """A deployment for each use case, by the name of its folder; ``given`` is as for ``deployed``.
 
-    Raises InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
-    or two whose names are alike.
+    Raises InputError: a target without namespaces or that runs no deployment of one of the plans,
+    use cases that share a pool or have none, or two whose names are alike.
     """
     alone = f"size each scenario alone with {option('output')}, and deploy each plan"
     if target not in TOGETHER:
         target_runs(target)
-        raise InputError(f"{option('target')}: {target} has no namespaces for several use cases; write {' or '.join(TOGETHER)}, or {alone}")
+        raise InputError(
+            f"{option('target')}: {target} has no namespaces for several use cases; write"
+            f" {' or '.join(TOGETHER)}, or {alone}"
+        )
     if cases.separate is None or cases.chosen != "separate":
-        why = "share one pool, whose limits no rule could tell apart" if cases.chosen else "have no deployment inside their limits"
+        why = (
+            "share one pool, whose limits no rule could tell apart"
+            if cases.chosen
+            else "have no deployment inside their limits"
+        )
         raise InputError(f"{option('plan')}: its use cases {why}; {alone}")
     found = {}
     for name, plan, pool in zip(cases.names, cases.plans, cases.separate.pools, strict=True):
@@ -131,8 +197,13 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
             raise InputError(f"{refused.marked} (use case {name}); {alone}") from None
         found[dns_label(name)] = replace(service, case=name)
     begun = sorted(f"{service.name}-" for service in found.values())
-    if len(found) < len(cases.names) or any(after.startswith(before) for before, after in pairwise(begun)):
-        raise InputError(f"{option('plan')}: the use cases {', '.join(cases.names)} get names that are alike; give them other titles")
+    if len(found) < len(cases.names) or any(
+        after.startswith(before) for before, after in pairwise(begun)
+    ):
+        raise InputError(
+            f"{option('plan')}: the use cases {', '.join(cases.names)} get names that are alike;"
+            " give them other titles"
+        )
     return found
 
 
@@ -142,15 +213,33 @@ def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
     if choice is None or choice.instances == pool.instances:
         return plan
     systems = math.ceil(pool.gpus / pool.gpus_per_system)
-    fewer = replace(choice, pools=(replace(choice.pool, instances=pool.instances, systems=systems),))
-    return around(replace(plan, candidates=tuple(candidate for candidate in plan.candidates if candidate is not choice)), fewer)
+    fewer = replace(
+        choice, pools=(replace(choice.pool, instances=pool.instances, systems=systems),)
+    )
+    return around(
+        replace(
+            plan,
+            candidates=tuple(candidate for candidate in plan.candidates if candidate is not choice),
+        ),
+        fewer,
+    )
 
 
 def together(cases: UseCases, services: Mapping[str, Service], target: str) -> dict[str, str]:
     """The files above the folders of several use cases."""
-    systems = " and ".join(f"{one.systems} × {one.system}" for one in (cases.separate.systems if cases.separate else ()))
-    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(services)}
-    rows = "\n".join(f"| `{folder}` | {service.case} | {choice_line(service)} |" for folder, service in services.items())
+    systems = " and ".join(
+        f"{one.systems} × {one.system}"
+        for one in (cases.separate.systems if cases.separate else ())
+    )
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(services),
+    }
+    rows = "\n".join(
+        f"| `{folder}` | {service.case} | {choice_line(service)} |"
+        for folder, service in services.items()
+    )
     page = f"""# {len(services)} use cases on {target}
 
 The names of all objects begin with their use case, so that they share a namespace; each has its own instances, rules and dashboard.
@@ -165,19 +254,22 @@ The page in each folder says what the cluster needs, what else starts it, and ho
 | folder | use case | deployment |
 |---|---|---|
 {rows}
-"""
+"""  # noqa: E501
     return {"kustomization.yaml": yaml_text(kustomization), "README.md": page}
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder that does not exist yet, or is empty.
 
-    They are written next to it first and moved there when all of them are complete, so that a failure leaves nothing behind.
-    Raises InputError: there is something at that place already, or it cannot be written.
+    They are written next to it first and moved there when all of them are complete, so that a
+    failure leaves nothing behind. Raises InputError: there is something at that place already, or
+    it cannot be written.
     """
     where = option("output")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{where}: {folder} is there already and not an empty folder; name a new one")
+        raise InputError(
+            f"{where}: {folder} is there already and not an empty folder; name a new one"
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -187,7 +279,10 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
         for name, text in files.items():
             path = beside / name
             if not path.resolve().is_relative_to(beside.resolve()):
-                raise InputError(f"{where}: {name[:100]!r} leads out of {folder}; give it a name without slashes and dots")
+                raise InputError(
+                    f"{where}: {name[:100]!r} leads out of {folder}; give it a name without slashes"
+                    " and dots"
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         beside.chmod(0o755)

@@ -1,8 +1,10 @@
 """The files of a deployment with Triton on one machine.
 
-Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22). Names, types and shapes of the tensors
-and the parameters of TensorRT-LLM's backend are those of NVIDIA/TensorRT-LLM, triton_backend/all_models/inflight_batcher_llm (config.pbtxt
-of tensorrt_llm at 0c8de69a, of ensemble at 2a9abd95, of preprocessing at 08dc37e3; read 2026-11-28); those of vLLM's are recalled.
+Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22).
+Names, types and shapes of the tensors and the parameters of TensorRT-LLM's backend are those of
+NVIDIA/TensorRT-LLM, triton_backend/all_models/inflight_batcher_llm (config.pbtxt of tensorrt_llm at
+0c8de69a, of ensemble at 2a9abd95, of preprocessing at 08dc37e3; read 2026-11-28); those of vLLM's
+are recalled.
 """
 
 from __future__ import annotations
@@ -15,7 +17,16 @@ from typing import Any
 from tonnage.deploy.checkpoint import source_of
 from tonnage.deploy.monitoring import dashboard_text, rules
 from tonnage.deploy.pbtxt import Said, Word, pbtxt
-from tonnage.deploy.plan_text import Rows, argv_notes, bench_command, compare_command, gpu_words, head, page_text, paragraph
+from tonnage.deploy.plan_text import (
+    Rows,
+    argv_notes,
+    bench_command,
+    compare_command,
+    gpu_words,
+    head,
+    page_text,
+    paragraph,
+)
 from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
@@ -24,7 +35,8 @@ from tonnage.spec.precision import find_precision
 STRING, INT32, BOOL = Word("TYPE_STRING"), Word("TYPE_INT32"), Word("TYPE_BOOL")
 FP32, UINT64 = Word("TYPE_FP32"), Word("TYPE_UINT64")
 
-# Inputs of a request that the engine takes as they are: its name of each, the ensemble's, and the type
+# Inputs of a request that the engine takes as they are: its name of each, the ensemble's, and the
+# type
 SAMPLING = (
     ("temperature", "temperature", FP32),
     ("runtime_top_p", "top_p", FP32),
@@ -35,7 +47,8 @@ SAMPLING = (
 )
 
 TEXT_BATCH = 64  # Texts that the tokenizer takes at once
-DELAY_US = 1_000  # Longest that a text waits for others, in microseconds: far below any limit on the first token
+# Longest that a text waits for others, in microseconds: far below any limit on the first token
+DELAY_US = 1_000
 
 Config = dict[str, Any]
 
@@ -58,8 +71,17 @@ def vllm_model(service: Service) -> Config:
     }
 
 
-def text_model(service: Service, name: str, *, inputs: list[Config], outputs: list[Config], in_order: bool = False) -> Config:
-    """A model in Python before or behind the engine, batched; ``in_order``: answers leave in the order of requests, as a stream must."""
+def text_model(
+    service: Service,
+    name: str,
+    *,
+    inputs: list[Config],
+    outputs: list[Config],
+    in_order: bool = False,
+) -> Config:
+    """A model in Python before or behind the engine, batched; ``in_order``: answers leave in the
+    order of requests, as a stream must.
+    """
     queue = {
         "timeout_action": Word("REJECT"),
         "default_timeout_microseconds": int(1e6 * service.drain_seconds),
@@ -91,12 +113,24 @@ def tokenize(service: Service) -> Config:
         service,
         "tokenize",
         inputs=[
-            *(_tensor("TEXT", STRING, 1), _tensor("MAX_TOKENS", INT32, 1), _tensor("STOP_WORDS", STRING, -1, optional=True)),
+            *(
+                _tensor("TEXT", STRING, 1),
+                _tensor("MAX_TOKENS", INT32, 1),
+                _tensor("STOP_WORDS", STRING, -1, optional=True),
+            ),
             *(_tensor(name, INT32, 1, optional=True) for name in ("END_ID", "PAD_ID")),
         ],
         outputs=[
-            *(_tensor("INPUT_IDS", INT32, -1), _tensor("INPUT_LENGTHS", INT32, 1), _tensor("REQUEST_OUTPUT_LEN", INT32, 1)),
-            *(_tensor("STOP_WORDS_IDS", INT32, 2, -1), _tensor("OUT_END_ID", INT32, 1), _tensor("OUT_PAD_ID", INT32, 1)),
+            *(
+                _tensor("INPUT_IDS", INT32, -1),
+                _tensor("INPUT_LENGTHS", INT32, 1),
+                _tensor("REQUEST_OUTPUT_LEN", INT32, 1),
+            ),
+            *(
+                _tensor("STOP_WORDS_IDS", INT32, 2, -1),
+                _tensor("OUT_END_ID", INT32, 1),
+                _tensor("OUT_PAD_ID", INT32, 1),
+            ),
         ],
     )
 
@@ -138,9 +172,14 @@ def engine_model(service: Service) -> Config:
             *(_tensor(name, kind, 1, optional=True) | SCALAR for name, _, kind in SAMPLING),
         ],
         "output": [_tensor("output_ids", INT32, -1, -1), _tensor("sequence_length", INT32, -1)],
-        "dynamic_batching": {"preserve_ordering": False, "default_queue_policy": {"max_queue_size": _queue(service)}},
+        "dynamic_batching": {
+            "preserve_ordering": False,
+            "default_queue_policy": {"max_queue_size": _queue(service)},
+        },
         "instance_group": [{"count": 1, "kind": Word("KIND_CPU")}],
-        "parameters": [{"key": key, "value": {"string_value": value}} for key, value in parameters.items()],
+        "parameters": [
+            {"key": key, "value": {"string_value": value}} for key, value in parameters.items()
+        ],
     }
 
 
@@ -150,7 +189,13 @@ def ensemble(service: Service) -> Config:
     steps = [
         ensemble_step(
             f"{name}-tokenize",
-            {"TEXT": "text_input", "MAX_TOKENS": "max_tokens", "STOP_WORDS": "stop_words", "END_ID": "end_id", "PAD_ID": "pad_id"},
+            {
+                "TEXT": "text_input",
+                "MAX_TOKENS": "max_tokens",
+                "STOP_WORDS": "stop_words",
+                "END_ID": "end_id",
+                "PAD_ID": "pad_id",
+            },
             {
                 "INPUT_IDS": "ids",
                 "INPUT_LENGTHS": "lengths",
@@ -173,14 +218,22 @@ def ensemble(service: Service) -> Config:
             },
             {"output_ids": "made", "sequence_length": "made_lengths"},
         ),
-        ensemble_step(f"{name}-detokenize", {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"}, {"TEXT_OUTPUT": "text_output"}),
+        ensemble_step(
+            f"{name}-detokenize",
+            {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"},
+            {"TEXT_OUTPUT": "text_output"},
+        ),
     ]
     return {
         "name": name,
         "platform": "ensemble",
         "max_batch_size": TEXT_BATCH,
         "input": [
-            *(_tensor("text_input", STRING, 1), _tensor("max_tokens", INT32, 1), _tensor("stop_words", STRING, -1, optional=True)),
+            *(
+                _tensor("text_input", STRING, 1),
+                _tensor("max_tokens", INT32, 1),
+                _tensor("stop_words", STRING, -1, optional=True),
+            ),
             *(_tensor(name, INT32, 1, optional=True) for name in ("end_id", "pad_id")),
             *(_tensor(asked, kind, 1, optional=True) for _, asked, kind in SAMPLING),
         ],
@@ -192,7 +245,10 @@ def ensemble(service: Service) -> Config:
 def ensemble_step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -> Config:
     """A model's inputs and outputs by the names that they have between the models."""
     maps = {"input_map": inputs, "output_map": outputs}
-    pairs = {name: [{"key": key, "value": value} for key, value in found.items()] for name, found in maps.items()}
+    pairs = {
+        name: [{"key": key, "value": value} for key, value in found.items()]
+        for name, found in maps.items()
+    }
     return {"model_name": model, "model_version": -1, **pairs}
 
 
@@ -280,7 +336,7 @@ TOKENIZE = f'''"""Text to tokens; run by Triton's Python backend."""
             made[place, 0, : len(flat)] = flat
             made[place, 1, : len(row)] = np.cumsum([len(word) for word in row])
         return made
-'''
+'''  # noqa: E501
 
 DETOKENIZE = f'''"""Tokens to text; run by Triton's Python backend."""
 {BEGINNING}    def execute(self, requests):
@@ -295,7 +351,7 @@ DETOKENIZE = f'''"""Tokens to text; run by Triton's Python backend."""
             ]
             found.append(triton.InferenceResponse([triton.Tensor("TEXT_OUTPUT", np.array(texts, dtype=object))]))
         return found
-'''
+'''  # noqa: E501
 
 
 IMAGES = {
@@ -312,31 +368,48 @@ def readme(service: Service) -> str:
     image = IMAGES[service.family]
     first = f"docker pull {image}"
     if service.family != "vllm":
-        first = f"hf download {service.checkpoint} --include tokenizer.json '*config.json' --local-dir repository/tokenizer"
+        first = (
+            f"hf download {service.checkpoint} --include tokenizer.json '*config.json' --local-dir"
+            " repository/tokenizer"
+        )
         if service.local:
-            first = f"mkdir --parents repository/tokenizer && cp {service.checkpoint}/{{tokenizer,*config}}.json repository/tokenizer/"
+            first = (
+                "mkdir --parents repository/tokenizer && cp"
+                f" {service.checkpoint}/{{tokenizer,*config}}.json repository/tokenizer/"
+            )
     gpus = ",".join(map(str, range(service.gpus)))
     start = (
-        f"docker run --detach --name {service.name} --gpus '\"device={gpus}\"' --shm-size {service.shared_memory_gib}g --env HF_TOKEN "
-        f"--publish 8000:8000 --publish 8102:8002 \\\n"
-        f"    --volume $PWD:/deployment --workdir /deployment {image} tritonserver --model-repository /deployment/repository"
+        f"docker run --detach --name {service.name} --gpus '\"device={gpus}\"' --shm-size"
+        f" {service.shared_memory_gib}g --env HF_TOKEN --publish 8000:8000 --publish 8102:8002 \\\n"
+        f"    --volume $PWD:/deployment --workdir /deployment {image} tritonserver"
+        " --model-repository /deployment/repository"
     )
     commands = (
         first,
         start,
-        "curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:8000/v2/health/ready",
+        (
+            "curl --fail --retry 100 --retry-connrefused --retry-delay 10"
+            " http://127.0.0.1:8000/v2/health/ready"
+        ),
         bench_command(service, "http://127.0.0.1:8000", instances=1, triton=True),
         compare_command(instances=1),
     )
     machines = math.ceil(service.pool.instances / service.per_machine)
-    several = f" ({service.per_machine} per machine; copy this folder to all {machines} machines)" if machines > 1 else ""
+    several = (
+        f" ({service.per_machine} per machine; copy this folder to all {machines} machines)"
+        if machines > 1
+        else ""
+    )
     further = paragraph(
-        f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}. Start each further "
-        f"instance{several} with other GPUs and ports, and put `tonnage gateway` in front of them. If tritonserver is installed without a "
-        "container, start it with `tonnage serve --engine triton --model repository`."
+        f"The second command starts one of the plan's {service.pool.instances} instances, on"
+        f" {gpu_words(service)}. Start each further instance{several} with other GPUs and ports,"
+        " and put `tonnage gateway` in front of them. If tritonserver is installed without a"
+        " container, start it with `tonnage serve --engine triton --model repository`."
     )
     what, rows = _parts(service)
-    return page_text(service, f"{service.served} with Triton", what, commands, rows=rows, further=further)
+    return page_text(
+        service, f"{service.served} with Triton", what, commands, rows=rows, further=further
+    )
 
 
 def _parts(service: Service) -> tuple[str, Rows]:
@@ -345,17 +418,25 @@ def _parts(service: Service) -> tuple[str, Rows]:
     if service.family == "vllm":
         return "vLLM's backend batches by itself and streams; Triton hands every request on.", [
             (f"`repository/{name}`", "the model: vLLM's backend and its arguments"),
-            ("`alerts.yaml`, `prometheus.yaml`, `dashboard.json`", "the rules on vLLM's metrics, what is scraped, the dashboard"),
+            (
+                "`alerts.yaml`, `prometheus.yaml`, `dashboard.json`",
+                "the rules on vLLM's metrics, what is scraped, the dashboard",
+            ),
         ]
     what = (
-        "The model is an ensemble of a tokenizer, the engine and a detokenizer. The engine is decoupled and streams: with `stream` set, "
-        "each step's tokens become a piece of text, and `bench` measures TTFT. Pieces are decoded by themselves; a tokenizer that marks "
-        "spaces at the beginning of words may lose some. An answer ends at the checkpoint's end tokens, at `stop_words`, or after "
-        "`max_tokens`; `temperature`, `top_p`, `top_k`, `seed`, `end_id` and `pad_id` go to the engine, and answers leave the prompt out."
+        "The model is an ensemble of a tokenizer, the engine and a detokenizer. The engine is"
+        " decoupled and streams: with `stream` set, each step's tokens become a piece of text, and"
+        " `bench` measures TTFT. Pieces are decoded by themselves; a tokenizer that marks spaces at"
+        " the beginning of words may lose some. An answer ends at the checkpoint's end tokens, at"
+        " `stop_words`, or after `max_tokens`; `temperature`, `top_p`, `top_k`, `seed`, `end_id`"
+        " and `pad_id` go to the engine, and answers leave the prompt out."
     )
     return what, [
         (f"`repository/{name}`", "the ensemble"),
-        (f"`repository/{name}-tokenize`, `-detokenize`", "text to tokens and back, batched, with priorities and time limits"),
+        (
+            f"`repository/{name}-tokenize`, `-detokenize`",
+            "text to tokens and back, batched, with priorities and time limits",
+        ),
         (f"`repository/{name}-engine`", "TensorRT-LLM"),
     ]
 
@@ -382,24 +463,41 @@ LIMITS = ("--max_batch_size", "--max_num_tokens", "--max_seq_len")
 
 
 def prepared(service: Service) -> Service:
-    """The deployment with its checkpoint on Triton: the TensorRT-LLM backend needs an engine compiled from the 16-bit checkpoint."""
+    """The deployment with its checkpoint on Triton: the TensorRT-LLM backend needs an engine
+    compiled from the 16-bit checkpoint.
+    """
     if service.family != "tensorrt-llm":
         return service
     name = service.checkpoint if service.loading.named else source_of(service.pool.model)
     pool, precision = service.pool, find_precision(service.pool.precision)
-    words = f"--qformat {FORMATS[precision.weights]}" + (" --kv_cache_dtype fp8" if precision.kv == "fp8" else "")
-    limits = [word for flag in LIMITS if flag in pool.launch for word in (flag, pool.launch[pool.launch.index(flag) + 1])]
+    words = f"--qformat {FORMATS[precision.weights]}" + (
+        " --kv_cache_dtype fp8" if precision.kv == "fp8" else ""
+    )
+    limits = [
+        word
+        for flag in LIMITS
+        if flag in pool.launch
+        for word in (flag, pool.launch[pool.launch.index(flag) + 1])
+    ]
     loading = replace(
         service.loading,
         checkpoint=name,
         told=(
-            f"Triton's TensorRT-LLM backend runs an engine compiled from `{name}` on the plan's GPUs. The plan assumes TensorRT-LLM's "
-            "PyTorch backend, which NVIDIA recommends instead (Triton 26.09): measure before you rely on the plan. Compile the engine in "
-            "this folder, inside the image below, with `quantize.py` from TensorRT-LLM's `examples/quantization`:"
+            f"Triton's TensorRT-LLM backend runs an engine compiled from `{name}` on the plan's"
+            " GPUs. The plan assumes TensorRT-LLM's PyTorch backend, which NVIDIA recommends"
+            " instead (Triton 26.09): measure before you rely on the plan. Compile the engine in"
+            " this folder, inside the image below, with `quantize.py` from TensorRT-LLM's"
+            " `examples/quantization`:"
         ),
         make=(
-            f"python quantize.py --model_dir {name} {words} --tp_size {pool.tp} --output_dir converted",
-            f"trtllm-build --checkpoint_dir converted --output_dir engines/tp{pool.tp} {' '.join(limits)}",
+            (
+                f"python quantize.py --model_dir {name} {words} --tp_size {pool.tp} --output_dir"
+                " converted"
+            ),
+            (
+                f"trtllm-build --checkpoint_dir converted --output_dir engines/tp{pool.tp}"
+                f" {' '.join(limits)}"
+            ),
         ),
     )
     return replace(service, loading=loading)
@@ -419,7 +517,11 @@ def files(service: Service) -> dict[str, str]:
 
 def vllm_files(service: Service) -> dict[str, str]:
     """One model, which is vLLM."""
-    arguments = {"model": service.checkpoint, "served_model_name": service.served, **engine_arguments(service.pool.launch)}
+    arguments = {
+        "model": service.checkpoint,
+        "served_model_name": service.served,
+        **engine_arguments(service.pool.launch),
+    }
     return {
         f"{REPOSITORY}/{service.name}/config.pbtxt": _text(service, vllm_model(service)),
         f"{REPOSITORY}/{service.name}/1/model.json": json.dumps(arguments, indent=2) + "\n",
@@ -427,7 +529,9 @@ def vllm_files(service: Service) -> dict[str, str]:
 
 
 def ensemble_files(service: Service) -> dict[str, str]:
-    """A tokenizer, the engine, and a detokenizer, and the three as one model; the tokenizer is next to them."""
+    """A tokenizer, the engine, and a detokenizer, and the three as one model; the tokenizer is next
+    to them.
+    """
     models: dict[str, Config] = {
         service.name: ensemble(service),
         f"{service.name}-tokenize": tokenize(service),
@@ -435,7 +539,10 @@ def ensemble_files(service: Service) -> dict[str, str]:
         f"{service.name}-detokenize": detokenize(service),
     }
     code = {f"{service.name}-tokenize": TOKENIZE, f"{service.name}-detokenize": DETOKENIZE}
-    found = {f"{REPOSITORY}/{name}/config.pbtxt": _text(service, config) for name, config in models.items()}
+    found = {
+        f"{REPOSITORY}/{name}/config.pbtxt": _text(service, config)
+        for name, config in models.items()
+    }
     found |= {f"{REPOSITORY}/{name}/1/model.py": text for name, text in code.items()}
     empty = "A version's folder must be there, though its model is elsewhere.\n"
     found |= {f"{REPOSITORY}/{name}/1/README": empty for name in models if name not in code}
@@ -446,7 +553,10 @@ def prometheus(service: Service) -> dict[str, Any]:
     """What is scraped, and which rules are watched."""
     label = {"deployment": service.name}
     places = range(service.pool.instances)
-    targets = [f"{service.machine_of(place)}:{FIRST_METRICS + 10 * (place % service.per_machine)}" for place in places]
+    targets = [
+        f"{service.machine_of(place)}:{FIRST_METRICS + 10 * (place % service.per_machine)}"
+        for place in places
+    ]
     exporters = [f"{name}:9400" for name in dict.fromkeys(map(service.machine_of, places))]
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
@@ -456,7 +566,11 @@ def prometheus(service: Service) -> dict[str, Any]:
                 {"job_name": "triton", "static_configs": [{"targets": targets, "labels": label}]},
                 "Triton's own metrics, and vLLM's behind them under vLLM's names.",
             ),
-            {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]},
+            {
+                "job_name": "gpus",
+                "honor_labels": True,
+                "static_configs": [{"targets": exporters, "labels": label}],
+            },
         ],
     }
 

@@ -1,4 +1,6 @@
-"""A folder that ``deploy`` wrote, read again: each file by what reads it, and the files together."""
+"""A folder that ``deploy`` wrote, read again: each file by what reads it, and the files
+together.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
-from tonnage.deploy.references import VALUES, Pods, Written, at, pods_of, read_against, secrets, unresolved
+from tonnage.deploy.references import (
+    VALUES,
+    Pods,
+    Written,
+    at,
+    pods_of,
+    read_against,
+    secrets,
+    unresolved,
+)
 from tonnage.deploy.service import PLAN, Service, service_of
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
@@ -47,19 +58,39 @@ class Folder:
 
 
 def read_folder(folder: Path) -> Folder:
-    """Read the files that ``deploy`` wrote. Raises InputError: no folder, or none with a plan in it."""
+    """Read the files that ``deploy`` wrote. Raises InputError: no folder, or none with a plan in
+    it.
+    """
     if not folder.is_dir():
-        raise InputError(f"{option('folder')}: {folder} is no folder; name one that `tonnage deploy` wrote")
+        raise InputError(
+            f"{option('folder')}: {folder} is no folder; name one that `tonnage deploy` wrote"
+        )
     files = {}
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         if path.stat().st_size <= MOST_BYTES:
-            files[str(path.relative_to(folder))] = path.read_text(encoding="utf-8", errors="replace")
-    folders = {folder: file for file in files for folder, _, name in [file.rpartition("/")] if name == PLAN and "/" not in folder}
+            files[str(path.relative_to(folder))] = path.read_text(
+                encoding="utf-8", errors="replace"
+            )
+    folders = {
+        folder: file
+        for file in files
+        for folder, _, name in [file.rpartition("/")]
+        if name == PLAN and "/" not in folder
+    }
     if not folders:
-        raise InputError(f"{option('folder')}: {folder} holds no {PLAN}; name a folder that `tonnage deploy` wrote")
+        raise InputError(
+            f"{option('folder')}: {folder} holds no {PLAN}; name a folder that `tonnage deploy`"
+            " wrote"
+        )
     if PLAN in files:
         return read_files(files, _service(files[PLAN], folder / PLAN))
-    return _together({name: (_inside(files, name), _service(files[file], folder / file)) for name, file in folders.items()}, files)
+    return _together(
+        {
+            name: (_inside(files, name), _service(files[file], folder / file))
+            for name, file in folders.items()
+        },
+        files,
+    )
 
 
 def _service(text: str, path: Path) -> Service:
@@ -68,21 +99,38 @@ def _service(text: str, path: Path) -> Service:
         plan = Plan.from_json(parse_json(text, PLAN))
         return service_of(plan, checkpoint="any/checkpoint", drafter=_drafter(plan))
     except (ValueError, TonnageError) as fault:
-        raise InputError(f"{option('folder')}: {path} is no plan that can be deployed: {fault}") from fault
+        raise InputError(
+            f"{option('folder')}: {path} is no plan that can be deployed: {fault}"
+        ) from fault
 
 
 def _inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
-    return {file.removeprefix(f"{folder}/"): text for file, text in files.items() if file.startswith(f"{folder}/")}
+    return {
+        file.removeprefix(f"{folder}/"): text
+        for file, text in files.items()
+        if file.startswith(f"{folder}/")
+    }
 
 
-def _together(cases: Mapping[str, tuple[Mapping[str, str], Service]], files: Mapping[str, str]) -> Folder:
+def _together(
+    cases: Mapping[str, tuple[Mapping[str, str], Service]], files: Mapping[str, str]
+) -> Folder:
     """The folders of several use cases, each by itself, and their objects in one namespace."""
     read = {name: read_files(*case) for name, case in cases.items()}
-    parts = [replace(part, file=f"{name}/{part.file}") for name, found in read.items() for part in found.parts]
+    parts = [
+        replace(part, file=f"{name}/{part.file}")
+        for name, found in read.items()
+        for part in found.parts
+    ]
     faults = [f"{name}/{fault}" for name, found in read.items() for fault in found.faults]
     named: dict[tuple[str, str], str] = {}
     for name, (texts, _) in cases.items():
-        for one in (each for file, documents in _parsed(texts)[0].items() for each in _objects(file, documents) if each.name):
+        for one in (
+            each
+            for file, documents in _parsed(texts)[0].items()
+            for each in _objects(file, documents)
+            if each.name
+        ):
             other = named.setdefault((one.kind, one.name), name)
             if other != name:
                 faults.append(f"{name}/{one.file}: {one.kind} {one.name} is written in {other} too")
@@ -93,7 +141,11 @@ def _together(cases: Mapping[str, tuple[Mapping[str, str], Service]], files: Map
 
 
 def _drafter(plan: Plan) -> str | None:
-    return "any/drafter" if plan.choice is not None and "{drafter}" in " ".join(plan.choice.pools[0].launch) else None
+    return (
+        "any/drafter"
+        if plan.choice is not None and "{drafter}" in " ".join(plan.choice.pools[0].launch)
+        else None
+    )
 
 
 def read_files(files: Mapping[str, str], service: Service) -> Folder:
@@ -110,23 +162,40 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
         pods += (group for one in objects for group in pods_of(one))
         parts += _engines(values, pods, service, faults)
         made_by = at(_first(values, "kustomization.yaml"), "configMapGenerator") or ()
-        maps = [Written(file="kustomization.yaml", value={"kind": "ConfigMap", "metadata": {"name": one["name"]}}) for one in made_by]
+        maps = [
+            Written(
+                file="kustomization.yaml",
+                value={"kind": "ConfigMap", "metadata": {"name": one["name"]}},
+            )
+            for one in made_by
+        ]
         faults += (f"{file}: {told}" for file, told in unresolved([*objects, *maps], pods))
         faults += _with_each_other(values, pods, service)
         needs = tuple(dict.fromkeys(secrets(pods)))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
         needs = ()
-        faults.append(f"the files cannot be compared with each other, because a value is not of the kind that its place needs: {fault}")
+        faults.append(
+            "the files cannot be compared with each other, because a value is not of the kind that"
+            f" its place needs: {fault}"
+        )
     faults += _metrics(files, service.interface)
     read = {part.file for part in parts}
     others = [file for file in files if file not in read and not file.endswith(".md")]
-    parts += [Part(file=file, name="", against=_alone(file) if file in values else "not read") for file in others]
+    parts += [
+        Part(file=file, name="", against=_alone(file) if file in values else "not read")
+        for file in others
+    ]
     return Folder(parts=tuple(parts), needs=needs, faults=tuple(dict.fromkeys(faults)))
 
 
-def _engines(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service, faults: list[str]) -> Iterator[Part]:
+def _engines(
+    values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service, faults: list[str]
+) -> Iterator[Part]:
     """The engines' commands; what their version does not take is added to the faults."""
-    table = f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]}, {service.interface.date})"
+    table = (
+        f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]},"
+        f" {service.interface.date})"
+    )
     for file, name, words, config in _commands(values, pods):
         wrong = service.interface.fault(words, config)
         faults += [f"{file}: {name}: {wrong}"] if wrong else []
@@ -134,7 +203,9 @@ def _engines(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service:
 
 
 def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
-    """The documents of each YAML and JSON file and the text of HAProxy's, and what cannot be read."""
+    """The documents of each YAML and JSON file and the text of HAProxy's, and what cannot be
+    read.
+    """
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -145,7 +216,11 @@ def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
             if file.endswith(".json"):
                 values[file] = [parse_json(text, file)]
             elif file.endswith((".yaml", ".yml")):
-                values[file] = [bounded(document, file) for document in yaml.load_all(text, Loader=loader) if document is not None]
+                values[file] = [
+                    bounded(document, file)
+                    for document in yaml.load_all(text, Loader=loader)
+                    if document is not None
+                ]
             elif file.endswith(".cfg"):
                 values[file] = [text]
         except (ValueError, RecursionError, InputError, yaml.YAMLError) as fault:
@@ -154,24 +229,49 @@ def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
 
 
 def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
-    """The Kubernetes objects of a file, and the configurations in its ConfigMaps that are written as such."""
+    """The Kubernetes objects of a file, and the configurations in its ConfigMaps that are written
+    as such.
+    """
     for value in documents:
-        if isinstance(value, Mapping) and list(value) == ["groups"]:  # a file of rules for Prometheus itself
-            yield Written(file=file, value={"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "spec": value})
+        # a file of rules for Prometheus itself
+        if isinstance(value, Mapping) and list(value) == ["groups"]:
+            yield Written(
+                file=file,
+                value={
+                    "apiVersion": "monitoring.coreos.com/v1",
+                    "kind": "PrometheusRule",
+                    "spec": value,
+                },
+            )
         elif isinstance(value, Mapping) and "servingEngineSpec" in value:
-            yield Written(file=file, value={"apiVersion": "vllm-project/production-stack", "kind": VALUES, **value})
-        elif isinstance(value, Mapping) and isinstance(value.get("kind"), str) and isinstance(value.get("apiVersion"), str):
+            yield Written(
+                file=file,
+                value={"apiVersion": "vllm-project/production-stack", "kind": VALUES, **value},
+            )
+        elif (
+            isinstance(value, Mapping)
+            and isinstance(value.get("kind"), str)
+            and isinstance(value.get("apiVersion"), str)
+        ):
             if value["kind"] != "Kustomization":
                 yield Written(file=file, value=value)
             texts = value.get("data") if value["kind"] == "ConfigMap" else {}
-            inner, _ = _parsed({name: text for name, text in texts.items() if isinstance(text, str)} if isinstance(texts, Mapping) else {})
+            inner, _ = _parsed(
+                {name: text for name, text in texts.items() if isinstance(text, str)}
+                if isinstance(texts, Mapping)
+                else {}
+            )
             for found in inner.values():
                 yield from _objects(file, found)
 
 
 def _alone(file: str) -> str:
     """What a file without a schema is read as."""
-    return "its servers alone; haproxy -c reads all of it" if file.endswith(".cfg") else "YAML or JSON alone"
+    return (
+        "its servers alone; haproxy -c reads all of it"
+        if file.endswith(".cfg")
+        else "YAML or JSON alone"
+    )
 
 
 def _first(values: Mapping[str, Sequence[Any]], file: str) -> Any:
@@ -182,34 +282,66 @@ Command = tuple[str, str, list[str], Mapping[str, Any]]  # File, name, words and
 
 
 def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:
-    maps = [one for documents in values.values() for one in documents if at(one, "kind") == "ConfigMap"]
-    inner, _ = _parsed({name: text for one in maps for name, text in (one.get("data") or {}).items()})
+    maps = [
+        one for documents in values.values() for one in documents if at(one, "kind") == "ConfigMap"
+    ]
+    inner, _ = _parsed(
+        {name: text for one in maps for name, text in (one.get("data") or {}).items()}
+    )
     configs = {name: _first(found, name) or {} for found in (values, inner) for name in found}
     for group in pods:
         for one in group.containers:
             words = [str(word) for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
-            config = next((configs[name] for name in configs for word in words if word.endswith(f"/{name}")), None) or {}
+            config = (
+                next(
+                    (
+                        configs[name]
+                        for name in configs
+                        for word in words
+                        if word.endswith(f"/{name}")
+                    ),
+                    None,
+                )
+                or {}
+            )
             if _is_engine(words):
                 engine = as_engine(words) if words[2] in MODULES.values() else words
                 yield group.file, f"{group.owner} {one.get('name')}", engine, config
             for entry in one.get("env") or ():
                 if entry.get("name") in FLAGS:
-                    yield group.file, f"{group.owner} {entry['name']}", shlex.split(str(entry.get("value", ""))), {}
+                    yield (
+                        group.file,
+                        f"{group.owner} {entry['name']}",
+                        shlex.split(str(entry.get("value", ""))),
+                        {},
+                    )
     for file, services in _compose(values).items():
         for name, made in services.items():
-            words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
+            words = [
+                str(word)
+                for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))
+            ]
             if _is_engine(words):
                 yield file, name, words, configs.get(FILE, {})
     for application in at(_first(values, "serve.yaml"), "applications") or ():
         for one in at(application, "args", "llm_configs") or ():
-            yield "serve.yaml", str(application.get("name", "")), list(_as_flags(one.get("engine_kwargs") or {})), {}
+            yield (
+                "serve.yaml",
+                str(application.get("name", "")),
+                list(_as_flags(one.get("engine_kwargs") or {})),
+                {},
+            )
     for file in values:
         if file.endswith("/1/model.json"):
             yield file, "vLLM's arguments", list(_as_flags(_first(values, file) or {})), {}
 
 
 def _is_engine(words: Sequence[str]) -> bool:
-    return list(words[:2]) == ["vllm", "serve"] or words[:1] == ["trtllm-serve"] or words[2:3] in STARTED
+    return (
+        list(words[:2]) == ["vllm", "serve"]
+        or words[:1] == ["trtllm-serve"]
+        or words[2:3] in STARTED
+    )
 
 
 def _as_flags(arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -226,36 +358,64 @@ def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:
     known = set(interface.metrics.split())
     for file, text in files.items():
         for name in sorted(set(METRIC.findall(text))) if file != PLAN else ():
-            if name not in known and re.sub("_(bucket|sum|count)$", "", name) not in interface.buckets:
+            if (
+                name not in known
+                and re.sub("_(bucket|sum|count)$", "", name) not in interface.buckets
+            ):
                 yield f"{file}: {interface.name} publishes no metric {name}"
 
 
-def _with_each_other(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
+def _with_each_other(
+    values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service
+) -> Iterator[str]:
     yield from _images(values, pods, service)
     listed = at(_first(values, "kustomization.yaml"), "resources") or ()
-    yield from (f"kustomization.yaml: {file} is not in this folder" for file in listed if file not in values)
-    serving = [group for group in pods if group.answers and any(_gpus(container) for container in group.containers)]
+    yield from (
+        f"kustomization.yaml: {file} is not in this folder" for file in listed if file not in values
+    )
+    serving = [
+        group
+        for group in pods
+        if group.answers and any(_gpus(container) for container in group.containers)
+    ]
     if serving and sum(group.replicas for group in serving) != service.pool.instances:
         found = sum(group.replicas for group in serving)
-        yield f"{serving[0].file}: {found} instances in place of the plan's {service.pool.instances}"
+        yield (
+            f"{serving[0].file}: {found} instances in place of the plan's {service.pool.instances}"
+        )
     for group in serving:
         for one in group.containers:
-            words, ports = [str(word) for word in one.get("args") or ()], {port["containerPort"] for port in one.get("ports") or ()}
+            words, ports = (
+                [str(word) for word in one.get("args") or ()],
+                {port["containerPort"] for port in one.get("ports") or ()},
+            )
             said = words[words.index("--port") + 1] if "--port" in words[:-1] else ""
             if ports and said and int(said) not in ports:
-                yield f"{group.file}: {group.owner} {one['name']} listens on {said}, and its ports are {sorted(ports)}"
+                yield (
+                    f"{group.file}: {group.owner} {one['name']} listens on {said}, and its ports"
+                    f" are {sorted(ports)}"
+                )
     if composed := _compose(values):
         yield from _composed(values, composed, service)
 
 
-def _images(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
+def _images(
+    values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service
+) -> Iterator[str]:
     """Tags of the engine's own image that are not that of the plan's version."""
     placed = [(group.file, one.get("image", "")) for group in pods for one in group.containers]
-    placed += [(file, one.get("image", "")) for file, services in _compose(values).items() for one in services.values()]
+    placed += [
+        (file, one.get("image", ""))
+        for file, services in _compose(values).items()
+        for one in services.values()
+    ]
     repository = service.image.rsplit(":", 1)[0]
     for file, image in placed:
         if str(image).rsplit(":", 1)[0] == repository and image != service.image:
-            yield f"{file}: the image is {image}, and that of {service.interface.name} is {service.image}"
+            yield (
+                f"{file}: the image is {image}, and that of {service.interface.name} is"
+                f" {service.image}"
+            )
 
 
 def _gpus(container: Mapping[str, Any]) -> int:
@@ -265,30 +425,54 @@ def _gpus(container: Mapping[str, Any]) -> int:
 
 def _compose(values: Mapping[str, Sequence[Any]]) -> dict[str, Mapping[str, Any]]:
     """The services of each file of Compose."""
-    return {file: made["services"] for file in values if isinstance(made := _first(values, file), dict) and "services" in made}
+    return {
+        file: made["services"]
+        for file in values
+        if isinstance(made := _first(values, file), dict) and "services" in made
+    }
 
 
-def _composed(values: Mapping[str, Sequence[Any]], composed: Mapping[str, Mapping[str, Any]], service: Service) -> Iterator[str]:
-    """The services of Compose: their files, their GPUs, and the addresses by which the gateway and Prometheus find them."""
+def _composed(
+    values: Mapping[str, Sequence[Any]], composed: Mapping[str, Mapping[str, Any]], service: Service
+) -> Iterator[str]:
+    """The services of Compose: their files, their GPUs, and the addresses by which the gateway and
+    Prometheus find them.
+    """
     published = {
-        file: {str(port).rsplit(":", 2)[-2] for one in made.values() for port in one.get("ports") or ()} for file, made in composed.items()
+        file: {
+            str(port).rsplit(":", 2)[-2] for one in made.values() for port in one.get("ports") or ()
+        }
+        for file, made in composed.items()
     }
     for file, services in composed.items():
         yield from _of_machine(file, services, values, service)
-    instances = sum(name.startswith("instance-") for services in composed.values() for name in services)
+    instances = sum(
+        name.startswith("instance-") for services in composed.values() for name in services
+    )
     if instances != service.pool.instances:
-        yield f"{', '.join(composed)}: {instances} instances in place of the plan's {service.pool.instances}"
+        yield (
+            f"{', '.join(composed)}: {instances} instances in place of the plan's"
+            f" {service.pool.instances}"
+        )
     backends = {str(each) for each in at(_first(values, "gateway.yaml"), "backends") or ()}
     if len(backends) != service.pool.instances:
-        yield f"gateway.yaml: {len(backends)} backends in place of the plan's {service.pool.instances} instances"
+        yield (
+            f"gateway.yaml: {len(backends)} backends in place of the plan's"
+            f" {service.pool.instances} instances"
+        )
     text = _first(values, "haproxy.cfg")
     servers = re.findall(r"^    server (\S+)", text, re.MULTILINE) if text else []
     if text and len(set(servers)) != service.pool.instances:
-        yield f"haproxy.cfg: {len(set(servers))} servers in place of the plan's {service.pool.instances} instances"
+        yield (
+            f"haproxy.cfg: {len(set(servers))} servers in place of the plan's"
+            f" {service.pool.instances} instances"
+        )
     names = {name for services in composed.values() for name in services}
 
     def unknown(address: str) -> str:
-        """The files that do not publish the port of an address: that of its machine, or all where its name is the user's own."""
+        """The files that do not publish the port of an address: that of its machine, or all where
+        its name is the user's own.
+        """
         host, _, port = address.rpartition(":")
         files = [f"{host}.yaml"] if f"{host}.yaml" in published else list(published)
         return "" if any(port in published[file] for file in files) else " or ".join(files)
@@ -297,20 +481,36 @@ def _composed(values: Mapping[str, Sequence[Any]], composed: Mapping[str, Mappin
         if files := unknown(backend.removeprefix("http://")):
             yield f"gateway.yaml: {backend} is no published port of {files}"
     for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
-        for target in (str(each) for static in job.get("static_configs") or () for each in static.get("targets") or ()):
-            if target.partition(":")[0] not in {*names, "host.docker.internal"} and (files := unknown(target)):
-                yield f"prometheus.yaml: {target} is neither a service nor a published port of {files}"
+        for target in (
+            str(each)
+            for static in job.get("static_configs") or ()
+            for each in static.get("targets") or ()
+        ):
+            if target.partition(":")[0] not in {*names, "host.docker.internal"} and (
+                files := unknown(target)
+            ):
+                yield (
+                    f"prometheus.yaml: {target} is neither a service nor a published port of"
+                    f" {files}"
+                )
 
 
-def _of_machine(file: str, services: Mapping[str, Any], values: Mapping[str, Sequence[Any]], service: Service) -> Iterator[str]:
+def _of_machine(
+    file: str, services: Mapping[str, Any], values: Mapping[str, Sequence[Any]], service: Service
+) -> Iterator[str]:
     """The mounts and GPUs of one machine's services."""
     volumes, taken = at(_first(values, file), "volumes") or {}, dict[str, str]()
     for name, one in services.items():
         for mount in one.get("volumes") or ():
             source = str(mount).split(":")[0]
             mounted = source.removeprefix("./")
-            held = any(value == mounted or value.startswith(f"{mounted}/") for value in values) or mounted == "models"
-            if (source.startswith("./") and not held) or (not source.startswith(("./", "/")) and source not in volumes):
+            held = (
+                any(value == mounted or value.startswith(f"{mounted}/") for value in values)
+                or mounted == "models"
+            )
+            if (source.startswith("./") and not held) or (
+                not source.startswith(("./", "/")) and source not in volumes
+            ):
                 yield f"{file}: {name} mounts {source}, which is not there"
         devices = at(one, "deploy", "resources", "reservations", "devices") or ()
         for gpu in (str(found) for device in devices for found in device.get("device_ids") or ()):

@@ -13,7 +13,8 @@ from tonnage.deploy.service import WORKER, Service, node_words
 from tonnage.deploy.yaml_comments import Noted, noted, yaml_text
 from tonnage.spec.hardware import Gpu
 
-# On which nodes the instances may run: those with the plan's GPUs, as NVIDIA's GPU feature discovery labels them.
+# On which nodes the instances may run: those with the plan's GPUs, as NVIDIA's GPU feature
+# discovery labels them.
 
 
 PRODUCTS = {
@@ -36,7 +37,8 @@ PRODUCTS = {
     "h20-96gb": "NVIDIA-H20",
     "b200-sxm-180gb": "NVIDIA-B200",
 }
-"""The label ``nvidia.com/gpu.product`` of GPUs by catalog id: the name that the driver reports, with hyphens (recalled, 2026-11-22)."""
+"""The label ``nvidia.com/gpu.product`` of GPUs by catalog id: the name that the driver reports,
+with hyphens (recalled, 2026-11-22)."""
 
 MARGIN = 0.03  # How far the memory that a driver reports may lie from the catalog's
 
@@ -44,7 +46,8 @@ MARGIN = 0.03  # How far the memory that a driver reports may lie from the catal
 RESOURCE = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}  # Of the device plugins, by vendor
 
 USE = {"NVIDIA": "DCGM_FI_DEV_GPU_UTIL", "AMD": "gpu_gfx_activity"}
-"""Use of a GPU in percent, of NVIDIA's DCGM exporter and of AMD's device metrics exporter (its metrics list, read 2026-11-25)."""
+"""Use of a GPU in percent, of NVIDIA's DCGM exporter and of AMD's device metrics exporter (its
+metrics list, read 2026-11-25)."""
 
 
 def placing(service: Service) -> dict[str, Any]:
@@ -52,38 +55,73 @@ def placing(service: Service) -> dict[str, Any]:
     gpu = service.gpu
     if service.simulated:
         return {}
-    return {**_nodes(gpu), "tolerations": [{"key": RESOURCE[gpu.vendor], "operator": "Exists", "effect": "NoSchedule"}]}
+    return {
+        **_nodes(gpu),
+        "tolerations": [
+            {"key": RESOURCE[gpu.vendor], "operator": "Exists", "effect": "NoSchedule"}
+        ],
+    }
 
 
 def _nodes(gpu: Gpu) -> dict[str, Any]:
     if gpu.vendor == "AMD":
-        told = f"{gpu.name} by its memory, as AMD's node labeller writes it; look at your nodes: kubectl get nodes -L amd.com/gpu.vram"
-        return {"nodeSelector": noted({"amd.com/gpu.vram": f"{round(gpu.memory_bytes / 2**30)}G"}, told)}
+        told = (
+            f"{gpu.name} by its memory, as AMD's node labeller writes it; look at your nodes:"
+            " kubectl get nodes -L amd.com/gpu.vram"
+        )
+        return {
+            "nodeSelector": noted({"amd.com/gpu.vram": f"{round(gpu.memory_bytes / 2**30)}G"}, told)
+        }
     product = PRODUCTS.get(gpu.name)
     if product is not None:
-        told = f"{gpu.name}, as GPU feature discovery names it; look at your nodes: kubectl get nodes -L nvidia.com/gpu.product"
+        told = (
+            f"{gpu.name}, as GPU feature discovery names it; look at your nodes: kubectl get nodes"
+            " -L nvidia.com/gpu.product"
+        )
         return {"nodeSelector": noted({"nvidia.com/gpu.product": product}, told)}
     mib = gpu.memory_bytes / 2**20
     wanted = [
         {"key": "nvidia.com/gpu.family", "operator": "In", "values": [gpu.arch.lower()]},
-        {"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": [str(round((1 - MARGIN) * mib))]},
-        {"key": "nvidia.com/gpu.memory", "operator": "Lt", "values": [str(round((1 + MARGIN) * mib))]},
+        {
+            "key": "nvidia.com/gpu.memory",
+            "operator": "Gt",
+            "values": [str(round((1 - MARGIN) * mib))],
+        },
+        {
+            "key": "nvidia.com/gpu.memory",
+            "operator": "Lt",
+            "values": [str(round((1 + MARGIN) * mib))],
+        },
     ]
     required = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
-    told = f"The name that a driver reports for {gpu.name} is not known: its family and its memory in MiB."
-    return {"affinity": noted({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}, told)}
+    told = (
+        f"The name that a driver reports for {gpu.name} is not known: its family and its memory in"
+        " MiB."
+    )
+    return {
+        "affinity": noted(
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}, told
+        )
+    }
 
 
 CONFIG = "/etc/engine"
 PROBE_S = 10
 
 
-def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
+def deployment(
+    service: Service,
+    spec: Mapping[str, Any] | None = None,
+    *,
+    further: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """The pods, with ``spec`` in place of the engine's and ``further`` labels."""
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     role = "" if service.pool.role == "serve" else f"-{service.pool.role}"
     whole: dict[str, Any] = {
-        "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
+        "replicas": noted(
+            service.pool.instances, f"The plan's instances, spare ones included{moved}."
+        ),
         "selector": {"matchLabels": selector(service)},
         "strategy": noted(
             {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
@@ -98,18 +136,29 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, furth
     return manifest(service, "Deployment", whole, role)
 
 
-ACROSS = "The pipeline's stages talk over the network between them: add your fabric's resource (such as rdma/ib) to both templates."
-RACKED = "They are in one rack, where NVLink joins them through the channel that each gets of the ComputeDomain."
+ACROSS = (
+    "The pipeline's stages talk over the network between them: add your fabric's resource (such as"
+    " rdma/ib) to both templates."
+)
+RACKED = (
+    "They are in one rack, where NVLink joins them through the channel that each gets of the"
+    " ComputeDomain."
+)
 CHANNEL = "compute-domain-channel"
 
 
 def compute_domain(service: Service) -> dict[str, Any]:
-    """The domain in which pods on several machines share memory over NVLink; NVIDIA's DRA driver makes the template of its claims.
+    """The domain in which pods on several machines share memory over NVLink; NVIDIA's DRA driver
+    makes the template of its claims.
 
-    Read on 2026-11-25: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/computedomain.go at 61de3f2f94eb.
+    Read on 2026-11-25: kubernetes-sigs/dra-driver-nvidia-gpu
+    api/nvidia.com/resource/v1beta1/computedomain.go at 61de3f2f94eb.
     """
     spec: dict[str, Any] = {
-        "numNodes": noted(0, "Pods join as they start (the driver's default since it gives its daemons DNS names)."),
+        "numNodes": noted(
+            0,
+            "Pods join as they start (the driver's default since it gives its daemons DNS names).",
+        ),
         "channel": {"resourceClaimTemplate": {"name": f"{service.name}-channel"}},
     }
     return manifest(service, "ComputeDomain", spec)
@@ -123,14 +172,19 @@ def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
         "topologyKey": "nvidia.com/gpu.clique",
     }
     affinity = placed.get("affinity", Noted(value={}))
-    joined = {**affinity.value, "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [group]}}
+    joined = {
+        **affinity.value,
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [group]},
+    }
     told = f"{affinity.note} The pods of one instance are in one NVLink domain.".lstrip()
     claims = [{"name": CHANNEL, "resourceClaimTemplateName": f"{service.name}-channel"}]
     return {**placed, "affinity": noted(joined, told), "resourceClaims": claims}
 
 
 def instances(service: Service, further: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The pods, or the groups of pods of instances that span several machines; ``further`` are labels of a pod."""
+    """The pods, or the groups of pods of instances that span several machines; ``further`` are
+    labels of a pod.
+    """
     if service.spans == 1:
         return deployment(service, further=further)
     named = {"metadata": {"labels": {**labels(service), **(further or {})}}}
@@ -139,24 +193,32 @@ def instances(service: Service, further: Mapping[str, str] | None = None) -> dic
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     group = {
         "size": noted(service.spans, told),
-        "restartPolicy": noted("RecreateGroupOnPodRestart", "An instance without one of its pods computes nothing."),
+        "restartPolicy": noted(
+            "RecreateGroupOnPodRestart", "An instance without one of its pods computes nothing."
+        ),
         "leaderTemplate": {**named, "spec": pod(service)},
         "workerTemplate": {**named, "spec": pod(service, WORKER)},
     }
     replicas = noted(service.pool.instances, f"The plan's instances, spare ones included{moved}.")
-    return manifest(service, "LeaderWorkerSet", {"replicas": replicas, "leaderWorkerTemplate": group})
+    return manifest(
+        service, "LeaderWorkerSet", {"replicas": replicas, "leaderWorkerTemplate": group}
+    )
 
 
 def pod(service: Service, rank: str = "0") -> dict[str, Any]:
     """One instance, or the pod of this rank where it spans several machines."""
-    memory = noted({"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}, "Shared memory of NCCL and the engine's processes.")
+    memory = noted(
+        {"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"},
+        "Shared memory of NCCL and the engine's processes.",
+    )
     volumes: list[Any] = [model_volume(service), {"name": "shared-memory", "emptyDir": memory}]
     if service.file_text:
         volumes.append(file_volume(service))
     return {
         "terminationGracePeriodSeconds": noted(
             service.drain_seconds + PROBE_S,
-            "Running requests may end: the plan's p99 of E2E at the limit, and the time to leave the Service.",
+            "Running requests may end: the plan's p99 of E2E at the limit, and the time to leave"
+            " the Service.",
         ),
         "automountServiceAccountToken": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
@@ -170,7 +232,10 @@ def model_volume(service: Service) -> dict[str, Any]:
     """Where the checkpoint is; an empty folder for a simulated engine."""
     if service.simulated:
         return {"name": "model-cache", "emptyDir": {}}
-    return {"name": "model-cache", "persistentVolumeClaim": {"claimName": f"{service.name}-model-cache"}}
+    return {
+        "name": "model-cache",
+        "persistentVolumeClaim": {"claimName": f"{service.name}-model-cache"},
+    }
 
 
 def file_volume(service: Service) -> dict[str, Any]:
@@ -180,16 +245,27 @@ def file_volume(service: Service) -> dict[str, Any]:
 
 def container(service: Service, rank: str = "0") -> dict[str, Any]:
     """The engine; only the first of several pods of an instance answers requests."""
-    mounts: list[Any] = [{"name": "model-cache", "mountPath": FOLDER}, {"name": "shared-memory", "mountPath": "/dev/shm"}]
+    mounts: list[Any] = [
+        {"name": "model-cache", "mountPath": FOLDER},
+        {"name": "shared-memory", "mountPath": "/dev/shm"},
+    ]
     if service.file_text:
         mounts.append({"name": "engine-config", "mountPath": CONFIG, "readOnly": True})
     command, *arguments = service.argv
     said = [f"{CONFIG}/{word}" if word == service.file_name else word for word in arguments]
     if service.spans > 1:
         said += node_words(service.family, nodes=service.spans, rank=rank)
-    answers = {"ports": [{"name": "http", "containerPort": service.port}], **probes(service)} if rank == "0" else {}
+    answers = (
+        {"ports": [{"name": "http", "containerPort": service.port}], **probes(service)}
+        if rank == "0"
+        else {}
+    )
     address = {"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    own = [noted(address, "Where the instance's other pods reach this one.")] if service.spans > 1 and service.family == "vllm" else []
+    own = (
+        [noted(address, "Where the instance's other pods reach this one.")]
+        if service.spans > 1 and service.family == "vllm"
+        else []
+    )
     return {
         "name": "engine",
         "image": noted(service.image, image_note(service)),
@@ -204,20 +280,40 @@ def container(service: Service, rank: str = "0") -> dict[str, Any]:
     }
 
 
-TOKEN = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}}
-ENVIRONMENT: list[Any] = [{"name": "HF_HOME", "value": FOLDER}, noted(TOKEN, "Needed for gated models alone.")]
+TOKEN = {
+    "name": "HF_TOKEN",
+    "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}},
+}
+ENVIRONMENT: list[Any] = [
+    {"name": "HF_HOME", "value": FOLDER},
+    noted(TOKEN, "Needed for gated models alone."),
+]
 """Where the model is kept, and the hub's token by reference."""
 
 
-def probes(service: Service, told: str = "", ready: str = "/health", live: str = "/health") -> dict[str, Any]:
-    """Start-up by the size of the model, with a comment (default: what the allowance is made of), then readiness and liveness by paths."""
+def probes(
+    service: Service, told: str = "", ready: str = "/health", live: str = "/health"
+) -> dict[str, Any]:
+    """Start-up by the size of the model, with a comment (default: what the allowance is made of),
+    then readiness and liveness by paths.
+    """
     ask_ready, ask_live = ({"httpGet": {"path": path, "port": "http"}} for path in (ready, live))
     tries = math.ceil(service.startup_seconds / PROBE_S)
     start = {**ask_ready, "periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": tries}
     return {
         "startupProbe": noted(start, told or startup_line(service)),
-        "readinessProbe": {**ask_ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
-        "livenessProbe": {**ask_live, "periodSeconds": PROBE_S, "timeoutSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {
+            **ask_ready,
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+            "failureThreshold": 2,
+        },
+        "livenessProbe": {
+            **ask_live,
+            "periodSeconds": PROBE_S,
+            "timeoutSeconds": 10,
+            "failureThreshold": 6,
+        },
     }
 
 
@@ -226,9 +322,13 @@ def resources(service: Service) -> dict[str, Any]:
     if service.simulated:
         shared: dict[str, Any] = {"memory": f"{service.memory_gib}Gi"}
         return {"requests": {"cpu": service.cpus, **shared}, "limits": shared}
-    shared = {"memory": f"{service.memory_gib}Gi", RESOURCE[service.gpu.vendor]: service.gpus // service.spans}
+    shared = {
+        "memory": f"{service.memory_gib}Gi",
+        RESOURCE[service.gpu.vendor]: service.gpus // service.spans,
+    }
     told = (
-        "The weights on their way to the GPUs, 16 GiB for the processes, and shared memory; two cores for each front end, one for each GPU."
+        "The weights on their way to the GPUs, 16 GiB for the processes, and shared memory; two"
+        " cores for each front end, one for each GPU."
     )
     claims = {"claims": [{"name": CHANNEL}]} if service.racked else {}
     return {"requests": noted({"cpu": service.cpus, **shared}, told), "limits": shared, **claims}
@@ -240,14 +340,18 @@ def labels(service: Service) -> dict[str, str]:
 
 
 def selector(service: Service) -> dict[str, str]:
-    """The labels that the pods are found by that answer requests; of one of two pools its role too, by which llm-d's picker knows them."""
+    """The labels that the pods are found by that answer requests; of one of two pools its role too,
+    by which llm-d's picker knows them.
+    """
     role = {} if service.pool.role == "serve" else {"llm-d.ai/role": service.pool.role}
     leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"} if service.spans > 1 else {}
     return {"app.kubernetes.io/name": service.name, **role, **leader}
 
 
 def scaled_object(service: Service) -> dict[str, str]:
-    """What holds the instances: a Deployment, or a LeaderWorkerSet where each spans several machines."""
+    """What holds the instances: a Deployment, or a LeaderWorkerSet where each spans several
+    machines.
+    """
     kind = "LeaderWorkerSet" if service.spans > 1 else "Deployment"
     return {"apiVersion": API[kind], "kind": kind, "name": service.name}
 
@@ -271,8 +375,12 @@ API = {
 """Group and version of each kind of object."""
 
 
-def manifest(service: Service, kind: str, spec: Mapping[str, Any] | None, ending: str = "", **further: Any) -> dict[str, Any]:
-    """An object of a kind in ``API``; an ending of its name tells it from others of its kind, ``further`` is what it has without spec."""
+def manifest(
+    service: Service, kind: str, spec: Mapping[str, Any] | None, ending: str = "", **further: Any
+) -> dict[str, Any]:
+    """An object of a kind in ``API``; an ending of its name tells it from others of its kind,
+    ``further`` is what it has without spec.
+    """
     head = {"apiVersion": API[kind], "kind": kind, "metadata": metadata(service, ending)}
     return {**head, **({} if spec is None else {"spec": spec}), **further}
 
@@ -282,20 +390,33 @@ def metadata(service: Service, ending: str = "") -> dict[str, Any]:
     return {"name": service.name + ending, "labels": labels(service)}
 
 
-# What every target on a cluster has next to its instances: monitoring, rules, a dashboard, and the list of what kubectl applies.
+# What every target on a cluster has next to its instances: monitoring, rules, a dashboard, and the
+# list of what kubectl applies.
 
 
-def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endpoint: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def pod_monitor(
+    service: Service,
+    matched: Mapping[str, str] | None = None,
+    endpoint: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Every instance is scraped; its series get the deployment's name as a label.
 
-    ``matched`` are labels of its pods (default: those of the Deployment), ``endpoint`` is where they publish (default: the port "http").
+    ``matched`` are labels of its pods (default: those of the Deployment), ``endpoint`` is where
+    they publish (default: the port "http").
     """
     labelled = {"targetLabel": "deployment", "replacement": service.name}
     where = endpoint or {"port": "http"}
-    found = {**where, "path": where.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
+    found = {
+        **where,
+        "path": where.get("path", service.signals.path),
+        "interval": "15s",
+        "relabelings": [labelled],
+    }
     spec: dict[str, Any] = {
         "selector": {"matchLabels": dict(matched or selector(service))},
-        "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
+        "podMetricsEndpoints": noted(
+            [found], "Rules, dashboard and autoscaling find the series by the label deployment."
+        ),
     }
     return manifest(service, "PodMonitor", spec)
 
@@ -307,10 +428,12 @@ def bundle(
     monitored: Mapping[str, str] | None = None,
     endpoint: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """The text of each file by its name: what kubectl ``applied``, what every target has in addition, and files ``beside`` them.
+    """The text of each file by its name: what kubectl ``applied``, what every target has in
+    addition, and files ``beside`` them.
 
-    ``monitored`` and ``endpoint`` are as for ``pod_monitor``. The exporter of the vendor's GPU operator names the pod that uses a GPU in
-    one of two labels. Where autoscaling is applied, fewer instances than the plan's may run on purpose.
+    ``monitored`` and ``endpoint`` are as for ``pod_monitor``. The exporter of the vendor's GPU
+    operator names the pod that uses a GPU in one of two labels. Where autoscaling is applied, fewer
+    instances than the plan's may run on purpose.
     """
     use, pods = USE[service.gpu.vendor], f'"{service.name}-.+"'
     gpus = f'{use}{{exported_pod=~{pods}}} or {use}{{pod=~{pods},exported_pod=""}}'
@@ -327,25 +450,37 @@ def bundle(
 
 def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
     """What kubectl applies together."""
-    found = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
+    found = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": resources,
+    }
     if len(service.halves) > 1:
         return found
     options = {"labels": {"grafana_dashboard": "1"}, "disableNameSuffixHash": True}
     made = [{"name": f"{service.name}-dashboard", "files": ["dashboard.json"], "options": options}]
-    told = "Grafana's sidecar (kube-prometheus-stack) loads dashboards from ConfigMaps with this label."
+    told = (
+        "Grafana's sidecar (kube-prometheus-stack) loads dashboards from ConfigMaps with this"
+        " label."
+    )
     return {**found, "configMapGenerator": noted(made, told)}
 
 
 def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
     """How many instances an orderly disruption may take at once, of pods with these labels."""
     spec: dict[str, Any] = {
-        "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
+        "maxUnavailable": noted(
+            1,
+            "A drained node takes one instance at a time, each of which needs minutes to start"
+            " again.",
+        ),
         "selector": {"matchLabels": dict(matched)},
     }
     return manifest(service, "PodDisruptionBudget", spec)
 
 
-# How the number of instances follows the load: by requests in flight, on the target that the plan's simulation found.
+# How the number of instances follows the load: by requests in flight, on the target that the plan's
+# simulation found.
 
 
 PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
@@ -355,25 +490,35 @@ ADAPTED = "tonnage_requests_in_flight"
 def _target_note(service: Service) -> str:
     if service.scaling is not None:
         return (
-            f"Requests in flight, running and waiting, of one instance. The plan's rule was simulated with a start of "
-            f"{service.scaling.start_s:,.0f} s: where yours takes longer, size again with that time."
+            "Requests in flight, running and waiting, of one instance. The plan's rule was"
+            f" simulated with a start of {service.scaling.start_s:,.0f} s: where yours takes"
+            " longer, size again with that time."
         )
     most = service.choice.concurrency_per_instance or 0
     return (
-        f"Requests in flight, running and waiting, of one instance. The plan's limits hold up to {most:,.0f}. So many are in flight at "
-        f"the {service.choice.sized_rate:.4g} requests/s that it counts on."
+        "Requests in flight, running and waiting, of one instance. The plan's limits hold up to"
+        f" {most:,.0f}. So many are in flight at the {service.choice.sized_rate:.4g} requests/s"
+        " that it counts on."
     )
 
 
 def _behaviour(service: Service) -> dict[str, Any]:
     """Up at once, down slowly: an instance takes long to come back."""
     wait = service.scale_down_seconds
-    down = {"stabilizationWindowSeconds": wait, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}]}
+    down = {
+        "stabilizationWindowSeconds": wait,
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}],
+    }
     at_once = {"type": "Percent", "value": 100, "periodSeconds": 60}
     if service.scaling is not None:  # which was simulated without a limit of pods per period
         at_once = {"type": "Pods", "value": service.pool.instances, "periodSeconds": 15}
     up = {"stabilizationWindowSeconds": 0, "policies": [at_once]}
-    return {"scaleUp": up, "scaleDown": noted(down, f"Down slowly: an instance takes up to {service.startup_seconds} s to come back.")}
+    return {
+        "scaleUp": up,
+        "scaleDown": noted(
+            down, f"Down slowly: an instance takes up to {service.startup_seconds} s to come back."
+        ),
+    }
 
 
 def _bounds(service: Service, least: str, most: str) -> dict[str, Any]:
@@ -399,7 +544,9 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
         "scaleTargetRef": dict(target or scaled_object(service)),
         "pollingInterval": 15,
         **_bounds(service, "minReplicaCount", "maxReplicaCount"),
-        "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),
+        "fallback": noted(
+            fallback, "Without an answer of Prometheus, all of the plan's instances."
+        ),
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(service)}},
         "triggers": [trigger],
     }
@@ -407,8 +554,13 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
 
 
 def hpa(service: Service) -> dict[str, Any]:
-    """The same as a HorizontalPodAutoscaler, where prometheus-adapter gives it the metric of each pod."""
-    target = {"type": "AverageValue", "averageValue": noted(str(service.target_in_flight), _target_note(service))}
+    """The same as a HorizontalPodAutoscaler, where prometheus-adapter gives it the metric of each
+    pod.
+    """
+    target = {
+        "type": "AverageValue",
+        "averageValue": noted(str(service.target_in_flight), _target_note(service)),
+    }
     spec: dict[str, Any] = {
         "scaleTargetRef": scaled_object(service),
         **_bounds(service, "minReplicas", "maxReplicas"),
@@ -423,11 +575,16 @@ def adapter(service: Service) -> str:
     signals = service.signals
     return "\n".join(
         [
-            "In place of autoscaling.yaml, on a cluster without KEDA; never both. prometheus-adapter needs this rule:",
+            (
+                "In place of autoscaling.yaml, on a cluster without KEDA; never both."
+                " prometheus-adapter needs this rule:"
+            ),
             f'  - seriesQuery: \'{signals.running}{{namespace!="",pod!=""}}\'',
             "    resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}",
             f"    name: {{as: {ADAPTED}}}",
-            f"    metricsQuery: sum({signals.running}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>) "
-            f"+ sum({signals.waiting}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)",
+            (
+                f"    metricsQuery: sum({signals.running}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>) "
+                f"+ sum({signals.waiting}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)"
+            ),
         ]
     )

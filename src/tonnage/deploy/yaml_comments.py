@@ -1,4 +1,6 @@
-"""YAML with comments at the places that the writer of a document chose, each before the key or the item that it speaks of."""
+"""YAML with comments at the places that the writer of a document chose, each before the key or the
+item that it speaks of.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """Stands for the value that was anchored under this name; below the key "<<" its keys are taken over."""
+    """Stands for the value that was anchored under this name; below the key "<<" its keys are taken
+    over.
+    """
 
     name: str
 
@@ -37,7 +41,9 @@ def noted(value: Any, note: str) -> Noted:
 
 
 def yaml_text(*documents: Mapping[str, Any], head: str = "") -> str:
-    """The documents (plain values, any may be ``Noted``) as YAML below a comment, each after a line of three hyphens if several."""
+    """The documents (plain values, any may be ``Noted``) as YAML below a comment, each after a line
+    of three hyphens if several.
+    """
     texts = ["\n".join(_value(document)) + "\n" for document in documents]
     return "".join(f"{line}\n" for line in _comment(head)) + "---\n".join(texts)
 
@@ -55,7 +61,11 @@ def _comment(note: str) -> list[str]:
     """A comment's lines; lines that begin with blanks stay as they are."""
     lines: list[str] = []
     for line in visible(note).splitlines():
-        lines += [line] if line.startswith(" ") else textwrap.wrap(line, WIDTH, break_on_hyphens=False) or [""]
+        lines += (
+            [line]
+            if line.startswith(" ")
+            else textwrap.wrap(line, WIDTH, break_on_hyphens=False) or [""]
+        )
     return [f"# {line}".rstrip() for line in lines]
 
 
@@ -63,7 +73,9 @@ def _value(value: Any) -> Iterator[str]:
     """The lines of a mapping or a list that is not empty."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _entry("<<:" if isinstance(part, Alias) and key == "<<" else f"{_scalar(key)}:", part)
+            yield from _entry(
+                "<<:" if isinstance(part, Alias) and key == "<<" else f"{_scalar(key)}:", part
+            )
         return
     for part in value:
         yield from _item(part)
@@ -119,17 +131,27 @@ def _fits_block(text: str) -> bool:
 
 
 def _scalar(value: Any) -> str:
-    return _text(value) if isinstance(value, str) else _dumped(list(value) if isinstance(value, tuple) else value)
+    return (
+        _text(value)
+        if isinstance(value, str)
+        else _dumped(list(value) if isinstance(value, tuple) else value)
+    )
 
 
 @cache
 def _text(value: str) -> str:
-    """Most keys and many texts of a folder are written dozens of times, at a tenth of a millisecond each."""
+    """Most keys and many texts of a folder are written dozens of times, at a tenth of a millisecond
+    each.
+    """
     return _dumped(value, None if value.isprintable() else '"')
 
 
 def _dumped(value: Any, style: str | None = None) -> str:
     import yaml
 
-    text = str(yaml.safe_dump(value, default_flow_style=True, default_style=style, width=100_000, allow_unicode=True))
+    text = str(
+        yaml.safe_dump(
+            value, default_flow_style=True, default_style=style, width=100_000, allow_unicode=True
+        )
+    )
     return text.removesuffix("\n").removesuffix("\n...")

@@ -1,1 +1,3 @@
-"""Predictions held against measurements: scored, compared, replayed, and calibrated on a user's own points."""
+"""Predictions held against measurements: scored, compared, replayed, and calibrated on a user's own
+points.
+"""

@@ -1,4 +1,6 @@
-"""Step models side by side: the same measured rows, predicted with each one's step times under the same scheduler."""
+"""Step models side by side: the same measured rows, predicted with each one's step times under the
+same scheduler.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from typing import Any
 
 from tonnage.errors import in_python
 from tonnage.evidence.predict import Measured, MeasuredTable, measured_table
-from tonnage.evidence.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_json, errors_of, report_of
+from tonnage.evidence.score import (
+    SCORED,
+    Errors,
+    Progress,
+    ScoredRow,
+    ScoreReport,
+    errors_json,
+    errors_of,
+    report_of,
+)
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.spec.step_times import FITTED, StepSource
 
@@ -22,8 +33,8 @@ class ModelScores:
     reports: dict[str, ScoreReport]  # the whole report of each, by name, in the order asked for
     common: int  # rows that all of them predicted
     errors: dict[str, Errors]  # of each over these rows alone, by name
-    # by a pair of names, "second against first": mean of |second / first − 1| of their predictions in percent, by column, over the same
-    # rows
+    # by a pair of names, "second against first": mean of |second / first − 1| of their predictions
+    # in percent, by column, over the same rows
     disagreement: dict[str, dict[str, float]]
     remarks: tuple[str, ...]  # what was left out, one sentence each
     # the same of rows of another kind, by the name of the kind; none of the above counts them
@@ -37,7 +48,11 @@ class ModelScores:
             "errors": {name: errors_json(errors) for name, errors in self.errors.items()},
             "disagreement": self.disagreement,
             "remarks": list(map(in_python, self.remarks)),
-            **({"apart": {kind: scores.to_json() for kind, scores in self.apart.items()}} if self.apart else {}),
+            **(
+                {"apart": {kind: scores.to_json() for kind, scores in self.apart.items()}}
+                if self.apart
+                else {}
+            ),
         }
 
 
@@ -51,24 +66,35 @@ def compare(
     remarks: tuple[str, ...] = (),
     invalid: InvalidRuns | None = None,
 ) -> ModelScores:
-    """Predict every row with every step model and compare the errors; None among the ``sources`` stands for the fitted terms.
+    """Predict every row with every step model and compare the errors; None among the ``sources``
+    stands for the fitted terms.
 
     Args:
         measured, given, worst, invalid: as in ``score``.
         remarks: what the caller left out.
 
     Raises:
-        InputError: the file cannot be read, or a table of step times is of one deployment and the rows of several.
+        InputError: the file cannot be read, or a table of step times is of one deployment and the
+            rows of several.
     """
     table = measured_table(measured, given, invalid=invalid)
     apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in table.apart.items()}
-    return replace(_compare(replace(table, apart={}), sources, worst, progress), remarks=remarks, apart=apart)
+    return replace(
+        _compare(replace(table, apart={}), sources, worst, progress), remarks=remarks, apart=apart
+    )
 
 
-def _compare(table: MeasuredTable, sources: Sequence[StepSource | None], worst: int, progress: Progress | None) -> ModelScores:
+def _compare(
+    table: MeasuredTable,
+    sources: Sequence[StepSource | None],
+    worst: int,
+    progress: Progress | None,
+) -> ModelScores:
     """Compare the step models on the rows of one kind."""
     found = {
-        FITTED if source is None else source.name: report_of(table, step_source=source, worst=worst, progress=progress)
+        FITTED if source is None else source.name: report_of(
+            table, step_source=source, worst=worst, progress=progress
+        )
         for source in sources
     }
     rows = {name: {row.line: row for row in scored} for name, (_, scored) in found.items()}
@@ -78,7 +104,9 @@ def _compare(table: MeasuredTable, sources: Sequence[StepSource | None], worst: 
         reports={name: report for name, (report, _) in found.items()},
         common=len(common),
         errors={name: errors_of(row.errors for row in mine) for name, mine in shared.items()},
-        disagreement={f"{b} against {a}": _between(shared[a], shared[b]) for a, b in combinations(shared, 2)},
+        disagreement={
+            f"{b} against {a}": _between(shared[a], shared[b]) for a, b in combinations(shared, 2)
+        },
         remarks=(),
     )
 

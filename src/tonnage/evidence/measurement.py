@@ -1,14 +1,18 @@
-"""What measuring the choice of a plan would buy: fewer systems on average, before anybody has measured.
+"""What measuring the choice of a plan would buy: fewer systems on average, before anybody has
+measured.
 
-Steps take F times as long as predicted, and F is distributed as the held-out errors say (``sizing.loads.confidence``). Of the variance of
-its logarithm a calibration leaves a share k²: that of the errors of calibrated predictions, and of the rest as much as the points cannot
-tell (``design``). What it finds is as wide as the variance that it takes away: the law of total variance. So if it finds a time at the
-quantile q of what it may find, the number of systems at a confidence p afterwards is the one at the factor
+Steps take F times as long as predicted, and F is distributed as the held-out errors say
+(``sizing.loads.confidence``). Of the variance of its logarithm a calibration leaves a share k²:
+that of the errors of calibrated predictions, and of the rest as much as the points cannot tell
+(``design``). What it finds is as wide as the variance that it takes away: the law of total
+variance. So if it finds a time at the quantile q of what it may find, the number of systems at a
+confidence p afterwards is the one at the factor
 
     log f(p) = median + sqrt(1 − k²) · (Q(q) − median) + k · (Q(p) − median),
 
-where Q are the quantiles of the logarithm now. The expected number is the mean over q: what an experiment is worth before it is made
-(Raiffa and Schlaifer, "Applied Statistical Decision Theory", 1961). With k = 1 nothing changes, and p and q together never say more than Q.
+where Q are the quantiles of the logarithm now. The expected number is the mean over q: what an
+experiment is worth before it is made (Raiffa and Schlaifer, "Applied Statistical Decision Theory",
+1961). With k = 1 nothing changes, and p and q together never say more than Q.
 """
 
 from __future__ import annotations
@@ -49,30 +53,42 @@ if TYPE_CHECKING:
 
 
 FOUND = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Quantiles of what a calibration may find at which the load of an instance is looked at; between them it is interpolated."""
+"""Quantiles of what a calibration may find at which the load of an instance is looked at; between
+them it is interpolated."""
 
-OUTCOMES = tuple((i + 0.5) / 40 for i in range(40))  # Quantiles over which the number of systems is averaged
+# Quantiles over which the number of systems is averaged
+OUTCOMES = tuple((i + 0.5) / 40 for i in range(40))
 
 HALF_OF = (0.1, 0.9)
-"""The quantiles between which the widths of two distributions are compared: the 80 % interval that is calibrated on held-out rows."""
+"""The quantiles between which the widths of two distributions are compared: the 80 % interval that
+is calibrated on held-out rows."""
 
 LEAST_SECONDS, LIFETIMES, STEP_SECONDS = 60, 10, 10
-"""How long each load of a sweep sends: so long at least, so many times the time of a request, in whole steps."""
+"""How long each load of a sweep sends: so long at least, so many times the time of a request, in
+whole steps."""
 
 
 def with_measurement(plan: Plan, question: Question, runs: Runs) -> Plan:
-    """The plan with what measuring its choice would buy; from ``runs``, its search's memory, all loads but a few short ones are read."""
+    """The plan with what measuring its choice would buy; from ``runs``, its search's memory, all
+    loads but a few short ones are read.
+    """
     return replace(plan, measurement=measurement(question, plan, runs))
 
 
 def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | None:
     """What measuring the choice would buy; None where it cannot be said.
 
-    It applies to a choice whose number of systems is predicted with the shipped terms, at a confidence. A job and a replayed recording are
-    left out: their loads are not read from runs of one instance.
+    It applies to a choice whose number of systems is predicted with the shipped terms, at a
+    confidence. A job and a replayed recording are left out: their loads are not read from runs of
+    one instance.
     """
     choice = plan.choice
-    if choice is None or not question.deepen or plan.existing is not None or not _measurable(question, choice):
+    if (
+        choice is None
+        or not question.deepen
+        or plan.existing is not None
+        or not _measurable(question, choice)
+    ):
         return None
     contender, clients = contender_of(question, choice, runs), choice.concurrency_per_instance
     if contender is None or clients is None:
@@ -86,13 +102,24 @@ def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | Non
 
 
 def _measurable(question: Question, choice: Candidate) -> bool:
-    """Whether the deployment is one that can be measured and calibrated, and that nobody has calibrated yet."""
+    """Whether the deployment is one that can be measured and calibrated, and that nobody has
+    calibrated yet.
+    """
     known = question.calibration is None and question.step_source is None
     held = question.sharing is not None and question.sharing.recorded is not None
     traffic = question.recording is None and not question.offline and not held
-    if not (known and traffic) or choice.confidence is None or len(choice.pools) != 1 or choice.knobs is None:
+    if (
+        not (known and traffic)
+        or choice.confidence is None
+        or len(choice.pools) != 1
+        or choice.knobs is None
+    ):
         return False
-    if choice.parallelism.pp > 1 or choice.engine != choice.engine_preset or choice.knobs.scheduler == "static":
+    if (
+        choice.parallelism.pp > 1
+        or choice.engine != choice.engine_preset
+        or choice.knobs.scheduler == "static"
+    ):
         return False
     try:
         return find_gpu(choice.gpu).name == choice.gpu
@@ -104,28 +131,43 @@ def contender_of(question: Question, choice: Candidate, runs: Runs) -> Contender
     """The chosen deployment under the load of the question, with the runs of the search."""
     asked = narrowed(question, choice)
     for one in prepare(asked, runs):
-        if isinstance(one, Ready) and one.trial.deployment.knobs == choice.knobs and one.trial.deployment.speculation is None:
+        if (
+            isinstance(one, Ready)
+            and one.trial.deployment.knobs == choice.knobs
+            and one.trial.deployment.speculation is None
+        ):
             return Contender(question=asked, ready=one, runs=runs)
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Afterwards(StepErrors):
-    """The errors of a prediction after a calibration that finds steps at a quantile of what it may find."""
+    """The errors of a prediction after a calibration that finds steps at a quantile of what it may
+    find.
+    """
 
     kept: float  # the width that is left, as a share of that of the errors now
     found: float  # the quantile
 
     def factor(self, p: float) -> float:
         """As without a calibration, with the width that is left around what was found."""
-        middle, low, high = (math.log(super(Afterwards, self).factor(each)) for each in (0.5, self.found, p))
-        return math.exp(middle + math.sqrt(1 - self.kept**2) * (low - middle) + self.kept * (high - middle))
+        middle, low, high = (
+            math.log(super(Afterwards, self).factor(each)) for each in (0.5, self.found, p)
+        )
+        return math.exp(
+            middle + math.sqrt(1 - self.kept**2) * (low - middle) + self.kept * (high - middle)
+        )
 
 
 def width_left(errors: StepErrors, left: float) -> float:
-    """The width of a prediction's error after a calibration, over that before; ``left`` is the share of its variance that stays."""
+    """The width of a prediction's error after a calibration, over that before; ``left`` is the
+    share of its variance that stays.
+    """
     calibrated = replace(errors, regime=replace(errors.regime, calibrated=True))
-    before, after = (math.log(step_errors.factor(HALF_OF[1]) / step_errors.factor(HALF_OF[0])) for step_errors in (errors, calibrated))
+    before, after = (
+        math.log(step_errors.factor(HALF_OF[1]) / step_errors.factor(HALF_OF[0]))
+        for step_errors in (errors, calibrated)
+    )
     share = min((after / before) ** 2, 1.0)
     return math.sqrt(share + (1 - share) * left)
 
@@ -142,7 +184,10 @@ class _Outcomes:
         """The statements about them; ``deciding`` is the metric that ends the load."""
         question, sweeps = self.contender.question, tuple(self._sweeps())
         asked, now = question.confidence, self._now()
-        found = {level: self._systems(self._rate(self._after(level, 0.5))) for level in sorted({*BESIDE, asked})}
+        found = {
+            level: self._systems(self._rate(self._after(level, 0.5)))
+            for level in sorted({*BESIDE, asked})
+        }
         return Measurement(
             model=self.contender.instance.deployment.model.name,
             confidence=asked,
@@ -158,7 +203,10 @@ class _Outcomes:
         """Systems at each confidence, with all standby ones."""
         confidence = self.choice.confidence
         systems = {} if confidence is None else confidence.systems
-        return {level: None if count is None else count + self._standby for level, count in systems.items()}
+        return {
+            level: None if count is None else count + self._standby
+            for level, count in systems.items()
+        }
 
     @property
     def _standby(self) -> int:
@@ -167,13 +215,24 @@ class _Outcomes:
 
     @property
     def _level(self) -> float | None:
-        """The confidence that decided the number of systems; None where the prediction as it is did."""
+        """The confidence that decided the number of systems; None where the prediction as it is
+        did.
+        """
         confidence, asked = self.choice.confidence, self.contender.question.confidence
         levels = sorted({level for level in (*BESIDE, asked) if level <= asked}, reverse=True)
-        return next((level for level in levels if confidence is not None and confidence.systems.get(percent_key(level)) is not None), None)
+        return next(
+            (
+                level
+                for level in levels
+                if confidence is not None and confidence.systems.get(percent_key(level)) is not None
+            ),
+            None,
+        )
 
     def _after(self, level: float, found: float) -> Slowdown:
-        """By which factors times are longer at a confidence after a calibration that finds them at a quantile."""
+        """By which factors times are longer at a confidence after a calibration that finds them at
+        a quantile.
+        """
         errors = self.contender.errors
         after = {
             name: Afterwards(
@@ -191,31 +250,49 @@ class _Outcomes:
         return self.contender.capacity(self.choice.instances, slowdown, care=QUICK).rate
 
     def _rate(self, slowdown: Slowdown) -> float:
-        """Requests per second of one instance: those of short runs, scaled so that now they are what the plan counts on; 0 for none."""
+        """Requests per second of one instance: those of short runs, scaled so that now they are
+        what the plan counts on; 0 for none.
+        """
         level = self._level
-        own = self._capacity(self.contender.as_asked if level is None else self.contender.slowdown(level))
+        own = self._capacity(
+            self.contender.as_asked if level is None else self.contender.slowdown(level)
+        )
         return self._capacity(slowdown) * (self.choice.sized_rate / own if own > 0 else 1.0)
 
     def _systems(self, rate: float) -> int | None:
-        """Systems of instances that carry so much each, spare and standby ones included; None where nobody would buy them."""
+        """Systems of instances that carry so much each, spare and standby ones included; None where
+        nobody would buy them.
+        """
         contender = self.contender
         if rate <= 0:
             return None
-        found = contender.layout.carrying(contender.load, rate).systems + contender.question.spare + self._standby
+        found = (
+            contender.layout.carrying(contender.load, rate).systems
+            + contender.question.spare
+            + self._standby
+        )
         return found if found <= MOST_TIMES * self.choice.systems else None
 
-    def _between(self, now: Mapping[str, int | None], found: Mapping[str, int | None]) -> dict[str, int | None]:
-        """The systems afterwards, no further from those at 50 % than now: a difference beyond is scatter of runs."""
+    def _between(
+        self, now: Mapping[str, int | None], found: Mapping[str, int | None]
+    ) -> dict[str, int | None]:
+        """The systems afterwards, no further from those at 50 % than now: a difference beyond is
+        scatter of runs.
+        """
         middle = now.get(percent_key(BESIDE[0]))
         kept: dict[str, int | None] = {}
         for level, after in found.items():
             before = now.get(level)
             count = after if after is None or middle is None else max(after, middle)
-            kept[level] = before if count is None else count if before is None else min(count, before)
+            kept[level] = (
+                before if count is None else count if before is None else min(count, before)
+            )
         return kept
 
     def _expected(self, level: float) -> float:
-        """The mean number of systems at a confidence, between the loads of ``FOUND``; one that nobody would buy counts as the most."""
+        """The mean number of systems at a confidence, between the loads of ``FOUND``; one that
+        nobody would buy counts as the most.
+        """
         least = self.contender.load / (MOST_TIMES * self.choice.instances)
         rates = [max(self._rate(self._after(level, found)), least) for found in FOUND]
         between = np.exp(np.interp(OUTCOMES, FOUND, np.log(rates)))
@@ -229,7 +306,12 @@ class _Outcomes:
         for place, point in enumerate(self.points.points):
             kinds.setdefault((point.isl, point.osl), []).append(place)
         return [
-            Sweep(isl=isl, osl=osl, concurrency=tuple(sorted(self.points.points[i].clients for i in places)), seconds=self._sending(places))
+            Sweep(
+                isl=isl,
+                osl=osl,
+                concurrency=tuple(sorted(self.points.points[i].clients for i in places)),
+                seconds=self._sending(places),
+            )
             for (isl, osl), places in kinds.items()
         ]
 
@@ -244,23 +326,29 @@ class _Outcomes:
         return start_seconds(self.contender.instance.deployment) + sending + sum(self.points.e2e_s)
 
 
-# Which points of a deployment to measure, so that a calibration on them tells most about one load: a c-optimal design, found greedily.
+# Which points of a deployment to measure, so that a calibration on them tells most about one load:
+# a c-optimal design, found greedily.
 
 
 POINTS = 10
-"""Points of a design: as many as the curves had from which the errors of calibrated predictions were learned (docs/intervals.md)."""
+"""Points of a design: as many as the curves had from which the errors of calibrated predictions
+were learned (docs/intervals.md)."""
 
 SHAPES = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.25), (0.25, 4.0))
-"""Lengths that may be measured, of prompts and outputs, in times those of the question; no request is longer than its longest."""
+"""Lengths that may be measured, of prompts and outputs, in times those of the question; no request
+is longer than its longest."""
 
 SHORTEST = 16  # Fewest tokens of a length that is shorter than that of the question
 
 ABOVE, MOST_CLIENTS = 2, 512
-"""Clients of a point at most: in times the requests in flight at the answer's load, and of what one benchmark client can keep up."""
+"""Clients of a point at most: in times the requests in flight at the answer's load, and of what one
+benchmark client can keep up."""
 
-ROUNDS, LOAD_REQUESTS = 3, 1_000  # Requests of each client of a simulated point, and those of the load
+# Requests of each client of a simulated point, and those of the load
+ROUNDS, LOAD_REQUESTS = 3, 1_000
 
-METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")  # What a benchmark measures of each point
+# What a benchmark measures of each point
+METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +366,8 @@ class Design:
 
     points: tuple[ClosedLoad, ...]  # in the order in which they were chosen
     e2e_s: tuple[float, ...]  # the mean time of a request of each of them, in seconds, as predicted
-    # share of the variance of the deciding metric at the load that is left after so many of the points, from none (1.0) on
+    # share of the variance of the deciding metric at the load that is left after so many of the
+    # points, from none (1.0) on
     left: tuple[float, ...]
     left_of: Mapping[str, float]  # the same after all of them, of each metric
 
@@ -295,8 +384,11 @@ class _PredictedSample(Sample):
     loaded: ClassVar[type[LoadedRows]] = _PredictedRows
 
 
-def design(instance: Instance, deciding: str, *, rate: float | None, clients: float) -> Design | None:
-    """The points that tell most about a metric of an instance under the load of an answer; None where fewer than six can be measured.
+def design(
+    instance: Instance, deciding: str, *, rate: float | None, clients: float
+) -> Design | None:
+    """The points that tell most about a metric of an instance under the load of an answer; None
+    where fewer than six can be measured.
 
     Args:
         instance: the measured instance.
@@ -318,10 +410,19 @@ def design(instance: Instance, deciding: str, *, rate: float | None, clients: fl
         requests=requests,
     )
     points = [
-        Point(deployment=deployment, isl=one.isl, osl=one.osl, concurrency=one.clients, requests=ROUNDS * one.clients) for one in grid
+        Point(
+            deployment=deployment,
+            isl=one.isl,
+            osl=one.osl,
+            concurrency=one.clients,
+            requests=ROUNDS * one.clients,
+        )
+        for one in grid
     ]
     rows = [_row(point) for point in (*points, load)]
-    sample = _PredictedSample(rows, shipped(), preset=find_engine(deployment.engine).coefficients, gpu=deployment.gpu.name)
+    sample = _PredictedSample(
+        rows, shipped(), preset=find_engine(deployment.engine).coefficients, gpu=deployment.gpu.name
+    )
     slopes = {name: values * sample.widths for name, values in sample.slopes().items()}
     told = np.stack([values[:-1] * WEIGHT / SIGMA[name] for name, values in slopes.items()], axis=2)
     wanted = {name: values[-1] for name, values in slopes.items()}
@@ -336,20 +437,36 @@ def design(instance: Instance, deciding: str, *, rate: float | None, clients: fl
 
 
 def _lengths(instance: Instance) -> tuple[int, int]:
-    """The mean prompt, as far as it has to be computed, and the mean output, which has a second token."""
+    """The mean prompt, as far as it has to be computed, and the mean output, which has a second
+    token.
+    """
     return max(round(instance.computed), 1), max(round(instance.traffic.osl.mean), 2)
 
 
 def _grid(instance: Instance, clients: float) -> Iterator[ClosedLoad]:
-    """Every point that could be measured: what the KV cache and the slots hold, from one client to beyond the load of the answer."""
+    """Every point that could be measured: what the KV cache and the slots hold, from one client to
+    beyond the load of the answer.
+    """
     traffic, memory, ranks = instance.traffic, instance.memory, instance.deployment.parallelism.dp
-    longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
+    longest = (
+        traffic.pairs.longest
+        if traffic.pairs is not None
+        else traffic.isl.longest + traffic.osl.longest
+    )
     means = _lengths(instance)
-    shapes = (tuple(max(round(share * mean), min(mean, SHORTEST)) for share, mean in zip(shape, means, strict=True)) for shape in SHAPES)
+    shapes = (
+        tuple(
+            max(round(share * mean), min(mean, SHORTEST))
+            for share, mean in zip(shape, means, strict=True)
+        )
+        for shape in SHAPES
+    )
     for isl, osl in dict.fromkeys(shapes):
         if isl + osl > longest:
             continue
-        held = ranks * min(memory.blocks // memory.request_blocks(isl + osl), instance.knobs.max_batch_size)
+        held = ranks * min(
+            memory.blocks // memory.request_blocks(isl + osl), instance.knobs.max_batch_size
+        )
         count = 1
         while count <= min(held, ABOVE * max(clients, 1.0), MOST_CLIENTS):
             yield ClosedLoad(isl=isl, osl=osl, clients=count)
@@ -357,17 +474,28 @@ def _grid(instance: Instance, clients: float) -> Iterator[ClosedLoad]:
 
 
 def _row(point: Point) -> dict[str, Any]:
-    """A row of a calibration in which each metric counts as measured, which its slopes do not look at."""
+    """A row of a calibration in which each metric counts as measured, which its slopes do not look
+    at.
+    """
     d = point.deployment
     load = {"batch": None, "concurrency": point.concurrency, "request_rate": point.request_rate}
-    return {"point": point, "model": d.model.name, "isl": point.isl, "osl": point.osl, **load, **dict.fromkeys(METRICS, 1.0)}
+    return {
+        "point": point,
+        "model": d.model.name,
+        "isl": point.isl,
+        "osl": point.osl,
+        **load,
+        **dict.fromkeys(METRICS, 1.0),
+    }
 
 
 def greedy(told: Floats, wanted: Floats) -> tuple[list[int], list[float], Floats]:
-    """Points in the order in which each leaves the least variance, the share left after each, and the information of all.
+    """Points in the order in which each leaves the least variance, the share left after each, and
+    the information of all.
 
     Args:
-        told: float64 (points, terms, metrics), slopes in units of each metric's scatter and each factor's width.
+        told: float64 (points, terms, metrics), slopes in units of each metric's scatter and each
+            factor's width.
         wanted: float64 (terms,), the slopes of what is to be known.
     """
     information, chosen = np.eye(wanted.size), list[int]()
@@ -387,4 +515,8 @@ def greedy(told: Floats, wanted: Floats) -> tuple[list[int], list[float], Floats
 def _left(information: Floats, wanted: Floats) -> float:
     """The share of a variance that is left; all of it where no factor acts on it."""
     before = float((wanted * wanted).sum())
-    return min(float((wanted * np.linalg.solve(information, wanted)).sum()) / before, 1.0) if before > 0 else 1.0
+    return (
+        min(float((wanted * np.linalg.solve(information, wanted)).sum()) / before, 1.0)
+        if before > 0
+        else 1.0
+    )

@@ -1,9 +1,12 @@
-"""Factors on the shipped terms that explain a few measured points: least squares with a prior on every factor.
+"""Factors on the shipped terms that explain a few measured points: least squares with a prior on
+every factor.
 
-What moves is the logarithm of a factor. It starts at 0, which means as shipped, and moving it costs (logarithm / width)². The widths
-say how far an engine's build, clocks or host were from what the terms were fitted on, for groups that were left out of the fit. So
-whatever the points cannot tell stays as shipped. Between simulations the rows are linear in what their steps take (``loaded_rows``).
-The client's turnaround shifts arrivals and no step, so it enters by the difference of two simulations.
+What moves is the logarithm of a factor. It starts at 0, which means as shipped, and moving it costs
+(logarithm / width)². The widths say how far an engine's build, clocks or host were from what the
+terms were fitted on, for groups that were left out of the fit. So whatever the points cannot tell
+stays as shipped. Between simulations the rows are linear in what their steps take
+(``loaded_rows``). The client's turnaround shifts arrivals and no step, so it enters by the
+difference of two simulations.
 """
 
 from __future__ import annotations
@@ -15,7 +18,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tonnage.evidence.predict import read_point
-from tonnage.evidence.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, column, robust
+from tonnage.evidence.rows import (
+    SIGMA,
+    STATIC_SIGMA,
+    LoadedRows,
+    Rows,
+    StaticRows,
+    Terms,
+    column,
+    robust,
+)
 from tonnage.perf.matrices import matrix_rate
 from tonnage.perf.ranges import fitted_engine
 from tonnage.perf.residuals import shipped_residuals
@@ -29,26 +41,36 @@ if TYPE_CHECKING:
     Residuals = Callable[[Floats], Floats]
 
 
-# Nonlinear least squares in numpy: Levenberg–Marquardt as a trust region, for the few dozen residuals of a calibration. The method is that
-# of Moré, "The Levenberg-Marquardt algorithm: implementation and theory" (1978). Every step minimises the linearised residuals inside a
-# ball whose radius grows where the linear model predicts well and shrinks where it does not. A singular value decomposition of the Jacobian
-# gives the step for any damping, and Newton's method finds the damping whose step has the length of the radius. Priors need no code of
-# their own here: the caller appends them as further residuals. ``tests/evidence/test_least_squares.py`` compares the solutions with those
-# of ``scipy.optimize.least_squares``.
+# Nonlinear least squares in numpy: Levenberg–Marquardt as a trust region, for the few dozen
+# residuals of a calibration. The method is that of Moré, "The Levenberg-Marquardt algorithm:
+# implementation and theory" (1978). Every step minimises the linearised residuals inside a ball
+# whose radius grows where the linear model predicts well and shrinks where it does not. A singular
+# value decomposition of the Jacobian gives the step for any damping, and Newton's method finds the
+# damping whose step has the length of the radius. Priors need no code of their own here: the caller
+# appends them as further residuals. ``tests/evidence/test_least_squares.py`` compares the solutions
+# with those of ``scipy.optimize.least_squares``.
 
 
-TOLERANCE = 1e-8  # The search ends when the sum of squares, or the solution itself, changes by less than this share in one step
+# The search ends when the sum of squares, or the solution itself, changes by less than this share
+# in one step
+TOLERANCE = 1e-8
 
-DIFFERENCE = float(np.sqrt(np.finfo(float).eps))  # Step of the finite differences, relative to the size of a variable, of at least 1
+# Step of the finite differences, relative to the size of a variable, of at least 1
+DIFFERENCE = float(np.sqrt(np.finfo(float).eps))
 
-POOR, GOOD = 0.25, 0.75  # Actual over predicted decrease below which the radius shrinks, and above which it may grow
+# Actual over predicted decrease below which the radius shrinks, and above which it may grow
+POOR, GOOD = 0.25, 0.75
 
-AT_THE_EDGE = 0.95  # Share of the radius from which a step counts as one that the radius has cut short
+# Share of the radius from which a step counts as one that the radius has cut short
+AT_THE_EDGE = 0.95
 
 RADIUS_ERROR, MOST_NEWTON_STEPS = 0.01, 20
-"""How exactly a damped step has the length of the radius, and how many Newton steps may go into that."""
+"""How exactly a damped step has the length of the radius, and how many Newton steps may go into
+that."""
 
-LEAST_DAMPING = 1e-3  # Where the damping starts if some direction changes no residual, relative to the largest that can be needed
+# Where the damping starts if some direction changes no residual, relative to the largest that can
+# be needed
+LEAST_DAMPING = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +80,8 @@ class Solution:
     x: Floats  # float64 (n,), the solution
     residuals: Floats  # float64 (m,), the residuals there
     jacobian: Floats  # float64 (m, n), their derivatives there
-    evaluations: int  # how often the residuals were requested, those of the finite differences not counted
+    # how often the residuals were requested, those of the finite differences not counted
+    evaluations: int
     converged: bool  # False where the evaluations were used up before the tolerance was reached
 
     @property
@@ -67,14 +90,18 @@ class Solution:
         return 0.5 * float(self.residuals @ self.residuals)
 
 
-def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluations: int) -> Solution:
+def least_squares(
+    residuals: Residuals, start: Floats, *, scale: Floats, evaluations: int
+) -> Solution:
     """The vector that makes the sum of squared residuals smallest, searched from ``start``.
 
     Args:
         residuals: gives float64 (m,) for a float64 (n,), with m ≥ n and finite values at ``start``.
         start: where the search begins, float64 (n,).
-        scale: the size of a typical move of each variable, float64 (n,), above 0: the radius is measured in it.
-        evaluations: how often the residuals may be asked for, those of the finite differences not counted.
+        scale: the size of a typical move of each variable, float64 (n,), above 0: the radius is
+            measured in it.
+        evaluations: how often the residuals may be asked for, those of the finite differences not
+            counted.
 
     Returns:
         A local minimum, or the best vector found where the evaluations were used up.
@@ -109,11 +136,15 @@ def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluat
         if decrease > 0:
             x, found = candidate, at_candidate
             model = _Model(differences(residuals, x, found), found, scale)
-    return Solution(x=x, residuals=found, jacobian=model.jacobian, evaluations=used, converged=converged)
+    return Solution(
+        x=x, residuals=found, jacobian=model.jacobian, evaluations=used, converged=converged
+    )
 
 
 def differences(residuals: Residuals, x: Floats, at: Floats) -> Floats:
-    """The Jacobian by forward differences, float64 (m, n), at ``x`` (n,), where the value is ``at`` (m,)."""
+    """The Jacobian by forward differences, float64 (m, n), at ``x`` (n,), where the value is ``at``
+    (m,).
+    """
     columns = []
     for i, value in enumerate(x):
         moved = x.copy()
@@ -123,7 +154,9 @@ def differences(residuals: Residuals, x: Floats, at: Floats) -> Floats:
 
 
 def _next_radius(radius: float, ratio: float, length: float) -> float:
-    """The radius after a step of that length, whose decrease was ``ratio`` times the predicted one."""
+    """The radius after a step of that length, whose decrease was ``ratio`` times the predicted
+    one.
+    """
     if ratio < POOR:
         return POOR * length
     return 2.0 * radius if ratio > GOOD and length > AT_THE_EDGE * radius else radius
@@ -167,19 +200,25 @@ class _Model:
 
     def _damped(self, damping: float) -> Floats:
         """The minimum of the linear model plus damping times the squared length."""
-        return np.asarray(-self.right.T @ (self.singular * self.along / (self.singular**2 + damping)))
+        return np.asarray(
+            -self.right.T @ (self.singular * self.along / (self.singular**2 + damping))
+        )
 
 
 START_WIDTH = 0.1
-"""The width of the logarithm of each factor before any group has been looked at; the fit learns widths from groups that it left out."""
+"""The width of the logarithm of each factor before any group has been looked at; the fit learns
+widths from groups that it left out."""
 
 UNSEEN = 2.5  # How many times as wide the prior is for a GPU or an engine that no fitted row is of
 
-WEIGHT = 0.5  # The weight of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points of one curve are alike
+# The weight of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points
+# of one curve are alike
+WEIGHT = 0.5
 
 ROUNDS, EVALUATIONS = 3, 40
 
-TURNAROUND_STEP = 0.2  # By how much the logarithm of the turnaround differs between the two simulations
+# By how much the logarithm of the turnaround differs between the two simulations
+TURNAROUND_STEP = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +227,9 @@ class Fitted:
 
     names: tuple[str, ...]  # the terms
     x: Floats  # float64 (terms,), the logarithms of their factors
-    shrinkage: Floats  # float64 (terms,), the posterior width of each over its prior width: 1 where the rows say nothing about it
+    # float64 (terms,), the posterior width of each over its prior width: 1 where the rows say
+    # nothing about it
+    shrinkage: Floats
 
     def multipliers(self) -> dict[str, float]:
         """The factors by term, rounded to four digits as a file holds them."""
@@ -210,16 +251,26 @@ class _Part:
 
 
 class Sample:
-    """Measured rows of one engine preset on one GPU; ``loaded`` reads and simulates those under load."""
+    """Measured rows of one engine preset on one GPU; ``loaded`` reads and simulates those under
+    load.
+    """
 
     loaded: ClassVar[type[LoadedRows]] = LoadedRows
 
     def __init__(
-        self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str, widths: Mapping[str, float] | None = None
+        self,
+        rows: Sequence[dict[str, Any]],
+        terms: Terms,
+        *,
+        preset: str,
+        gpu: str,
+        widths: Mapping[str, float] | None = None,
     ) -> None:
-        """Look up the rows, all of one preset and GPU, and find the factors on the groups ``terms`` that act on them.
+        """Look up the rows, all of one preset and GPU, and find the factors on the groups ``terms``
+        that act on them.
 
-        ``widths`` are the prior's of the logarithm of each factor; the learned ones of the fit if not given.
+        ``widths`` are the prior's of the logarithm of each factor; the learned ones of the fit if
+        not given.
         """
         self.rows, self.terms, self.preset, self.gpu = list(rows), terms, preset, gpu
         static = np.array([row.get("batch") is not None for row in self.rows])
@@ -235,7 +286,12 @@ class Sample:
         unseen = {True: gpu not in terms["gpus"], False: not fitted_engine(preset, gpu)}
         given = shipped_residuals().widths if widths is None else widths
         of_one = [given.get(name, START_WIDTH) for name in self.names]
-        self.widths = np.array([w * (UNSEEN if unseen[n in OF_THE_GPU] else 1.0) for n, w in zip(self.names, of_one, strict=True)])
+        self.widths = np.array(
+            [
+                w * (UNSEEN if unseen[n in OF_THE_GPU] else 1.0)
+                for n, w in zip(self.names, of_one, strict=True)
+            ]
+        )
 
     def _tellable(self) -> tuple[str, ...]:
         """The factors that act on any of these rows."""
@@ -255,7 +311,11 @@ class Sample:
     def at(self, x: Floats) -> Terms:
         """The terms with the factors of a vector."""
         factors = tuple(zip(self.names, np.exp(x).tolist(), strict=True))
-        return overlaid(self.terms, Calibration(preset=self.preset, gpu=self.gpu, multipliers=factors, data=""), self.gpu)
+        return overlaid(
+            self.terms,
+            Calibration(preset=self.preset, gpu=self.gpu, multipliers=factors, data=""),
+            self.gpu,
+        )
 
     def simulate(self, x: Floats) -> None:
         """Simulate every row with these factors, and once more with a slower client."""
@@ -267,10 +327,14 @@ class Sample:
                 moved[self.names.index("turnaround_s")] += TURNAROUND_STEP
                 part.shifted.simulate(self.at(moved))
                 now = part.rows.predict(terms)
-                part.slopes = {name: np.log(part.shifted.simulated(name) / now[name]) / TURNAROUND_STEP for name in now}
+                part.slopes = {
+                    name: np.log(part.shifted.simulated(name) / now[name]) / TURNAROUND_STEP
+                    for name in now
+                }
 
     def slopes(self) -> dict[str, Floats]:
-        """How much the logarithm of every metric changes per unit of the logarithm of each factor, as shipped: float64 (rows, terms).
+        """How much the logarithm of every metric changes per unit of the logarithm of each factor,
+        as shipped: float64 (rows, terms).
 
         The rows are simulated for it; measurements do not count.
         """
@@ -286,7 +350,9 @@ class Sample:
                 slopes = differences(logarithm, shipped, logarithm(shipped))
                 if name in part.slopes:
                     slopes[:, self.names.index("turnaround_s")] = part.slopes[name]
-                found.setdefault(name, np.full((len(self.rows), len(self.names)), np.nan))[part.places] = slopes
+                found.setdefault(name, np.full((len(self.rows), len(self.names)), np.nan))[
+                    part.places
+                ] = slopes
         return found
 
     def residuals(self, x: Floats, around: Floats, keep: NDArray[np.bool_]) -> Floats:
@@ -304,7 +370,12 @@ class Sample:
                 error = np.log(predicted[name][known] / measured[known])
                 if name in part.slopes:
                     error = error + moved * part.slopes[name][known]
-                found.append(WEIGHT * robust(error / (SIGMA[name] if isinstance(part.rows, LoadedRows) else STATIC_SIGMA)))
+                found.append(
+                    WEIGHT
+                    * robust(
+                        error / (SIGMA[name] if isinstance(part.rows, LoadedRows) else STATIC_SIGMA)
+                    )
+                )
         return np.concatenate(found)
 
     def values(self, x: Floats) -> dict[str, float]:
@@ -320,7 +391,9 @@ class Sample:
         return self.errors(np.zeros(len(self.names)), keep)
 
     def errors(self, x: Floats, keep: NDArray[np.bool_]) -> dict[str, Floats]:
-        """Logarithms of predicted over measured values of the kept rows, simulated with these factors; NaN where not measured."""
+        """Logarithms of predicted over measured values of the kept rows, simulated with these
+        factors; NaN where not measured.
+        """
         return self.errors_with(self.at(x), keep)
 
     def errors_with(self, terms: Terms, keep: NDArray[np.bool_]) -> dict[str, Floats]:
@@ -341,7 +414,12 @@ class Sample:
 
 
 def fit_sample(
-    sample: Sample, keep: NDArray[np.bool_], *, strength: float = 1.0, rounds: int = ROUNDS, start: Floats | None = None
+    sample: Sample,
+    keep: NDArray[np.bool_],
+    *,
+    strength: float = 1.0,
+    rounds: int = ROUNDS,
+    start: Floats | None = None,
 ) -> Fitted:
     """The factors that explain the kept rows best.
 
@@ -370,34 +448,47 @@ def fit_sample(
     return Fitted(names=sample.names, x=x, shrinkage=posterior / width)
 
 
-# New terms that explain eight or more loads of one deployment: the same least squares, from starts that the loads suggest. What
-# moves is the logarithm of a term over its start. The prior is wide, a factor of three to four either way: it holds only what the loads
-# cannot tell, such as how much of a step's constant part is weights and how much the host. Starts come from the lightest and the heaviest
-# load, so that the simulations, around which the rows are linear, begin near the measured machine. The turnaround is not searched: it is
-# small, and only keeps clients whose requests end together from sending the next ones at the same instant.
+# New terms that explain eight or more loads of one deployment: the same least squares, from starts
+# that the loads suggest. What moves is the logarithm of a term over its start. The prior is wide, a
+# factor of three to four either way: it holds only what the loads cannot tell, such as how much of
+# a step's constant part is weights and how much the host. Starts come from the lightest and the
+# heaviest load, so that the simulations, around which the rows are linear, begin near the measured
+# machine. The turnaround is not searched: it is small, and only keeps clients whose requests end
+# together from sending the next ones at the same instant.
 
 
-FEWEST_LOADS = 8  # The number of different loads below which own terms are not fitted: there are eight of them
+# The number of different loads below which own terms are not fitted: there are eight of them
+FEWEST_LOADS = 8
 
 WIDTHS = {"attention": 0.7, "kv_bandwidth": 0.7}
-WIDTH = 1.3  # The prior's width of the logarithm of each term; attention is held nearer to the other shares of the datasheet
+# The prior's width of the logarithm of each term; attention is held nearer to the other shares of
+# the datasheet
+WIDTH = 1.3
 
 LEAST_SHARE, MOST_SHARE = 1e-5, 0.9  # Between which a share of the datasheet's rates starts
 
 CONSTANT, WEIGHTS, PROMPT, SEQUENCE, ONCE, TURNAROUND = 0.6, 0.3, 0.7, 0.5, 0.1, 0.02
-"""Parts of the lightest load at which terms start: of a token the host and the weights; of the first token the prompt's
-arithmetic; of what a further client adds to a token the host's part; of the first token the front end, the rest of a prefill, and the
-turnaround."""
+"""Parts of the lightest load at which terms start: of a token the host and the weights; of the
+first token the prompt's arithmetic; of what a further client adds to a token the host's part; of
+the first token the front end, the rest of a prefill, and the turnaround."""
 
 
 class OwnSample(Sample):
     """Measured rows of one engine preset on one GPU, explained by their own terms."""
 
-    def __init__(self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str) -> None:
-        """Look up rows under load with TTFT and TPOT, of one GPU and preset, and find where the terms start."""
+    def __init__(
+        self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str
+    ) -> None:
+        """Look up rows under load with TTFT and TPOT, of one GPU and preset, and find where the
+        terms start.
+        """
         super().__init__(rows, terms, preset=preset, gpu=gpu, widths={})
         self.start = starts(self.rows)
-        absent = {"turnaround_s"} if any(row["tp"] > 1 for row in self.rows) else {"turnaround_s", "allreduce_s"}
+        absent = (
+            {"turnaround_s"}
+            if any(row["tp"] > 1 for row in self.rows)
+            else {"turnaround_s", "allreduce_s"}
+        )
         self.names = tuple(name for name in OWN_TERMS if name not in absent)
         self.widths = np.array([WIDTHS.get(name, WIDTH) for name in self.names])
 
@@ -419,14 +510,27 @@ class OwnSample(Sample):
 
     def _all(self, x: Floats) -> dict[str, float]:
         """The terms of a vector, with the turnaround, which is not searched."""
-        found = {name: self.start[name] * factor for name, factor in zip(self.names, np.exp(x).tolist(), strict=True)}
+        found = {
+            name: self.start[name] * factor
+            for name, factor in zip(self.names, np.exp(x).tolist(), strict=True)
+        }
         return {**found, "turnaround_s": self.start["turnaround_s"]}
 
 
 def starts(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Where the terms start: parts of what the lightest and the heaviest load took."""
-    ttft, tpot, isl = (column([dict(row) for row in rows], name) for name in ("ttft_ms", "itl_ms", "isl"))
-    load = np.array([float(row.get("concurrency") or (row.get("request_rate") or 0.0) * (row.get("e2e_ms") or 0.0) / 1e3) for row in rows])
+    ttft, tpot, isl = (
+        column([dict(row) for row in rows], name) for name in ("ttft_ms", "itl_ms", "isl")
+    )
+    load = np.array(
+        [
+            float(
+                row.get("concurrency")
+                or (row.get("request_rate") or 0.0) * (row.get("e2e_ms") or 0.0) / 1e3
+            )
+            for row in rows
+        ]
+    )
     known = np.flatnonzero(np.isfinite(ttft) & np.isfinite(tpot))
     light, heavy = known[np.argmin(load[known])], known[np.argmax(load[known])]
     token, first = tpot[light] / 1e3, ttft[light] / 1e3
@@ -434,8 +538,15 @@ def starts(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     d = read_point(rows[int(light)]).deployment
     precision, tp = d.gpu.executes(d.precision), d.parallelism.tp
     prompt = 2 * d.model.common_parameters * isl[light] / (tp * matrix_rate(d.gpu, precision))
-    weights = d.model.common_parameters * precision.weight_bytes / (tp * d.gpu.memory_bandwidth_gb_s * 1e9)
-    compute, memory = (float(np.clip(share, LEAST_SHARE, MOST_SHARE)) for share in (prompt / (PROMPT * first), weights / (WEIGHTS * token)))
+    weights = (
+        d.model.common_parameters
+        * precision.weight_bytes
+        / (tp * d.gpu.memory_bandwidth_gb_s * 1e9)
+    )
+    compute, memory = (
+        float(np.clip(share, LEAST_SHARE, MOST_SHARE))
+        for share in (prompt / (PROMPT * first), weights / (WEIGHTS * token))
+    )
     return {
         "compute": compute,
         "memory": memory,

@@ -1,7 +1,7 @@
 """Predictions against a measured table: every row is predicted, and the errors are grouped.
 
-A closed-loop row is not steady when requests/s × mean E2E / clients is below 0.95 (Little's law). Such rows count in ``overall``
-and once more by themselves.
+A closed-loop row is not steady when requests/s × mean E2E / clients is below 0.95 (Little's law).
+Such rows count in ``overall`` and once more by themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName, in_python, option
-from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table, reported_metrics, simulated
+from tonnage.evidence.predict import (
+    Measured,
+    MeasuredTable,
+    Point,
+    joules_per_token,
+    measured_table,
+    reported_metrics,
+    simulated,
+)
 from tonnage.evidence.reasons import cache_group, reason
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.measured_files import is_steady
@@ -54,7 +62,9 @@ class ErrorOf:
 
 
 def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
-    """The errors over some rows (signed, relative, in percent) by metric, in the order of the columns, without metrics that no row has."""
+    """The errors over some rows (signed, relative, in percent) by metric, in the order of the
+    columns, without metrics that no row has.
+    """
     found: dict[str, list[float]] = {}
     for row in rows:
         for name, error in row.items():
@@ -64,7 +74,12 @@ def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
 
 def _error_of(errors: Sequence[float]) -> ErrorOf:
     sizes = [abs(error) for error in errors]
-    return ErrorOf(mape=statistics.fmean(sizes), median_ape=statistics.median(sizes), bias=statistics.fmean(errors), n=len(errors))
+    return ErrorOf(
+        mape=statistics.fmean(sizes),
+        median_ape=statistics.median(sizes),
+        bias=statistics.fmean(errors),
+        n=len(errors),
+    )
 
 
 def errors_json(errors: Errors) -> dict[str, dict[str, float | int]]:
@@ -85,14 +100,19 @@ class ScoredRow:
     measured: dict[str, float]
     predicted: dict[str, float]
     steady: bool  # False for a closed loop that was not steady
-    intervals: dict[str, tuple[float, float]]  # by column, the bounds between which the measurement was expected with a probability of 80 %
+    # by column, the bounds between which the measurement was expected with a probability of 80 %
+    intervals: dict[str, tuple[float, float]]
     # joint attainment, measured and predicted, by limit; empty without limits or single requests
     attained: tuple[tuple[Attained, Attained], ...] = ()
 
     @property
     def errors(self) -> dict[str, float]:
         """Signed relative error by column, in percent."""
-        return {name: 100.0 * (self.predicted[name] / value - 1.0) for name, value in self.measured.items() if name in self.predicted}
+        return {
+            name: 100.0 * (self.predicted[name] / value - 1.0)
+            for name, value in self.measured.items()
+            if name in self.predicted
+        }
 
     @property
     def group(self) -> dict[str, str]:
@@ -121,7 +141,14 @@ class ScoredRow:
     def regime(self) -> Regime:
         """The regime of errors that the row belongs to."""
         p = self.point
-        return regime_of(p.deployment, isl=p.isl, osl=p.osl, batch=p.batch, clients=p.concurrency, burst=p.at_once)
+        return regime_of(
+            p.deployment,
+            isl=p.isl,
+            osl=p.osl,
+            batch=p.batch,
+            clients=p.concurrency,
+            burst=p.at_once,
+        )
 
     @property
     def worst_metric(self) -> str:
@@ -151,7 +178,16 @@ class ScoredRow:
             "predicted": {name: self.predicted[name] for name in self.errors},
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             "reason": self.reason,
-            **({"attained": [{"measured": m.to_json(), "predicted": p.to_json()} for m, p in self.attained]} if self.attained else {}),
+            **(
+                {
+                    "attained": [
+                        {"measured": m.to_json(), "predicted": p.to_json()}
+                        for m, p in self.attained
+                    ]
+                }
+                if self.attained
+                else {}
+            ),
         }
 
 
@@ -165,7 +201,9 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttainedErrors:
-    """How far predicted shares of requests that meet joint limits are from the measured ones, over the rows with single requests."""
+    """How far predicted shares of requests that meet joint limits are from the measured ones, over
+    the rows with single requests.
+    """
 
     limits: str  # in words
     n: int  # rows
@@ -174,8 +212,10 @@ class AttainedErrors:
     predicted: float
     off: float  # mean size of the differences of shares, in percentage points
     bias: float  # mean of the differences with their signs, in percentage points
-    inside: float  # percent of the rows whose predicted share is inside the 95 % interval of the measured one
-    goodput: ErrorOf | None  # errors of the requests per second that meet them; None where no row has any
+    # percent of the rows whose predicted share is inside the 95 % interval of the measured one
+    inside: float
+    # errors of the requests per second that meet them; None where no row has any
+    goodput: ErrorOf | None
 
 
 def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
@@ -187,7 +227,11 @@ def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
     found = []
     for limits, pairs in by_limit.items():
         points = [100 * (predicted.share - measured.share) for measured, predicted in pairs]
-        rates = [100 * (p.requests_per_second / m.requests_per_second - 1) for m, p in pairs if m.requests_per_second > 0]
+        rates = [
+            100 * (p.requests_per_second / m.requests_per_second - 1)
+            for m, p in pairs
+            if m.requests_per_second > 0
+        ]
         found.append(
             AttainedErrors(
                 limits=limits,
@@ -217,16 +261,22 @@ class ScoreReport(Displayed):
     # steady, not_steady: the same over the steady rows and over the others
     steady: Errors
     not_steady: Errors
-    coverage: dict[str, float]  # share of the measured values inside their 80 % intervals, in percent, by metric
-    # errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, regime, cache, deployment) and name
+    # share of the measured values inside their 80 % intervals, in percent, by metric
+    coverage: dict[str, float]
+    # errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, regime,
+    # cache, deployment) and name
     groups: dict[str, dict[str, Errors]]
     worst: tuple[ScoredRow, ...]  # the rows with the largest error of any metric, largest first
-    unknown: dict[str, dict[str, int]]  # names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them
+    # names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have
+    # them
+    unknown: dict[str, dict[str, int]]
     skipped: tuple[Skipped, ...]  # the rows that were not predicted
-    remarks: tuple[str, ...] = ()  # what was left out of account, one sentence each; options in them are not spelled yet
+    # what was left out of account, one sentence each; options in them are not spelled yet
+    remarks: tuple[str, ...] = ()
     # reports of rows of another kind, by the name of the kind; nothing above counts these rows
     apart: Mapping[str, ScoreReport] = field(default_factory=dict)
-    attained: tuple[AttainedErrors, ...] = ()  # errors of joint attainment, where limits on it were given
+    # errors of joint attainment, where limits on it were given
+    attained: tuple[AttainedErrors, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -237,17 +287,29 @@ class ScoreReport(Displayed):
             "steady": errors_json(self.steady),
             "not_steady": errors_json(self.not_steady),
             "coverage": self.coverage,
-            "groups": {kind: {name: errors_json(e) for name, e in named.items()} for kind, named in self.groups.items()},
+            "groups": {
+                kind: {name: errors_json(e) for name, e in named.items()}
+                for kind, named in self.groups.items()
+            },
             "worst": [row.to_json() for row in self.worst],
             "unknown": self.unknown,
             "skipped": [{"line": s.line, "reason": s.reason} for s in self.skipped],
             "remarks": list(map(in_python, self.remarks)),
-            **({"attained": [asdict(attained_errors) for attained_errors in self.attained]} if self.attained else {}),
-            **({"apart": {kind: report.to_json() for kind, report in self.apart.items()}} if self.apart else {}),
+            **(
+                {"attained": [asdict(attained_errors) for attained_errors in self.attained]}
+                if self.attained
+                else {}
+            ),
+            **(
+                {"apart": {kind: report.to_json() for kind, report in self.apart.items()}}
+                if self.apart
+                else {}
+            ),
         }
 
 
-Progress = Callable[[int, int, str], None]  # Takes the rows done, the rows in all, and what was predicted last
+# Takes the rows done, the rows in all, and what was predicted last
+Progress = Callable[[int, int, str], None]
 
 
 def score(
@@ -273,12 +335,23 @@ def score(
         slo: joint attainment that is compared too, of the rows that are run folders.
 
     Raises:
-        InputError: the file cannot be read as such a table; the message names file, line and column.
+        InputError: the file cannot be read as such a table; the message names file, line and
+            column.
     """
     table = replace(measured_table(measured, given, invalid=invalid), slo=slo)
     if slo and not any(row.get("run") for row in table.rows):
-        raise InputError(f"{option('attain')}: no row has single requests; score run folders, which tonnage bench and import write")
-    return report_of(table, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
+        raise InputError(
+            f"{option('attain')}: no row has single requests; score run folders, which tonnage"
+            " bench and import write"
+        )
+    return report_of(
+        table,
+        worst=worst,
+        progress=progress,
+        workers=workers,
+        calibration=calibration,
+        step_source=step_source,
+    )[0]
 
 
 def report_of(
@@ -290,9 +363,13 @@ def report_of(
     calibration: Calibration | None = None,
     step_source: StepSource | None = None,
 ) -> tuple[ScoreReport, list[ScoredRow]]:
-    """Do the same as ``score`` for a table that was read before; also return every row that was predicted."""
+    """Do the same as ``score`` for a table that was read before; also return every row that was
+    predicted.
+    """
     points, skipped, unknown = _look_up(table, calibration, step_source)
-    check_source(step_source, calibration, len({owner_of(point.deployment) for point in points.values()}))
+    check_source(
+        step_source, calibration, len({owner_of(point.deployment) for point in points.values()})
+    )
     scored, more = _predict_all(table, points, progress, workers or os.cpu_count() or 1)
     report = ScoreReport(
         rows=len(table.rows),
@@ -302,12 +379,30 @@ def report_of(
         not_steady=errors_of(row.errors for row in scored if not row.steady),
         coverage=_coverage(scored),
         groups=_groups(scored),
-        worst=tuple(sorted(scored, key=lambda row: max(map(abs, row.errors.values()), default=0.0), reverse=True)[: max(worst, 0)]),
+        worst=tuple(
+            sorted(
+                scored,
+                key=lambda row: max(map(abs, row.errors.values()), default=0.0),
+                reverse=True,
+            )[: max(worst, 0)]
+        ),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
-        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored), *_in_step(scored if table.by_lengths else ())),
+        remarks=(
+            *table.remarks,
+            *_calibrated(points.values()),
+            *_reduced(scored),
+            *_in_step(scored if table.by_lengths else ()),
+        ),
         apart={
-            kind: report_of(rows, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
+            kind: report_of(
+                rows,
+                worst=worst,
+                progress=progress,
+                workers=workers,
+                calibration=calibration,
+                step_source=step_source,
+            )[0]
             for kind, rows in table.apart.items()
         },
         attained=attained_errors(scored),
@@ -316,33 +411,55 @@ def report_of(
 
 
 def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
-    """That requests of equal length may fall into step, in one sentence, where rows are predicted under a load of many of them."""
+    """That requests of equal length may fall into step, in one sentence, where rows are predicted
+    under a load of many of them.
+    """
     points = [row.point for row in rows if row.point.drawn is None]
-    found = [point for point in points if point.load == "open" or (point.concurrency or 0) >= MANY_CLIENTS]
+    found = [
+        point
+        for point in points
+        if point.load == "open" or (point.concurrency or 0) >= MANY_CLIENTS
+    ]
     if not found:
         return ()
     isl, osl = (f"{option(name)} {getattr(found[0], name)}+-20%" for name in ("isl", "osl"))
     count, verb = ("1 row", "is") if len(found) == 1 else (f"{len(found)} rows", "are")
     return (
-        f"{count} of open loops or of {MANY_CLIENTS} clients or more {verb} predicted for requests of exactly the stated lengths, which "
-        f"may end together and wait for one another; where they were drawn, write isl as {found[0].isl}+-20%, or a column {RATIO}; "
-        f"simulate with {isl} {osl} says how much that changes.",
+        (
+            f"{count} of open loops or of {MANY_CLIENTS} clients or more {verb} predicted for"
+            " requests of exactly the stated lengths, which may end together and wait for one"
+            f" another; where they were drawn, write isl as {found[0].isl}+-20%, or a column"
+            f" {RATIO}; simulate with {isl} {osl} says how much that changes."
+        ),
     )
 
 
 def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:
-    """One sentence on how well the step times of another source were reduced; none for the fitted terms."""
-    deployments = {owner_of(row.point.deployment): row.point.deployment for row in scored if row.point.deployment.step_source}
+    """One sentence on how well the step times of another source were reduced; none for the fitted
+    terms.
+    """
+    deployments = {
+        owner_of(row.point.deployment): row.point.deployment
+        for row in scored
+        if row.point.deployment.step_source
+    }
     if not deployments:
         return ()
     if len(deployments) == 1:
         return tuple(f"{source_mark(d)}." for d in deployments.values())
     found = [reduction(d) for d in deployments.values()]
-    decode, prefill = (statistics.fmean(getattr(r, part) for r in found) for part in ("decode_mape", "prefill_mape"))
+    decode, prefill = (
+        statistics.fmean(getattr(r, part) for r in found)
+        for part in ("decode_mape", "prefill_mape")
+    )
     name = next(d.step_source.name for d in deployments.values() if d.step_source is not None)
     return (
-        f"step times of {name}: those of {len(found)} deployments, {sum(r.steps for r in found):,} steps, were reduced with an error of "
-        f"{decode:.1f} % in decode steps and {prefill:.1f} % in steps with prefill; the front end is the preset's.",
+        (
+            f"step times of {name}: those of {len(found)} deployments,"
+            f" {sum(r.steps for r in found):,} steps, were reduced with an error of {decode:.1f} %"
+            f" in decode steps and {prefill:.1f} % in steps with prefill; the front end is the"
+            " preset's."
+        ),
     )
 
 
@@ -379,7 +496,9 @@ def _line(row: Mapping[str, Any], index: int) -> int:
 def _predict_all(
     table: MeasuredTable, points: Mapping[int, Point], progress: Progress | None, workers: int
 ) -> tuple[list[ScoredRow], list[Skipped]]:
-    """Predict the rows in threads, because the simulator holds no interpreter lock, and return them in order."""
+    """Predict the rows in threads, because the simulator holds no interpreter lock, and return them
+    in order.
+    """
     if any(point.load != "static" for point in points.values()):
         from tonnage.simulator.kernel import warm_up
 
@@ -396,7 +515,9 @@ def _predict_all(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     ordered = [found[i] for i in sorted(found)]
-    return [r for r in ordered if isinstance(r, ScoredRow)], [r for r in ordered if isinstance(r, Skipped)]
+    return [r for r in ordered if isinstance(r, ScoredRow)], [
+        r for r in ordered if isinstance(r, Skipped)
+    ]
 
 
 def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Skipped:
@@ -408,11 +529,27 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
     except InputError as error:
         return Skipped(line=line, reason=str(error))
     if not predicted:
-        return Skipped(line=line, reason="no request completes: the KV cache does not hold one, or the window ends before")
+        return Skipped(
+            line=line,
+            reason=(
+                "no request completes: the KV cache does not hold one, or the window ends before"
+            ),
+        )
     found = {name: predicted[name] for name in measured if name in predicted}
-    regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency, burst=point.at_once)
+    regime = regime_of(
+        point.deployment,
+        isl=point.isl,
+        osl=point.osl,
+        batch=point.batch,
+        clients=point.concurrency,
+        burst=point.at_once,
+    )
     intervals = intervals_of(found, regime)
-    joules = joules_per_token(point, {**predicted, **measured}) if "joules_per_token" in measured else None
+    joules = (
+        joules_per_token(point, {**predicted, **measured})
+        if "joules_per_token" in measured
+        else None
+    )
     if joules is not None:
         found["joules_per_token"], *bounds = joules
         intervals["joules_per_token"] = (bounds[0], bounds[1])
@@ -430,7 +567,9 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
 
 
 def _coverage(rows: Sequence[ScoredRow]) -> dict[str, float]:
-    """The share of steady rows inside their intervals by metric, in percent; no other rows were held out."""
+    """The share of steady rows inside their intervals by metric, in percent; no other rows were
+    held out.
+    """
     found: dict[str, list[bool]] = {}
     for row in rows:
         for name, (low, high) in row.intervals.items():
@@ -444,4 +583,7 @@ def _groups(rows: Sequence[ScoredRow]) -> dict[str, dict[str, Errors]]:
     for row in rows:
         for kind, name in row.group.items():
             members.setdefault(kind, {}).setdefault(name, []).append(row)
-    return {kind: {name: errors_of(row.errors for row in named[name]) for name in sorted(named)} for kind, named in members.items()}
+    return {
+        kind: {name: errors_of(row.errors for row in named[name]) for name in sorted(named)}
+        for kind, named in members.items()
+    }

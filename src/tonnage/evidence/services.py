@@ -1,7 +1,9 @@
-"""Measured inferences turned into a service file: the seconds of a batch, and what the file predicts of the loads that were measured too.
+"""Measured inferences turned into a service file: the seconds of a batch, and what the file
+predicts of the loads that were measured too.
 
-The time of a batch is the median from request to answer that one client saw, so it includes the network, the server's front end and
-whatever else every request pays. Runs with several clients or a rate are held against the prediction; nothing is fitted to them.
+The time of a batch is the median from request to answer that one client saw, so it includes the
+network, the server's front end and whatever else every request pays. Runs with several clients or a
+rate are held against the prediction; nothing is fitted to them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ CHECKED_REQUESTS = 4_000  # Requests of the simulation that a measured load is h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredLoad:
-    """A load that was measured and is predicted from the file, in milliseconds and items per second."""
+    """A load that was measured and is predicted from the file, in milliseconds and items per
+    second.
+    """
 
     model: str
     load: str
@@ -56,7 +60,11 @@ def is_inference(folder: Path) -> bool:
 def _runs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return [folder] if (folder / "scenario.yaml").is_file() else sorted(path.parent for path in folder.glob("*/scenario.yaml"))
+    return (
+        [folder]
+        if (folder / "scenario.yaml").is_file()
+        else sorted(path.parent for path in folder.glob("*/scenario.yaml"))
+    )
 
 
 def _scenario(folder: Path) -> Mapping[str, Any]:
@@ -68,10 +76,13 @@ def _scenario(folder: Path) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def calibrate_service(folders: Sequence[Path], document: Mapping[str, Any] | None, *, include_invalid: bool = False) -> ServiceCalibration:
+def calibrate_service(
+    folders: Sequence[Path], document: Mapping[str, Any] | None, *, include_invalid: bool = False
+) -> ServiceCalibration:
     """The service file that run folders of ``bench`` with infer make, or folders of such.
 
-    ``document`` is a service file whose models get their measured times by name; None makes one of a single GPU for each model.
+    ``document`` is a service file whose models get their measured times by name; None makes one of
+    a single GPU for each model.
 
     Raises InputError: no run with one client, or a model that the service does not have.
     """
@@ -82,7 +93,8 @@ def calibrate_service(folders: Sequence[Path], document: Mapping[str, Any] | Non
     single = [run for run in runs if run.scenario.get("arrivals", {}).get("concurrency") == 1]
     if not single:
         raise InputError(
-            f"{option('concurrency')}: no run has one client; measure {option('items')} 1,2,4,8 with {option('concurrency')} 1 too"
+            f"{option('concurrency')}: no run has one client; measure {option('items')} 1,2,4,8"
+            f" with {option('concurrency')} 1 too"
         )
     times: dict[str, dict[int, float]] = {}
     for run in sorted(single, key=_items):
@@ -92,25 +104,45 @@ def calibrate_service(folders: Sequence[Path], document: Mapping[str, Any] | Non
     models = made["service"]["models"]
     for model, table in times.items():
         if model not in models:
-            raise InputError(f"service.models: has no '{model}', which was measured; it has {', '.join(models)}")
+            raise InputError(
+                f"service.models: has no '{model}', which was measured; it has {', '.join(models)}"
+            )
         models[model]["time"] = {size: f"{ms:.4g}ms" for size, ms in table.items()}
     others = [run for run in runs if run not in single]
     return ServiceCalibration(
-        document=made, times_ms=times, loads=tuple(_held_against(run, made) for run in others), remarks=invalid.sentences
+        document=made,
+        times_ms=times,
+        loads=tuple(_held_against(run, made) for run in others),
+        remarks=invalid.sentences,
     )
 
 
 def _document(times: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
-    """A file to begin with: each model with batches up to the largest that was measured, and a tenth of what it carries."""
+    """A file to begin with: each model with batches up to the largest that was measured, and a
+    tenth of what it carries.
+    """
     models = {
-        name: {"time": {}, "max_batch_size": max(table), "dynamic_batching": {"max_queue_delay_microseconds": 0}}
+        name: {
+            "time": {},
+            "max_batch_size": max(table),
+            "dynamic_batching": {"max_queue_delay_microseconds": 0},
+        }
         for name, table in times.items()
     }
     traffic = [
-        {"to": name, "rate": float(f"{0.1 * max(1e3 * size / ms for size, ms in table.items()):.3g}")} for name, table in times.items()
+        {
+            "to": name,
+            "rate": float(f"{0.1 * max(1e3 * size / ms for size, ms in table.items()):.3g}"),
+        }
+        for name, table in times.items()
     ]
     slowest = max(ms for table in times.values() for ms in table.values())
-    return {"title": "Measured", "service": {"gpus": 1, "models": models}, "traffic": traffic, "latency": f"p99<={3 * slowest:.3g}ms"}
+    return {
+        "title": "Measured",
+        "service": {"gpus": 1, "models": models},
+        "traffic": traffic,
+        "latency": f"p99<={3 * slowest:.3g}ms",
+    }
 
 
 def _items(run: Run) -> int:

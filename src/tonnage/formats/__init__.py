@@ -1,1 +1,3 @@
-"""Files of other tools, read and written: one module per tool, which :func:`tool_formats` finds by its ``FORMAT``."""
+"""Files of other tools, read and written: one module per tool, which :func:`tool_formats` finds by
+its ``FORMAT``.
+"""

@@ -1,7 +1,8 @@
-"""AIPerf's files (0.13, schema 1.4): ``profile_export.jsonl``, read and written, its report ``profile_export_aiperf.json`` and ``.csv``.
+"""AIPerf's files (0.13, schema 1.4): ``profile_export.jsonl``, read and written, its report
+``profile_export_aiperf.json`` and ``.csv``.
 
-The first has one record a line, times in nanoseconds of the wall clock, metrics in milliseconds, as AIPerf defines them. The report is
-read as GenAI-Perf's is (``genai_perf``).
+The first has one record a line, times in nanoseconds of the wall clock, metrics in milliseconds, as
+AIPerf defines them. The report is read as GenAI-Perf's is (``genai_perf``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any
 from tonnage.errors import InputError
 from tonnage.formats.finished_run import PERCENTILES, FinishedRun, statistics
 from tonnage.formats.genai_perf import metrics, read_report
-from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat, finite_number, moments
+from tonnage.formats.tool_format import (
+    ImportedRequest,
+    ImportedRun,
+    Reading,
+    Requests,
+    ToolFormat,
+    finite_number,
+    moments,
+)
 from tonnage.results.requests import COMPLETED, UNFINISHED
 from tonnage.results.store import write_json
 
@@ -25,7 +34,9 @@ _CSV = ("avg", "min", "max", "sum", *(f"p{p}" for p in PERCENTILES), "std")
 
 
 def records(run: FinishedRun) -> Iterator[dict[str, Any]]:
-    """One record for each request that was sent, in the order of sending; times by the wall clock."""
+    """One record for each request that was sent, in the order of sending; times by the wall
+    clock.
+    """
     requests, start = run.requests, run.started_unix_ns
     for row in range(len(requests)):
         if requests.sent_ns[row] < 0:
@@ -45,8 +56,16 @@ def records(run: FinishedRun) -> Iterator[dict[str, Any]]:
             "benchmark_phase": "profiling",
             "was_cancelled": bool(requests.status[row] == UNFINISHED),
         }
-        error = None if done else {"code": None, "type": "failed", "message": "the request did not complete"}
-        yield {"metadata": metadata, "metrics": _metrics(run, row) if done and len(tokens) else {}, "error": error}
+        error = (
+            None
+            if done
+            else {"code": None, "type": "failed", "message": "the request did not complete"}
+        )
+        yield {
+            "metadata": metadata,
+            "metrics": _metrics(run, row) if done and len(tokens) else {},
+            "error": error,
+        }
 
 
 def _metrics(run: FinishedRun, row: int) -> dict[str, Any]:
@@ -73,7 +92,14 @@ def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
     """Write the three files; their paths."""
     import numpy as np
 
-    paths = [folder / name for name in ("profile_export.jsonl", "profile_export_aiperf.json", "profile_export_aiperf.csv")]
+    paths = [
+        folder / name
+        for name in (
+            "profile_export.jsonl",
+            "profile_export_aiperf.json",
+            "profile_export_aiperf.csv",
+        )
+    ]
     with paths[0].open("w", encoding="utf-8") as file:
         for record in records(run):
             file.write(json.dumps(record) + "\n")
@@ -81,9 +107,23 @@ def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
     gaps = np.concatenate([np.zeros(0), *(run.event_gaps_ms(row) for row in run.rows)])
     found["inter_chunk_latency"] = statistics(gaps, "ms", counted=True)
     found["output_token_count"] = statistics(run.osl, "tokens", counted=True)
-    failed = {"error_request_count": {"unit": "requests", "avg": float(run.failed)}} if run.failed else {}
+    failed = (
+        {"error_request_count": {"unit": "requests", "avg": float(run.failed)}}
+        if run.failed
+        else {}
+    )
     versions = {"schema_version": SCHEMA, "aiperf_version": AIPERF}
-    write_json(paths[1], {**versions, **found, **failed, "input_config": _config(run), "was_cancelled": False, "error_summary": []})
+    write_json(
+        paths[1],
+        {
+            **versions,
+            **found,
+            **failed,
+            "input_config": _config(run),
+            "was_cancelled": False,
+            "error_summary": [],
+        },
+    )
     with paths[2].open("w", newline="", encoding="utf-8") as csv_file:
         lines = csv.writer(csv_file)
         lines.writerow(["Metric", *_CSV])
@@ -105,12 +145,21 @@ def _config(run: FinishedRun) -> dict[str, Any]:
     pattern = load.get("pattern")
     kind = "concurrency" if closed else pattern if pattern in ("constant", "gamma") else "poisson"
     stimulus = {"concurrency": load["concurrency"]} if closed else {"rate": load["request_rate"]}
-    lengths = {name: {"mean": float(values.mean()) if values.size else 0.0} for name, values in (("isl", run.isl), ("osl", run.osl))}
+    lengths = {
+        name: {"mean": float(values.mean()) if values.size else 0.0}
+        for name, values in (("isl", run.isl), ("osl", run.osl))
+    }
     return {
         "models": {"items": [{"name": endpoint["model"]}]},
-        "endpoint": {"urls": [run.scenario.get("url") or ""], "type": endpoint["type"], "streaming": endpoint["streaming"]},
+        "endpoint": {
+            "urls": [run.scenario.get("url") or ""],
+            "type": endpoint["type"],
+            "streaming": endpoint["streaming"],
+        },
         "datasets": [{"name": "main", "type": "synthetic", "entries": count, "prompts": lengths}],
-        "phases": [{"name": "profiling", "kind": "profiling", "type": kind, "requests": count, **stimulus}],
+        "phases": [
+            {"name": "profiling", "kind": "profiling", "type": kind, "requests": count, **stimulus}
+        ],
     }
 
 
@@ -119,7 +168,8 @@ def _title(name: str, values: dict[str, Any]) -> str:
 
 
 NS_PER_MS = 1e6
-REPORT = "profile_export_aiperf.json"  # The report next to the records, which says the model and the load
+# The report next to the records, which says the model and the load
+REPORT = "profile_export_aiperf.json"
 
 
 def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
@@ -138,7 +188,9 @@ def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
             if metadata.get("benchmark_phase", "profiling") == "profiling":
                 requests.append(_request(metadata, metrics, record.get("error"), where))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{where}: is not a record of AIPerf ({' '.join(str(error).split())[:80]})") from None
+            raise InputError(
+                f"{where}: is not a record of AIPerf ({' '.join(str(error).split())[:80]})"
+            ) from None
     requests.sort(key=lambda request: (request.sent_ns, request.due_ns))
     report = path.parent / REPORT
     known = read_report(report) if report.is_file() else {}
@@ -152,37 +204,69 @@ def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
     return [run]
 
 
-def _request(metadata: dict[str, Any], metrics: dict[str, Any], error: Any, where: str) -> ImportedRequest:
+def _request(
+    metadata: dict[str, Any], metrics: dict[str, Any], error: Any, where: str
+) -> ImportedRequest:
     sent = round(finite_number(metadata["request_start_ns"], f"{where}, request_start_ns"))
     issued = metadata.get("credit_issued_ns")
-    due = sent if issued is None else min(round(finite_number(issued, f"{where}, credit_issued_ns")), sent)
+    due = (
+        sent
+        if issued is None
+        else min(round(finite_number(issued, f"{where}, credit_issued_ns")), sent)
+    )
     if metadata.get("was_cancelled"):
-        return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome="cancelled")
+        return ImportedRequest(
+            due_ns=due, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome="cancelled"
+        )
     if error or "request_latency" not in metrics:
         kind = error.get("type") if isinstance(error, dict) else None
-        return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome=str(kind or "failed"))
+        return ImportedRequest(
+            due_ns=due, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome=str(kind or "failed")
+        )
     values = {name: entry["value"] for name, entry in metrics.items()}
     isl, osl = (
-        round(finite_number(values.get(f"{name}_sequence_length", 0), f"{where}, {name}_sequence_length")) for name in ("input", "output")
+        round(
+            finite_number(
+                values.get(f"{name}_sequence_length", 0), f"{where}, {name}_sequence_length"
+            )
+        )
+        for name in ("input", "output")
     )
     latency = finite_number(values["request_latency"], f"{where}, request_latency")
-    first = finite_number(values.get("time_to_first_token", latency), f"{where}, time_to_first_token")
+    first = finite_number(
+        values.get("time_to_first_token", latency), f"{where}, time_to_first_token"
+    )
     gaps = values.get("inter_chunk_latency")
     if gaps is None:
         ends = (sent + round(first * NS_PER_MS), sent + round(latency * NS_PER_MS))
-        return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=ends if osl > 1 else ends[:1], isl=isl, osl=osl, single=osl <= 1)
+        return ImportedRequest(
+            due_ns=due,
+            sent_ns=sent,
+            events_ns=ends if osl > 1 else ends[:1],
+            isl=isl,
+            osl=osl,
+            single=osl <= 1,
+        )
     found = [finite_number(gap, f"{where}, inter_chunk_latency") for gap in gaps]
-    return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=moments(sent, first, found, NS_PER_MS), isl=isl, osl=osl)
+    return ImportedRequest(
+        due_ns=due, sent_ns=sent, events_ns=moments(sent, first, found, NS_PER_MS), isl=isl, osl=osl
+    )
 
 
 def is_aiperf(document: Any) -> bool:
     """Whether a line is a record of AIPerf."""
-    return isinstance(document, dict) and "metadata" in document and ("metrics" in document or "error" in document)
+    return (
+        isinstance(document, dict)
+        and "metadata" in document
+        and ("metrics" in document or "error" in document)
+    )
 
 
 FORMAT = ToolFormat(
     name="aiperf",
     tool="AIPerf",
-    requests=Requests(recognises=is_aiperf, read=aiperf_runs, file="profile_export.jsonl", lines=True),
+    requests=Requests(
+        recognises=is_aiperf, read=aiperf_runs, file="profile_export.jsonl", lines=True
+    ),
     write=write_aiperf,
 )

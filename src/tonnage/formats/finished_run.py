@@ -1,4 +1,6 @@
-"""A run folder as the files of other tools need it: the record, single tokens, and the latencies as other tools count them."""
+"""A run folder as the files of other tools need it: the record, single tokens, and the latencies as
+other tools count them.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,13 @@ PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun:
-    """What a run folder holds, with the completed requests' latencies from the moment of sending."""
+    """What a run folder holds, with the completed requests' latencies from the moment of
+    sending.
+    """
 
     requests: Requests  # the record
-    # offsets_ns, lengths: moments of all tokens after ``sent_ns``, and how many belong to each request
+    # offsets_ns, lengths: moments of all tokens after ``sent_ns``, and how many belong to each
+    # request
     offsets_ns: NDArray[np.int64]
     lengths: NDArray[np.int64]
     run: dict[str, Any]  # ``run.json``
@@ -65,7 +70,9 @@ class FinishedRun:
     @property
     def latency_ms(self) -> NDArray[np.float64]:
         """Last token − sent, by completed request."""
-        latency: NDArray[np.float64] = self.offsets_ns[(self.starts + self.lengths - 1)[self.rows]] / 1e6
+        latency: NDArray[np.float64] = (
+            self.offsets_ns[(self.starts + self.lengths - 1)[self.rows]] / 1e6
+        )
         return latency
 
     @property
@@ -82,7 +89,9 @@ class FinishedRun:
     def decode_ms(self) -> NDArray[np.float64]:
         """(Latency − TTFT) / (tokens − 1) by completed request of two tokens or more."""
         several = self.osl > 1
-        decode: NDArray[np.float64] = (self.latency_ms - self.ttft_ms)[several] / (self.osl[several] - 1)
+        decode: NDArray[np.float64] = (self.latency_ms - self.ttft_ms)[several] / (
+            self.osl[several] - 1
+        )
         return decode
 
     @property
@@ -91,7 +100,13 @@ class FinishedRun:
         rows = self.rows
         if not rows.size:
             return float("nan")
-        return float(self.requests.last_token_ns[rows].max() - self.requests.sent_ns[self.requests.sent_ns >= 0].min()) / 1e9
+        return (
+            float(
+                self.requests.last_token_ns[rows].max()
+                - self.requests.sent_ns[self.requests.sent_ns >= 0].min()
+            )
+            / 1e9
+        )
 
     @property
     def started_unix_ns(self) -> int:
@@ -107,7 +122,8 @@ class FinishedRun:
 def read_finished(directory: Path) -> FinishedRun:
     """Read a measured run folder.
 
-    Raises InputError: not a run folder, or one without the moments of single tokens; DataError: one of its files is damaged.
+    Raises InputError: not a run folder, or one without the moments of single tokens; DataError: one
+    of its files is damaged.
     """
     found = read_run(directory)
     offsets, lengths = read_tokens(directory)
@@ -115,17 +131,30 @@ def read_finished(directory: Path) -> FinishedRun:
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); measure again") from None
-    return FinishedRun(requests=found.requests, offsets_ns=offsets, lengths=lengths, run=run, scenario=found.scenario)
+        raise DataError(
+            f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); measure again"
+        ) from None
+    return FinishedRun(
+        requests=found.requests,
+        offsets_ns=offsets,
+        lengths=lengths,
+        run=run,
+        scenario=found.scenario,
+    )
 
 
 def statistics(values: NDArray[Any], unit: str, *, counted: bool = False) -> dict[str, Any]:
-    """One metric as GenAI-Perf and AIPerf write it: unit, avg, percentiles, min, max, std; AIPerf counts and sums, too."""
+    """One metric as GenAI-Perf and AIPerf write it: unit, avg, percentiles, min, max, std; AIPerf
+    counts and sums, too.
+    """
     import numpy as np
 
     if not values.size:
         return {"unit": unit}
     found: dict[str, Any] = {"unit": unit, "avg": float(values.mean())}
-    found |= {f"p{p}": float(v) for p, v in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)}
+    found |= {
+        f"p{p}": float(v)
+        for p, v in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)
+    }
     found |= {"min": float(values.min()), "max": float(values.max()), "std": float(values.std())}
     return {**found, "count": int(values.size), "sum": float(values.sum())} if counted else found

@@ -1,13 +1,15 @@
-"""GenAI-Perf's files (0.0.16): the report of a run, read and written, and the raw export of its requests, read.
+"""GenAI-Perf's files (0.0.16): the report of a run, read and written, and the raw export of its
+requests, read.
 
-``*_genai_perf.csv``, ``*_genai_perf.json`` and AIPerf's own report (0.13) are read into the same canonical names as a table. Their "inter
-token latency" is one value per request, our TPOT. A report does not say what it ran on: GPU, precision and parallelism come from the
-caller.
+``*_genai_perf.csv``, ``*_genai_perf.json`` and AIPerf's own report (0.13) are read into the same
+canonical names as a table. Their "inter token latency" is one value per request, our TPOT. A report
+does not say what it ran on: GPU, precision and parallelism come from the caller.
 
-``profile_export.json``, written by perf_analyzer, holds the text of every request and response with stamps in nanoseconds, and no counts
-of tokens: those are the server's, where it sent usage; else those of a tokenizer, where one is given; else an event with output counts as
-one token, and a prompt has none. A response that holds several events is one moment, as GenAI-Perf takes it. A run of ours is not written
-as one, since it keeps no texts.
+``profile_export.json``, written by perf_analyzer, holds the text of every request and response with
+stamps in nanoseconds, and no counts of tokens: those are the server's, where it sent usage; else
+those of a tokenizer, where one is given; else an event with output counts as one token, and a
+prompt has none. A response that holds several events is one moment, as GenAI-Perf takes it. A run
+of ours is not written as one, since it keeps no texts.
 """
 
 from __future__ import annotations
@@ -40,16 +42,30 @@ from tonnage.formats.table import (
     parse_number,
     shown,
 )
-from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat, finite_number
+from tonnage.formats.tool_format import (
+    ImportedRequest,
+    ImportedRun,
+    Reading,
+    Requests,
+    ToolFormat,
+    finite_number,
+)
 from tonnage.results.store import write_json
 
-REPORTS = ("*_genai_perf.json", "profile_export_aiperf.json", "*_genai_perf.csv", "profile_export_aiperf.csv")
+REPORTS = (
+    "*_genai_perf.json",
+    "profile_export_aiperf.json",
+    "*_genai_perf.csv",
+    "profile_export_aiperf.csv",
+)
 _CONCURRENCY = re.compile(r"concurrency[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _CONFIG_DEPTH = 6
 
 
 def is_report(path: Path) -> bool:
-    """Whether the file is a report of one run, not a table of points: JSON, or CSV that begins with "Metric,"."""
+    """Whether the file is a report of one run, not a table of points: JSON, or CSV that begins with
+    "Metric,".
+    """
     if path.suffix.lower() == ".json":
         return True
     first = next(measured_rows(path), (1, [""]))[1][0]
@@ -57,17 +73,24 @@ def is_report(path: Path) -> bool:
 
 
 def find_reports(folder: Path) -> list[Path]:
-    """The report of every run below a folder of artifacts, one per sub-folder, JSON before CSV. Raises InputError: there is none."""
+    """The report of every run below a folder of artifacts, one per sub-folder, JSON before CSV.
+    Raises InputError: there is none.
+    """
     chosen: dict[Path, Path] = {}
     for path in files_below(folder, *REPORTS):
         chosen.setdefault(path.parent, path)
     if not chosen:
-        raise InputError(f"{folder}: holds no report of GenAI-Perf or AIPerf; give a folder with {' or '.join(REPORTS[:2])} below it")
+        raise InputError(
+            f"{folder}: holds no report of GenAI-Perf or AIPerf; give a folder with"
+            f" {' or '.join(REPORTS[:2])} below it"
+        )
     return [chosen[parent] for parent in sorted(chosen)]
 
 
 def read_report(path: Path) -> dict[str, str | int | float]:
-    """What one report says, by canonical column name. Raises InputError: naming the file, the line or key, and what would be right."""
+    """What one report says, by canonical column name. Raises InputError: naming the file, the line
+    or key, and what would be right.
+    """
     cells = _json_cells(path) if path.suffix.lower() == ".json" else _csv_cells(path)
     values: dict[str, str | int | float] = {}
     for column, value, where in cells:
@@ -79,7 +102,10 @@ def read_report(path: Path) -> dict[str, str | int | float]:
     if "requests_s" not in values and counts.get(SENT, 0) and counts[SENT] == counts[FAILED]:
         return {REFUSED: NONE_COMPLETED}
     if "requests_s" not in values:
-        raise InputError(f"{path}: has no request throughput; give a report of GenAI-Perf or AIPerf, or a table of points")
+        raise InputError(
+            f"{path}: has no request throughput; give a report of GenAI-Perf or AIPerf, or a table"
+            " of points"
+        )
     if path.suffix.lower() == ".json":
         values.update(_config_values(path) | _varied(path) | counts)
     clients = _CONCURRENCY.findall(str(path))
@@ -96,7 +122,9 @@ def _column(path: Path, name: str, statistic: str) -> Column | None:
 
 
 def _csv_cells(path: Path) -> Iterator[tuple[Column, float, str]]:
-    """Sections of "Metric,avg,…" and "Metric,Value"; lines of quantities that are not known are left alone."""
+    """Sections of "Metric,avg,…" and "Metric,Value"; lines of quantities that are not known are
+    left alone.
+    """
     statistics: list[str] = []
     for number, row in measured_rows(path):
         name = row[0].strip()
@@ -108,7 +136,8 @@ def _csv_cells(path: Path) -> Iterator[tuple[Column, float, str]]:
             continue
         if len(row) != len(statistics) + 1:
             raise InputError(
-                f"{path}, line {number}: {len(row)} cells, but its header has {len(statistics) + 1}; every line needs the same number"
+                f"{path}, line {number}: {len(row)} cells, but its header has"
+                f" {len(statistics) + 1}; every line needs the same number"
             )
         for statistic, column in used:
             where = f"{path}, line {number}, column '{shown(statistic)}'"
@@ -119,11 +148,15 @@ def _csv_cells(path: Path) -> Iterator[tuple[Column, float, str]]:
 
 def _load(path: Path) -> dict[str, Any]:
     def refuse(word: str) -> Any:
-        raise InputError(f"{path}: holds {word}, which is not a number; write the number, or leave it out")
+        raise InputError(
+            f"{path}: holds {word}, which is not a number; write the number, or leave it out"
+        )
 
     document = load_json(path, refuse)
     if not isinstance(document, dict):
-        raise InputError(f"{path}: not a report; it must be one JSON object, as GenAI-Perf and AIPerf write it")
+        raise InputError(
+            f"{path}: not a report; it must be one JSON object, as GenAI-Perf and AIPerf write it"
+        )
     return document
 
 
@@ -139,7 +172,10 @@ def _json_cells(path: Path) -> Iterator[tuple[Column, float, str]]:
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
-                raise InputError(f"{where}: {shown(json.dumps(value))} is not a number; give the file as the tool wrote it")
+                raise InputError(
+                    f"{where}: {shown(json.dumps(value))} is not a number; give the file as the"
+                    " tool wrote it"
+                )
             yield column, float(value), where
 
 
@@ -153,14 +189,21 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
     if isinstance(model, str) and model.strip():
         values["model"] = shown(model)
     where = f"{path}, input_config"
-    clients, rate, kind = (_find(config, (name,)) for name in ("concurrency", "request_rate", "type" if phased else "request_rate_mode"))
+    clients, rate, kind = (
+        _find(config, (name,))
+        for name in ("concurrency", "request_rate", "type" if phased else "request_rate_mode")
+    )
     if isinstance(rate, int | float) and 0 < rate < 1e300:
         values["request_rate"] = checked_measure(rate, f"{where}.request_rate")
         smoothness = _find(config, ("arrival_smoothness", "smoothness"))
         if _find(config, ("rate_ramp", "request_rate_ramp_duration")):
             values[REFUSED] = "its rate rose (a ramp of the request rate), which is not simulated"
         elif kind in ("constant", "gamma"):
-            values["burstiness"] = math.inf if kind == "constant" or not isinstance(smoothness, int | float) else float(smoothness)
+            values["burstiness"] = (
+                math.inf
+                if kind == "constant" or not isinstance(smoothness, int | float)
+                else float(smoothness)
+            )
         elif kind not in (None, "poisson"):
             values[REFUSED] = f"its arrivals ({shown(str(kind))}) are not simulated"
     if isinstance(clients, int):
@@ -171,9 +214,16 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
 def _failed(path: Path) -> dict[str, str | int | float]:
     """How many requests were sent and failed, as AIPerf counts them."""
     document = _load(path)
-    completed, failed = (number_at(document, str(path), f"{name}request_count", "avg") or 0 for name in ("", "error_"))
+    completed, failed = (
+        number_at(document, str(path), f"{name}request_count", "avg") or 0
+        for name in ("", "error_")
+    )
     listed = document.get("error_summary")
-    summed = sum(entry.get("count") or 0 for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else 0
+    summed = (
+        sum(entry.get("count") or 0 for entry in listed if isinstance(entry, dict))
+        if isinstance(listed, list)
+        else 0
+    )
     lost = round(max(failed, summed))
     return {SENT: round(completed) + lost, FAILED: lost}
 
@@ -184,29 +234,51 @@ def _varied(path: Path) -> dict[str, str | int | float]:
     found: dict[str, str | int | float] = {}
     for name, key in (("isl", "input_sequence_length"), ("osl", "output_sequence_length")):
         entry = document.get(key)
-        mean, std = (entry.get(which) if isinstance(entry, dict) else None for which in ("avg", "std"))
-        if isinstance(mean, int | float) and isinstance(std, int | float) and mean >= 1 and VARIES * mean < std < 1e6:
+        mean, std = (
+            entry.get(which) if isinstance(entry, dict) else None for which in ("avg", "std")
+        )
+        if (
+            isinstance(mean, int | float)
+            and isinstance(std, int | float)
+            and mean >= 1
+            and VARIES * mean < std < 1e6
+        ):
             found[DRAWN[name]] = f"normal:{mean:.9g},{std:.9g}"
     return found
 
 
 def _of_phases(config: Any) -> Any:
-    """What AIPerf 0.13 writes, in the shape of its earlier versions: models as items, and the load in the phase that is profiled."""
+    """What AIPerf 0.13 writes, in the shape of its earlier versions: models as items, and the load
+    in the phase that is profiled.
+    """
     if not isinstance(config, dict) or not isinstance(config.get("phases"), list):
         return config
     phases = [phase for phase in config["phases"] if isinstance(phase, dict)]
-    profiled = next((phase for phase in phases if phase.get("kind", phase.get("name")) == "profiling"), {})
+    profiled = next(
+        (phase for phase in phases if phase.get("kind", phase.get("name")) == "profiling"), {}
+    )
     models = config.get("models")
     items = models.get("items") if isinstance(models, dict) else None
-    named = items[0].get("name") if isinstance(items, list) and items and isinstance(items[0], dict) else None
+    named = (
+        items[0].get("name")
+        if isinstance(items, list) and items and isinstance(items[0], dict)
+        else None
+    )
     rate = profiled.get("request_rate", profiled.get("rate"))
     further = {name: profiled.get(name) for name in ("type", "arrival_smoothness", "smoothness")}
     further["rate_ramp"] = "a ramp" if profiled.get("rate_ramp") else None
-    return {"model": named, "concurrency": profiled.get("concurrency"), "request_rate": rate, **further}
+    return {
+        "model": named,
+        "concurrency": profiled.get("concurrency"),
+        "request_rate": rate,
+        **further,
+    }
 
 
 def _find(config: Any, names: tuple[str, ...]) -> str | int | float | None:
-    """The first plain value under one of the names, outermost first; a list of one counts as its item."""
+    """The first plain value under one of the names, outermost first; a list of one counts as its
+    item.
+    """
     level = [config]
     for _ in range(_CONFIG_DEPTH):
         dictionaries = [d for d in level if isinstance(d, dict)]
@@ -221,57 +293,102 @@ def _find(config: Any, names: tuple[str, ...]) -> str | int | float | None:
     return None
 
 
-KINDS = {"v1/chat/completions": "chat", "v1/completions": "completions", "v1/responses": "responses"}
-"""Our kind of endpoint by the end of the path that GenAI-Perf writes; others are taken for chat where they look like it."""
+KINDS = {
+    "v1/chat/completions": "chat",
+    "v1/completions": "completions",
+    "v1/responses": "responses",
+}
+"""Our kind of endpoint by the end of the path that GenAI-Perf writes; others are taken for chat
+where they look like it."""
 
 
 def is_genai_perf(document: Any) -> bool:
     """Whether a parsed file is GenAI-Perf's raw export."""
-    return isinstance(document, dict) and isinstance(document.get("experiments"), list) and "service_kind" in document
+    return (
+        isinstance(document, dict)
+        and isinstance(document.get("experiments"), list)
+        and "service_kind" in document
+    )
 
 
 def genai_perf_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
-    """One run for each experiment of the file. Raises InputError: a service that is not OpenAI's API, or a request that is damaged."""
+    """One run for each experiment of the file. Raises InputError: a service that is not OpenAI's
+    API, or a request that is damaged.
+    """
     if document["service_kind"] != "openai":
-        raise InputError(f"{path}: holds requests to '{document['service_kind']}'; only those to OpenAI's API are read")
-    kind = next((ours for theirs, ours in KINDS.items() if str(document.get("endpoint") or "").endswith(theirs)), "chat")
+        raise InputError(
+            f"{path}: holds requests to '{document['service_kind']}'; only those to OpenAI's API"
+            " are read"
+        )
+    kind = next(
+        (
+            ours
+            for theirs, ours in KINDS.items()
+            if str(document.get("endpoint") or "").endswith(theirs)
+        ),
+        "chat",
+    )
     runs = []
     for at, experiment in enumerate(document["experiments"], start=1):
         where = f"{path}, experiment {at}"
         try:
             load, requests = experiment["experiment"], experiment["requests"]
-            found = [_request(entry, kind, reading, f"{where}, request {n}") for n, entry in enumerate(requests, start=1)]
+            found = [
+                _request(entry, kind, reading, f"{where}, request {n}")
+                for n, entry in enumerate(requests, start=1)
+            ]
             value = float(load["value"])
             clients, rate = (int(value), 0.0) if load["mode"] == "concurrency" else (0, value)
             model = next((name for _, name in found if name), "")
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{where}: is not as GenAI-Perf writes it ({' '.join(str(error).split())[:80]})") from None
+            raise InputError(
+                f"{where}: is not as GenAI-Perf writes it ({' '.join(str(error).split())[:80]})"
+            ) from None
         sent = sorted((request for request, _ in found), key=lambda request: request.sent_ns)
-        runs.append(ImportedRun(tool="genai-perf", model=model, concurrency=clients, rate=rate, requests=tuple(sent)))
+        runs.append(
+            ImportedRun(
+                tool="genai-perf", model=model, concurrency=clients, rate=rate, requests=tuple(sent)
+            )
+        )
     return runs
 
 
-def _request(entry: dict[str, Any], kind: str, reading: Reading, where: str) -> tuple[ImportedRequest, str]:
+def _request(
+    entry: dict[str, Any], kind: str, reading: Reading, where: str
+) -> tuple[ImportedRequest, str]:
     """A request, and the model that it named."""
     payload = json.loads(entry["request_inputs"]["payload"])
     sent = round(finite_number(entry["timestamp"], f"{where}, timestamp"))
     model = str(payload.get("model") or "")
     stamps, outputs = entry["response_timestamps"], entry["response_outputs"]
-    responses = [(stamp, str(each["response"]).encode("utf-8", "replace")) for stamp, each in zip(stamps, outputs, strict=True)]
+    responses = [
+        (stamp, str(each["response"]).encode("utf-8", "replace"))
+        for stamp, each in zip(stamps, outputs, strict=True)
+    ]
     answer = reading.answer(kind, bool(payload.get("stream")), responses)
     if answer.error or not answer.moments:
         why = " ".join((answer.error or "no output").split())[:60] or "failed"
-        return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome=why), model
+        return (
+            ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome=why),
+            model,
+        )
     isl, osl, count = answer.prompt, answer.tokens, reading.count
     if isl < 0:
         isl = count(_prompt(payload)) if count is not None else 0
     if osl < 0:
         osl = count(answer.text) if count is not None else len(answer.moments)
-    return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=tuple(answer.moments), isl=isl, osl=osl), model
+    return (
+        ImportedRequest(
+            due_ns=sent, sent_ns=sent, events_ns=tuple(answer.moments), isl=isl, osl=osl
+        ),
+        model,
+    )
 
 
 def _prompt(payload: dict[str, Any]) -> str:
-    """The text of a request's prompt: GenAI-Perf joins the messages with blanks before it counts."""
+    """The text of a request's prompt: GenAI-Perf joins the messages with blanks before it
+    counts.
+    """
     if isinstance(payload.get("messages"), list):
         return " ".join(str(message.get("content", "")) for message in payload["messages"])
     return str(payload.get("prompt", payload.get("input", "")))
@@ -293,18 +410,31 @@ def metrics(run: FinishedRun, *, counted: bool = False) -> dict[str, Any]:
     """Every metric over the completed requests, latencies from the moment of sending."""
     import numpy as np
 
-    second = np.array([run.tokens(row)[1] - run.tokens(row)[0] for row in run.rows if run.lengths[row] > 1]) / 1e6
+    second = (
+        np.array(
+            [run.tokens(row)[1] - run.tokens(row)[0] for row in run.rows if run.lengths[row] > 1]
+        )
+        / 1e6
+    )
     decode = run.decode_ms
     per_user = 1e3 / decode[decode > 0]
     return {
         "request_throughput": {"unit": "requests/sec", "avg": len(run.rows) / run.seconds},
         "request_latency": statistics(run.latency_ms, "ms", counted=counted),
-        "request_count": {"unit": "count" if not counted else "requests", "avg": float(len(run.rows))},
+        "request_count": {
+            "unit": "count" if not counted else "requests",
+            "avg": float(len(run.rows)),
+        },
         "time_to_first_token": statistics(run.ttft_ms, "ms", counted=counted),
         "time_to_second_token": statistics(second, "ms", counted=counted),
         "inter_token_latency": statistics(decode, "ms", counted=counted),
-        "output_token_throughput": {"unit": "tokens/sec", "avg": float(run.osl.sum()) / run.seconds},
-        "output_token_throughput_per_user": statistics(per_user, "tokens/sec/user", counted=counted),
+        "output_token_throughput": {
+            "unit": "tokens/sec",
+            "avg": float(run.osl.sum()) / run.seconds,
+        },
+        "output_token_throughput_per_user": statistics(
+            per_user, "tokens/sec/user", counted=counted
+        ),
         "output_sequence_length": statistics(run.osl, "tokens", counted=counted),
         "input_sequence_length": statistics(run.isl, "tokens", counted=counted),
     }
@@ -314,10 +444,17 @@ def write_genai_perf(run: FinishedRun, folder: Path) -> list[Path]:
     """Write both files; their paths."""
     found = metrics(run)
     load = run.run["load"]
-    stimulus = {"concurrency": load["concurrency"]} if load["concurrency"] else {"request_rate": load["request_rate"]}
+    stimulus = (
+        {"concurrency": load["concurrency"]}
+        if load["concurrency"]
+        else {"request_rate": load["request_rate"]}
+    )
     config = {
         "model_names": [run.run["endpoint"]["model"]],
-        "endpoint": {"type": run.run["endpoint"]["type"], "streaming": run.run["endpoint"]["streaming"]},
+        "endpoint": {
+            "type": run.run["endpoint"]["type"],
+            "streaming": run.run["endpoint"]["streaming"],
+        },
         "perf_analyzer": {"stimulus": stimulus},
     }
     paths = [folder / "profile_export_genai_perf.json", folder / "profile_export_genai_perf.csv"]
@@ -326,11 +463,20 @@ def write_genai_perf(run: FinishedRun, folder: Path) -> list[Path]:
         lines = csv.writer(file)
         lines.writerow(["Metric", *_CSV])
         for key, name in _NAMES.items():
-            lines.writerow([name, *(f"{found[key][s]:.2f}" if s in found[key] else "" for s in _CSV)])
+            lines.writerow(
+                [name, *(f"{found[key][s]:.2f}" if s in found[key] else "" for s in _CSV)]
+            )
         lines.writerow([])
         lines.writerow(["Metric", "Value"])
-        lines.writerow(["Output Token Throughput (tokens/sec)", f"{found['output_token_throughput']['avg']:.2f}"])
-        lines.writerow(["Request Throughput (per sec)", f"{found['request_throughput']['avg']:.2f}"])
+        lines.writerow(
+            [
+                "Output Token Throughput (tokens/sec)",
+                f"{found['output_token_throughput']['avg']:.2f}",
+            ]
+        )
+        lines.writerow(
+            ["Request Throughput (per sec)", f"{found['request_throughput']['avg']:.2f}"]
+        )
         lines.writerow(["Request Count (count)", f"{found['request_count']['avg']:.2f}"])
     return paths
 

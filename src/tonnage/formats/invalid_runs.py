@@ -1,7 +1,9 @@
-"""Measured runs and points that are not to be believed, or cannot be predicted: which are left out, why, and what takes them all the same.
+"""Measured runs and points that are not to be believed, or cannot be predicted: which are left out,
+why, and what takes them all the same.
 
-Left out are run folders that their own client called INVALID, whose latencies may be the client's; runs of which more than ``ERROR_RATE``
-of the requests failed, whose latencies are those of an engine with less to do; and loads that the simulator does not run.
+Left out are run folders that their own client called INVALID, whose latencies may be the client's;
+runs of which more than ``ERROR_RATE`` of the requests failed, whose latencies are those of an
+engine with less to do; and loads that the simulator does not run.
 """
 
 from __future__ import annotations
@@ -22,16 +24,24 @@ class InvalidRun:
     """One such run or point."""
 
     run: str  # its path, and where in it
-    why: str  # the first of its client's reasons and how many more there are, or what failed, or what of its load is not simulated
+    # the first of its client's reasons and how many more there are, or what failed, or what of its
+    # load is not simulated
+    why: str
     counts: bool  # whether it counts all the same
     option: str = "include_invalid"  # the option that decides, "" where none does
 
     @property
     def sentence(self) -> str:
-        """The run, why it is not believed, and the option that decides; the option is not spelled yet (``errors.spelled``)."""
+        """The run, why it is not believed, and the option that decides; the option is not spelled
+        yet (``errors.spelled``).
+        """
         flag = option(self.option)
         if not self.option:
-            return f"{self.run}: {self.why}." if self.counts else f"{self.run} is left out: {self.why}."
+            return (
+                f"{self.run}: {self.why}."
+                if self.counts
+                else f"{self.run} is left out: {self.why}."
+            )
         if self.option == "allow_errors" and self.counts:
             return f"{self.run} counts, though {self.why}."
         client = f"its own client called it {INVALID}: " if self.option == "include_invalid" else ""
@@ -41,7 +51,9 @@ class InvalidRun:
 
 
 def why_invalid(summary: Mapping[str, Any]) -> str:
-    """Why the client called the run of this ``summary.json`` INVALID; "" where it did not, or where nobody judged it."""
+    """Why the client called the run of this ``summary.json`` INVALID; "" where it did not, or where
+    nobody judged it.
+    """
     validity = summary.get("validity")
     if not isinstance(validity, Mapping) or validity.get("verdict") != INVALID:
         return ""
@@ -77,10 +89,15 @@ class InvalidRuns:
             self.met.append(InvalidRun(run=str(folder), why=why, counts=self.include))
             return self.include
         judged = summary.get("validity")
-        if isinstance(judged, Mapping) and judged.get("verdict") == "VALID":  # by the share that its question let fail
+        # by the share that its question let fail
+        if isinstance(judged, Mapping) and judged.get("verdict") == "VALID":
             return True
         requests = summary.get("requests")
-        counts = {name: requests.get(name) or 0 for name in ("completed", "failed")} if isinstance(requests, Mapping) else {}
+        counts = (
+            {name: requests.get(name) or 0 for name in ("completed", "failed")}
+            if isinstance(requests, Mapping)
+            else {}
+        )
         return self.takes_errors(str(folder), counts.get("failed", 0), sum(counts.values()))
 
     def takes_errors(self, where: str, failed: int, sent: int) -> bool:
@@ -88,9 +105,14 @@ class InvalidRuns:
         if failed <= 0:
             return True
         share = failed / sent if sent else 1.0
-        why, few = f"{failed:,} of {sent:,} requests ({100 * share:.2g} %) failed", share <= ERROR_RATE
+        why, few = (
+            f"{failed:,} of {sent:,} requests ({100 * share:.2g} %) failed",
+            share <= ERROR_RATE,
+        )
         counts = few or self.allow_errors
-        self.met.append(InvalidRun(run=where, why=why, counts=counts, option="" if few else "allow_errors"))
+        self.met.append(
+            InvalidRun(run=where, why=why, counts=counts, option="" if few else "allow_errors")
+        )
         return counts
 
     def leave_out(self, where: str, why: str) -> None:
@@ -102,7 +124,9 @@ class InvalidRuns:
         self.met.append(InvalidRun(run=where, why=what, counts=True, option=""))
 
     def check(self, taken: Sized) -> None:
-        """Refuse measurements of which nothing is left. Raises InputError: nothing was taken, and what there was is left out."""
+        """Refuse measurements of which nothing is left. Raises InputError: nothing was taken, and
+        what there was is left out.
+        """
         left_out = [run for run in self.met if not run.counts]
         if len(taken) or not left_out:
             return

@@ -1,7 +1,8 @@
-"""What Prometheus holds: the page of an exporter as samples, histograms over a stretch of time, and series over days.
+"""What Prometheus holds: the page of an exporter as samples, histograms over a stretch of time, and
+series over days.
 
-Series are the answers of ``/api/v1/query_range``. A counter may have been read as it is, or as its growth over each step, by a query on
-``increase``, which Tonnage names by the ending ``:increase``.
+Series are the answers of ``/api/v1/query_range``. A counter may have been read as it is, or as its
+growth over each step, by a query on ``increase``, which Tonnage names by the ending ``:increase``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Page:
     """The samples of one page, by name."""
 
     def __init__(self, text: str) -> None:
-        """Read a page; lines that are no samples are passed over, and so are values that are no numbers."""
+        """Read a page; lines that are no samples are passed over, and so are values that are no
+        numbers.
+        """
         self._by_name: dict[str, list[Sample]] = {}
         for sample in _samples(text):
             self._by_name.setdefault(sample.name, []).append(sample)
@@ -75,18 +78,23 @@ def _samples(text: str) -> Iterator[Sample]:
         except ValueError:
             continue
         if not math.isnan(value):
-            labels = {name: re.sub(r'\\[\\"n]', lambda found: _ESCAPED[found[0]], text) for name, text in _LABEL.findall(match[2] or "")}
+            labels = {
+                name: re.sub(r'\\[\\"n]', lambda found: _ESCAPED[found[0]], text)
+                for name, text in _LABEL.findall(match[2] or "")
+            }
             yield Sample(name=match[1], labels=labels, value=value)
 
 
-# A Prometheus histogram over a stretch of time: its mean, and its quantiles with the bucket that each is in.
+# A Prometheus histogram over a stretch of time: its mean, and its quantiles with the bucket that
+# each is in.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
     """Counts of observations, cumulated over upper bounds."""
 
-    bounds: tuple[float, ...] = ()  # upper bounds in seconds, ascending, the last one infinite; empty where nothing was published
+    # upper bounds in seconds, ascending, the last one infinite; empty where nothing was published
+    bounds: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()  # observations up to each bound
     total: float = 0.0  # sum of the observations in seconds
 
@@ -101,10 +109,14 @@ class Buckets:
         return self.total / self.count if self.count else math.nan
 
     def since(self, before: Buckets) -> Buckets:
-        """What came after an earlier state; everything, where the counters began again in between."""
+        """What came after an earlier state; everything, where the counters began again in
+        between.
+        """
         if before.bounds != self.bounds or before.count > self.count:
             return self
-        counts = tuple(max(0.0, now - then) for now, then in zip(self.counts, before.counts, strict=True))
+        counts = tuple(
+            max(0.0, now - then) for now, then in zip(self.counts, before.counts, strict=True)
+        )
         return Buckets(bounds=self.bounds, counts=counts, total=self.total - before.total)
 
     def bracket(self, share: float) -> tuple[float, float]:
@@ -116,7 +128,8 @@ class Buckets:
         return (self.bounds[place - 1] if place else 0.0), self.bounds[place]
 
     def quantile(self, share: float) -> float:
-        """The quantile in seconds, observations lying evenly in their bucket, as ``histogram_quantile`` of Prometheus takes them.
+        """The quantile in seconds, observations lying evenly in their bucket, as
+        ``histogram_quantile`` of Prometheus takes them.
 
         Beyond the last finite bound it is that bound; NaN without observations.
         """
@@ -129,13 +142,17 @@ class Buckets:
         return low + (high - low) * ((share * self.count - before) / inside if inside else 1.0)
 
     def slower(self, seconds: float) -> float:
-        """The share of observations above a limit, lying evenly in their bucket; NaN without observations."""
+        """The share of observations above a limit, lying evenly in their bucket; NaN without
+        observations.
+        """
         if not self.count:
             return math.nan
         low, below = 0.0, 0.0
         for bound, count in zip(self.bounds, self.counts, strict=True):
             if bound >= seconds:
-                inside = 0.0 if math.isinf(bound) else (count - below) * (seconds - low) / (bound - low)
+                inside = (
+                    0.0 if math.isinf(bound) else (count - below) * (seconds - low) / (bound - low)
+                )
                 return 1 - (below + inside) / self.count
             low, below = bound, count
         return 0.0
@@ -149,20 +166,31 @@ def buckets_of(page: Page, name: str) -> Buckets:
         if not math.isnan(bound):
             found[bound] = found.get(bound, 0.0) + sample.value
     bounds = tuple(sorted(found))
-    return Buckets(bounds=bounds, counts=tuple(found[bound] for bound in bounds), total=page.total(f"{name}_sum"))
+    return Buckets(
+        bounds=bounds,
+        counts=tuple(found[bound] for bound in bounds),
+        total=page.total(f"{name}_sum"),
+    )
 
 
 def together(parts: Sequence[Buckets]) -> Buckets:
-    """The histograms of several instances as one; those with other bounds than the first are left out."""
+    """The histograms of several instances as one; those with other bounds than the first are left
+    out.
+    """
     some = [part for part in parts if part.bounds]
     if not some:
         return Buckets()
     same = [part for part in some if part.bounds == some[0].bounds]
-    counts = tuple(math.fsum(column) for column in zip(*(part.counts for part in same), strict=True))
-    return Buckets(bounds=some[0].bounds, counts=counts, total=math.fsum(part.total for part in same))
+    counts = tuple(
+        math.fsum(column) for column in zip(*(part.counts for part in same), strict=True)
+    )
+    return Buckets(
+        bounds=some[0].bounds, counts=counts, total=math.fsum(part.total for part in same)
+    )
 
 
-# Series over days, as /api/v1/query_range answers: {"status": "success", "data": {"resultType": "matrix", "result": [...]}}.
+# Series over days, as /api/v1/query_range answers: {"status": "success", "data": {"resultType":
+# "matrix", "result": [...]}}.
 
 
 INCREASE = ":increase"
@@ -185,7 +213,9 @@ class Curve:
         return float(np.median(np.diff(self.times)))
 
     def grown(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How much the counter grew between each two of the edges; a counter that fell began again at 0."""
+        """How much the counter grew between each two of the edges; a counter that fell began again
+        at 0.
+        """
         import numpy as np
 
         times, steps = self.times, np.diff(self.values)
@@ -210,17 +240,24 @@ def curves(documents: Sequence[object], where: str) -> list[Curve]:
             raise InputError(f"{at}: Prometheus says: {shown(str(inside(one, 'error')))}")
         rows = inside(one, "data", "result")
         if inside(one, "data", "resultType") != "matrix" or not isinstance(rows, list):
-            raise InputError(f"{at}: is not a matrix of Prometheus; give the answer of /api/v1/query_range as it is")
+            raise InputError(
+                f"{at}: is not a matrix of Prometheus; give the answer of /api/v1/query_range as"
+                " it is"
+            )
         for row in rows:
             labels = inside(row, "metric")
             try:
                 pairs = np.array(row["values"], dtype=np.float64).reshape(-1, 2)
                 name = str(labels["__name__"])
             except (KeyError, TypeError, ValueError):
-                raise InputError(f"{at}: a series has no __name__ or no values; ask for counters by their names") from None
+                raise InputError(
+                    f"{at}: a series has no __name__ or no values; ask for counters by their names"
+                ) from None
             pairs = pairs[np.isfinite(pairs).all(axis=1)]
             if len(pairs) > 1:
-                curves.append(Curve(name=name, labels=labels, times=pairs[:, 0], values=pairs[:, 1]))
+                curves.append(
+                    Curve(name=name, labels=labels, times=pairs[:, 0], values=pairs[:, 1])
+                )
     return curves
 
 
@@ -228,18 +265,26 @@ _MATCHER = re.compile(r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s
 
 
 def selected(found: Sequence[Curve], select: str, where: str) -> list[Curve]:
-    """The series whose labels fit matchers such as ``model_name="llama",instance=~"10.*"``; all without any.
+    """The series whose labels fit matchers such as ``model_name="llama",instance=~"10.*"``; all
+    without any.
 
     Raises InputError: no matcher.
     """
     matchers = list(_MATCHER.finditer(select))
     if "".join(match[0] for match in matchers) != select:
-        raise InputError(f"{where}: '{shown(select)}' is no list of label matchers; write such as model_name=\"llama\"")
+        raise InputError(
+            f"{where}: '{shown(select)}' is no list of label matchers; write such as"
+            ' model_name="llama"'
+        )
     curves = list(found)
     for match in matchers:
         pattern = re.compile(match[3] if "~" in match[2] else re.escape(match[3]))
         wanted = not match[2].startswith("!")
-        curves = [curve for curve in curves if bool(pattern.fullmatch(str(curve.labels.get(match[1], "")))) == wanted]
+        curves = [
+            curve
+            for curve in curves
+            if bool(pattern.fullmatch(str(curve.labels.get(match[1], "")))) == wanted
+        ]
     return curves
 
 
@@ -256,7 +301,13 @@ def once(found: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
     labels: dict[str, None] = {}
     for curve in sorted(found, key=lambda curve: -len(curve.times)):
         further = SCRAPES if "instance" in curve.labels else ()
-        identity = tuple(sorted((name, str(value)) for name, value in curve.labels.items() if name not in (*REPLICAS, *further)))
+        identity = tuple(
+            sorted(
+                (name, str(value))
+                for name, value in curve.labels.items()
+                if name not in (*REPLICAS, *further)
+            )
+        )
         before = kept.setdefault(identity, [])
         differing = next((names for other in before if (names := _same_target(other, curve))), ())
         labels.update(dict.fromkeys(differing))
@@ -267,8 +318,14 @@ def once(found: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
 
 
 def _same_target(one: Curve, other: Curve) -> tuple[str, ...]:
-    """The labels by which two series of one target differ; none where they are of two targets: they grew unlike."""
-    names = {name for name in {*one.labels, *other.labels} if one.labels.get(name) != other.labels.get(name)}
+    """The labels by which two series of one target differ; none where they are of two targets: they
+    grew unlike.
+    """
+    names = {
+        name
+        for name in {*one.labels, *other.labels}
+        if one.labels.get(name) != other.labels.get(name)
+    }
     if one.name != other.name or not names:
         return ()
     begin, end = max(one.times[0], other.times[0]), min(one.times[-1], other.times[-1])
@@ -281,7 +338,8 @@ def _same_target(one: Curve, other: Curve) -> tuple[str, ...]:
     return tuple(sorted(names)) if alike or names <= set(REPLICAS) else ()
 
 
-# What each engine publishes for Prometheus, by what it is for; ``interfaces.yaml`` of the catalog says which of it a version has.
+# What each engine publishes for Prometheus, by what it is for; ``interfaces.yaml`` of the catalog
+# says which of it a version has.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,14 +356,18 @@ class Signals:
     output_tokens: str = ""
     # of seconds, of the metrics that limits are set on; one that is missing is not published
     histograms: Mapping[LimitMetric, str] = field(default_factory=dict)
-    # queue, prefill: histograms of seconds until a request is first in a step, and from then to its first token
+    # queue, prefill: histograms of seconds until a request is first in a step, and from then to its
+    # first token
     queue: str = ""
     prefill: str = ""
-    responses: str = ""  # counter of HTTP responses of vLLM's instrumentator, with the label ``status``: "5xx" stands for failures
+    # counter of HTTP responses of vLLM's instrumentator, with the label ``status``: "5xx" stands
+    # for failures
+    responses: str = ""
     # isl, osl: histograms of the prompt and output tokens of single requests
     isl: str = ""
     osl: str = ""
-    # cache_queries, cache_hits: counters of the prompt tokens that a prefix cache looked up, and had
+    # cache_queries, cache_hits: counters of the prompt tokens that a prefix cache looked up, and
+    # had
     cache_queries: str = ""
     cache_hits: str = ""
     ended: str = ""  # counter of the requests that ended, where no histogram counts them
@@ -322,7 +384,15 @@ class Signals:
         kept = {metric: name for metric, name in self.histograms.items() if name in there}
         gauges = {
             part: name if (name := getattr(self, part)) in there else ""
-            for part in ("running", "waiting", "kv_used", "prompt_tokens", "output_tokens", "queue", "prefill")
+            for part in (
+                "running",
+                "waiting",
+                "kv_used",
+                "prompt_tokens",
+                "output_tokens",
+                "queue",
+                "prefill",
+            )
         }
         return replace(self, histograms=kept, **gauges)
 
@@ -390,13 +460,21 @@ HISTORIES: dict[str, Signals] = {
         kv_used="gpu_cache_usage_perc",
         prompt_tokens="prompt_tokens_total",
         output_tokens="generation_tokens_total",
-        histograms={"ttft": "time_to_first_token_seconds", "itl": "time_per_output_token_seconds", "e2e": "e2e_request_latency_seconds"},
+        histograms={
+            "ttft": "time_to_first_token_seconds",
+            "itl": "time_per_output_token_seconds",
+            "e2e": "e2e_request_latency_seconds",
+        },
         isl="request_prompt_tokens",
         osl="request_generation_tokens",
         failed="request_failure_total",
     ),
-    "triton": Signals(  # Triton Inference Server user guide, Metrics (docs.nvidia.com), read 2026-11-25
-        path="/metrics", waiting="nv_inference_pending_request_count", ended="nv_inference_request_success"
+    # Triton Inference Server user guide, Metrics (docs.nvidia.com), read 2026-11-25
+    "triton": Signals(
+        path="/metrics",
+        waiting="nv_inference_pending_request_count",
+        ended="nv_inference_request_success",
     ),
 }
-"""By what a history can be of: those, and servers that Tonnage reads and does not name the metrics of in deployments."""
+"""By what a history can be of: those, and servers that Tonnage reads and does not name the metrics
+of in deployments."""

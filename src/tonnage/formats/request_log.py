@@ -1,16 +1,20 @@
-"""Access logs with one JSON object a request: LiteLLM, Kong, Envoy, nginx, HAProxy, Langfuse, Cloudflare, and logged responses of OpenAI's.
+"""Access logs with one JSON object a request: LiteLLM, Kong, Envoy, nginx, HAProxy, Langfuse,
+Cloudflare, and logged responses of OpenAI's.
 
-A line has a moment (``startTime``, ``started_at``, ``timestamp``, ``created`` and others: ISO, nginx's and HAProxy's own forms, unix time
-down to nanoseconds, or a number that counts from the beginning of the log) and counts of tokens, at any depth, under the names of OpenAI,
-Anthropic, OpenTelemetry or Langfuse, in snake_case or camelCase, as numbers or as text. Where it also has an end or a duration, ``import``
-has latencies; TTFT and TPOT only where the line says when the first token came. Envoy's and nginx's fields have the names that their
-configuration gives them.
+A line has a moment (``startTime``, ``started_at``, ``timestamp``, ``created`` and others: ISO,
+nginx's and HAProxy's own forms, unix time down to nanoseconds, or a number that counts from the
+beginning of the log) and counts of tokens, at any depth, under the names of OpenAI, Anthropic,
+OpenTelemetry or Langfuse, in snake_case or camelCase, as numbers or as text. Where it also has an
+end or a duration, ``import`` has latencies; TTFT and TPOT only where the line says when the first
+token came. Envoy's and nginx's fields have the names that their configuration gives them.
 
 HAProxy's and other logs in text have no counts of tokens and are refused by their kind.
 
-Sources: docs.litellm.ai, StandardLoggingPayload and logs; platform.openai.com, the usage of a response; developer.konghq.com, AI Gateway
-audit log reference; langfuse.com, fields of the blob storage export; developers.cloudflare.com, AI Gateway logs; nginx.org, variables of
-ngx_http_log_module (both read 2026-11-25, the others 2026-11-28); HAProxy's configuration manual, section 8.2 (recalled).
+Sources: docs.litellm.ai, StandardLoggingPayload and logs; platform.openai.com, the usage of a
+response; developer.konghq.com, AI Gateway audit log reference; langfuse.com, fields of the blob
+storage export; developers.cloudflare.com, AI Gateway logs; nginx.org, variables of
+ngx_http_log_module (both read 2026-11-25, the others 2026-11-28); HAProxy's configuration manual,
+section 8.2 (recalled).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import json
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,8 +35,19 @@ from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, R
 from tonnage.results.outcomes import failure_of
 from tonnage.spec.recording import LEAST_RPS, MOST_RPS
 
-# Names of fields, in lower case and without what is neither letter, digit nor dot; the last parts of a path are enough.
-BEGINS = ("starttime", "startedat", "startutc", "requeststarttime", "requestcreatedat", "receivedat", "requesttime", "start", "begin")
+# Names of fields, in lower case and without what is neither letter, digit nor dot; the last parts
+# of a path are enough.
+BEGINS = (
+    "starttime",
+    "startedat",
+    "startutc",
+    "requeststarttime",
+    "requestcreatedat",
+    "receivedat",
+    "requesttime",
+    "start",
+    "begin",
+)
 STAMPS = (
     "timestamp",
     "createtime",
@@ -51,23 +66,73 @@ STAMPS = (
 ENDS = ("endtime", "endedat", "finishedat", "completedat", "responsecreatedat", "end")
 FIRST = ("completionstarttime", "firsttokentime", "firsttokenat", "firsttoken")
 TOOK = (
-    *("latencies.request", "duration", "latency", "requesttime", "requestduration", "responsetime", "elapsed", "totaltime", "e2elatency"),
-    *("totalduration", "timetotal", "delay", "upstreamresponsetime", "llmlatency", "llmserviceduration"),
+    *(
+        "latencies.request",
+        "duration",
+        "latency",
+        "requesttime",
+        "requestduration",
+        "responsetime",
+        "elapsed",
+        "totaltime",
+        "e2elatency",
+    ),
+    *(
+        "totalduration",
+        "timetotal",
+        "delay",
+        "upstreamresponsetime",
+        "llmlatency",
+        "llmserviceduration",
+    ),
     *("ta", "tt"),  # HAProxy's timers of a whole request
 )
-FIRST_TOOK = ("timetofirsttoken", "ttft", "firsttokenlatency", "llmfirsttokenduration", "firsttokentime")
+FIRST_TOOK = (
+    "timetofirsttoken",
+    "ttft",
+    "firsttokenlatency",
+    "llmfirsttokenduration",
+    "firsttokentime",
+)
 TOKENS = {
     "isl": (
-        *("prompttokens", "inputtokens", "tokensin", "usagedetails.input", "usage.input", "inputtoken", "tokensprompt", "requnits"),
+        *(
+            "prompttokens",
+            "inputtokens",
+            "tokensin",
+            "usagedetails.input",
+            "usage.input",
+            "inputtoken",
+            "tokensprompt",
+            "requnits",
+        ),
         *("inputtokencount", "prompttokencount", "promptevalcount"),
     ),
     "osl": (
-        *("completiontokens", "outputtokens", "tokensout", "usagedetails.output", "usage.output", "outputtoken", "tokenscompletion"),
+        *(
+            "completiontokens",
+            "outputtokens",
+            "tokensout",
+            "usagedetails.output",
+            "usage.output",
+            "outputtoken",
+            "tokenscompletion",
+        ),
         *("resunits", "outputtokencount", "candidatestokencount", "evalcount"),
     ),
 }
 STATUS = (
-    *("status", "statuscode", "responsecode", "httpstatus", "responsestatuscode", "level", "success", "issuccess", "finishreason"),
+    *(
+        "status",
+        "statuscode",
+        "responsecode",
+        "httpstatus",
+        "responsestatuscode",
+        "level",
+        "success",
+        "issuccess",
+        "finishreason",
+    ),
     *("errormessage", "errorstr", "error.message", "error.type", "error"),
 )
 MODEL = (
@@ -79,17 +144,33 @@ MODEL = (
     "providedmodelname",
     "modelgroup",
 )
-FAILURES = re.compile(r"fail|error|timeout|timed.?out|cancel|abort|denied|reject|exception|disconnect|incomplete")  # In a status
+# In a status
+FAILURES = re.compile(
+    r"fail|error|timeout|timed.?out|cancel|abort|denied|reject|exception|disconnect|incomplete"
+)
 NS_PER_S = 10**9
-UNITS = {"": None, "ns": 1, "nanos": 1, "unixnano": 1, "us": 1_000, "micros": 1_000, "ms": 10**6, "msec": 10**6, "millis": 10**6}
+UNITS = {
+    "": None,
+    "ns": 1,
+    "nanos": 1,
+    "unixnano": 1,
+    "us": 1_000,
+    "micros": 1_000,
+    "ms": 10**6,
+    "msec": 10**6,
+    "millis": 10**6,
+}
 UNITS |= dict.fromkeys(("s", "sec", "secs", "seconds"), NS_PER_S)
 """Nanoseconds by what the name of a field ends with."""
 ABSOLUTE = ((1e17, 1), (1e14, 1_000), (1e11, 10**6), (1e8, NS_PER_S))
-"""Nanoseconds per unit of a unix time from so large a number on: nanoseconds, microseconds, milliseconds, seconds."""
+"""Nanoseconds per unit of a unix time from so large a number on: nanoseconds, microseconds,
+milliseconds, seconds."""
 WORDS = {1: "nanoseconds", 1_000: "microseconds", 10**6: "milliseconds", NS_PER_S: "seconds"}
 FASTEST_NS, START_TOKENS = 500_000, 50
-"""A request takes from 0.5 ms to 0.5 s for each of its tokens, 50 more for its start: so a duration without a unit has only one."""
-EDGE = 2.0  # How near, as a factor, a duration may be to the end of that range before Tonnage asks for its unit
+"""A request takes from 0.5 ms to 0.5 s for each of its tokens, 50 more for its start: so a duration
+without a unit has only one."""
+# How near, as a factor, a duration may be to the end of that range before Tonnage asks for its unit
+EDGE = 2.0
 DEPTH = 6
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _GO = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|μs|ms|s|m|h)(?![a-zµμ])")
@@ -115,7 +196,8 @@ class _Line:
     stamped_last: bool  # whether that moment is when the line was written: at the end
     end_ns: int | None
     first_ns: int | None
-    # took, first_took: the durations as they are written, with their nanoseconds per unit; 0 where the name says none
+    # took, first_took: the durations as they are written, with their nanoseconds per unit; 0 where
+    # the name says none
     took: tuple[float, int] | None
     first_took: tuple[float, int] | None
     isl: int
@@ -124,7 +206,9 @@ class _Line:
 
 
 def access_log_runs(path: Path, text: str, _: Reading) -> list[ImportedRun]:
-    """The requests of a log as one run. Raises InputError: no line is a request, or the unit of its durations is not clear."""
+    """The requests of a log as one run. Raises InputError: no line is a request, or the unit of its
+    durations is not clear.
+    """
     left_out: Counter[str] = Counter()
     models: Counter[str] = Counter()
     remarks: list[str] = []
@@ -132,19 +216,40 @@ def access_log_runs(path: Path, text: str, _: Reading) -> list[ImportedRun]:
     lines = list(_lines(records, _relative_unit(records, path, remarks), left_out, models))
     if not lines:
         first = f"; {left_out.most_common(1)[0][0]}" if left_out else ""
-        raise InputError(f"{path}: no line is a request with a time{first}; give a line a request, with such as startTime")
-    unit = _unit([(line.took, line.isl + line.osl if line.osl <= 1 else line.osl) for line in lines if line.took], path, remarks)
-    requests = [_request(line, unit, first_unit) for first_unit in [_first_unit(lines, unit)] for line in lines]
+        raise InputError(
+            f"{path}: no line is a request with a time{first}; give a line a request, with such as"
+            " startTime"
+        )
+    unit = _unit(
+        [
+            (line.took, line.isl + line.osl if line.osl <= 1 else line.osl)
+            for line in lines
+            if line.took
+        ],
+        path,
+        remarks,
+    )
+    requests = [
+        _request(line, unit, first_unit)
+        for first_unit in [_first_unit(lines, unit)]
+        for line in lines
+    ]
     unknown = sum(not request.streamed and not request.outcome for request in requests)
     if unknown and any(request.events_ns for request in requests):
         remarks.append(
-            f"{unknown:,} of {len(requests):,} requests have no moment of a first token: they count in E2E, not in TTFT and TPOT."
+            f"{unknown:,} of {len(requests):,} requests have no moment of a first token: they count"
+            " in E2E, not in TTFT and TPOT."
         )
     if len(models) > 1:
-        remarks.append(f"The log holds {len(models)} models: {', '.join(shown(name) for name, _ in models.most_common(5))}.")
+        remarks.append(
+            f"The log holds {len(models)} models:"
+            f" {', '.join(shown(name) for name, _ in models.most_common(5))}."
+        )
     requests.sort(key=lambda request: request.due_ns)
     name = models.most_common(1)[0][0] if models else ""
-    run = ImportedRun(tool="an access log", model=name, concurrency=0, rate=0.0, requests=tuple(requests))
+    run = ImportedRun(
+        tool="an access log", model=name, concurrency=0, rate=0.0, requests=tuple(requests)
+    )
     run.left_out.update(left_out)
     run.remarks.extend(remarks)
     return [run]
@@ -159,16 +264,23 @@ def _record(line: str) -> dict[str, Any]:
 
 
 def _relative_unit(records: Sequence[Fields], path: Path, remarks: list[str]) -> int:
-    """Nanoseconds of the unit of moments that count from the beginning of the log; 0 where they are dates or unix times.
+    """Nanoseconds of the unit of moments that count from the beginning of the log; 0 where they are
+    dates or unix times.
 
     Raises InputError: two units are equally possible.
     """
     if any(_stamp(fields) for fields in records):
         return 0
-    stamps = [(fields, *stamp) for fields in records if (stamp := _stamp(fields, NS_PER_S)) is not None]
-    if all(_stamp(fields, 1) == (begin, last) for fields, begin, last in stamps):  # their names say the unit
+    stamps = [
+        (fields, *stamp) for fields in records if (stamp := _stamp(fields, NS_PER_S)) is not None
+    ]
+    # their names say the unit
+    if all(_stamp(fields, 1) == (begin, last) for fields, begin, last in stamps):
         return NS_PER_S
-    ends = [(_moment(fields, ENDS, NS_PER_S), begin, _count(fields, "osl") or 0) for fields, begin, _ in stamps]
+    ends = [
+        (_moment(fields, ENDS, NS_PER_S), begin, _count(fields, "osl") or 0)
+        for fields, begin, _ in stamps
+    ]
     took = [(((end - begin) / NS_PER_S, 0), osl) for end, begin, osl in ends if end is not None]
     if took:
         size = _unit(took, path, [])
@@ -176,17 +288,26 @@ def _relative_unit(records: Sequence[Fields], path: Path, remarks: list[str]) ->
         return size
     moments = sorted(begin for _, begin, _ in stamps)
     span_s = (moments[-1] - moments[0]) / NS_PER_S if moments else 0.0
-    rates = {unit: len(moments) / span_s * NS_PER_S / unit for unit in (NS_PER_S, 10**6)} if span_s else {NS_PER_S: 1.0}
+    rates = (
+        {unit: len(moments) / span_s * NS_PER_S / unit for unit in (NS_PER_S, 10**6)}
+        if span_s
+        else {NS_PER_S: 1.0}
+    )
     possible = [unit for unit, rate in rates.items() if LEAST_RPS <= rate <= MOST_RPS]
     if len(possible) > 1 and any(moment % NS_PER_S for moment in moments):
         possible = [NS_PER_S]  # fractions of milliseconds are written by few, and of seconds by all
     if len(possible) != 1:
-        raise InputError(f"{path}: its moments may be seconds or milliseconds; name the field timestamp_s or timestamp_ms")
+        raise InputError(
+            f"{path}: its moments may be seconds or milliseconds; name the field timestamp_s or"
+            " timestamp_ms"
+        )
     remarks.append(f"Moments read as {WORDS[possible[0]]} from the beginning of the log.")
     return possible[0]
 
 
-def _lines(records: Iterable[Fields], relative: int, left_out: Counter[str], models: Counter[str]) -> Iterator[_Line]:
+def _lines(
+    records: Iterable[Fields], relative: int, left_out: Counter[str], models: Counter[str]
+) -> Iterator[_Line]:
     for fields in records:
         stamp = _stamp(fields, relative)
         if stamp is None:
@@ -226,7 +347,10 @@ def _request(line: _Line, unit: int, first_unit: int) -> ImportedRequest:
     begin, end, outcome = line.begin_ns, line.end_ns, line.outcome
     took = None if line.took is None else round(line.took[0] * (line.took[1] or unit))
     if (
-        line.took and took is not None and not line.took[1] and took * EDGE < FASTEST_NS * (line.osl + START_TOKENS)
+        line.took
+        and took is not None
+        and not line.took[1]
+        and took * EDGE < FASTEST_NS * (line.osl + START_TOKENS)
     ):  # of another unit than the others
         outcome = outcome or "a duration too short for its tokens"
     if line.stamped_last and took is not None:
@@ -250,43 +374,80 @@ def _request(line: _Line, unit: int, first_unit: int) -> ImportedRequest:
     )
 
 
-def _unit(took: Sequence[tuple[tuple[float, int] | None, int]], path: Path, remarks: list[str]) -> int:
-    """Nanoseconds of the unit of durations whose name says none. Raises InputError: two units are equally possible."""
-    unnamed = [value[0] / (tokens + START_TOKENS) for value, tokens in took if value and not value[1] and value[0] > 0]
+def _unit(
+    took: Sequence[tuple[tuple[float, int] | None, int]], path: Path, remarks: list[str]
+) -> int:
+    """Nanoseconds of the unit of durations whose name says none. Raises InputError: two units are
+    equally possible.
+    """
+    unnamed = [
+        value[0] / (tokens + START_TOKENS)
+        for value, tokens in took
+        if value and not value[1] and value[0] > 0
+    ]
     if not unnamed:
         return 1
     middle = statistics.median(unnamed)
-    possible = [unit for unit in WORDS if FASTEST_NS / EDGE <= middle * unit < 1_000 * FASTEST_NS * EDGE]
+    possible = [
+        unit for unit in WORDS if FASTEST_NS / EDGE <= middle * unit < 1_000 * FASTEST_NS * EDGE
+    ]
     if len(possible) != 1:
         choice = " or ".join(WORDS[unit] for unit in possible) or "no unit that is possible"
-        raise InputError(f"{path}: its durations may be {choice}; name the field duration_ms, duration_s or duration_ns")
+        raise InputError(
+            f"{path}: its durations may be {choice}; name the field duration_ms, duration_s or"
+            " duration_ns"
+        )
     remarks.append(f"Durations read as {WORDS[possible[0]]}.")
     return possible[0]
 
 
 def _first_unit(lines: Sequence[_Line], unit: int) -> int:
-    """The same of the times to a first token: the largest unit with which most are inside their requests."""
+    """The same of the times to a first token: the largest unit with which most are inside their
+    requests.
+    """
     pairs = [
-        (line.first_took[0], line.took[0] * (line.took[1] or unit) if line.took else (line.end_ns or line.begin_ns) - line.begin_ns)
+        (
+            line.first_took[0],
+            (
+                line.took[0] * (line.took[1] or unit)
+                if line.took
+                else (line.end_ns or line.begin_ns) - line.begin_ns
+            ),
+        )
         for line in lines
         if line.first_took and line.first_took[0] > 0 and not line.outcome
     ]
-    fits: Callable[[int], bool] = lambda size: 2 * sum(first * size <= whole for first, whole in pairs) > len(pairs)  # noqa: E731
+
+    def fits(size: int) -> bool:
+        return 2 * sum(first * size <= whole for first, whole in pairs) > len(pairs)
+
     return next((size for size in sorted(WORDS, reverse=True) if fits(size)), 1)
 
 
 def _fields(document: Any) -> dict[str, Any]:
-    """Every plain value of a line under the last parts of its path, whichever is nearest to the top."""
+    """Every plain value of a line under the last parts of its path, whichever is nearest to the
+    top.
+    """
     found: dict[str, Any] = {}
     level: list[tuple[str, Any]] = [("", document)] if isinstance(document, dict) else []
     for _ in range(DEPTH):
         below: list[tuple[str, Any]] = []
         for path, value in level:
-            if isinstance(value, list) and value and all(isinstance(pair, dict) and {"key", "value"} <= pair.keys() for pair in value):
-                below.append((path, {str(pair["key"]): _first_of(pair["value"]) for pair in value}))  # OpenTelemetry's attributes
+            if (
+                isinstance(value, list)
+                and value
+                and all(
+                    isinstance(pair, dict) and {"key", "value"} <= pair.keys() for pair in value
+                )
+            ):
+                # OpenTelemetry's attributes
+                below.append((path, {str(pair["key"]): _first_of(pair["value"]) for pair in value}))
                 continue
             if isinstance(value, dict):
-                below += [(f"{path}.{_plain(name)}" if path else _plain(name), part) for name, part in value.items()]
+                below += [
+                    (f"{path}.{_plain(name)}" if path else _plain(name), part)
+                    for name, part in value.items()
+                ]
                 continue
             if isinstance(value, str) and value.startswith("{"):  # an object in a cell of a CSV
                 below.append((path, _object(value)))
@@ -315,7 +476,9 @@ def _plain(name: str) -> str:
 
 
 def _value(fields: Fields, names: Sequence[str]) -> tuple[Any, int]:
-    """The first value under one of the names, and the nanoseconds of the unit that the name ends with; 0 where it says none."""
+    """The first value under one of the names, and the nanoseconds of the unit that the name ends
+    with; 0 where it says none.
+    """
     for name in names:
         for ending, unit in UNITS.items():
             if fields.get(name + ending) not in (None, ""):
@@ -340,7 +503,9 @@ def _count(fields: Fields, side: str) -> int | None:
 
 
 def _duration(fields: Fields, names: Sequence[str]) -> tuple[float, int] | None:
-    """A duration as it is written with its nanoseconds per unit; None where there is none. Text such as 1.1s or 1m2s says its unit."""
+    """A duration as it is written with its nanoseconds per unit; None where there is none. Text
+    such as 1.1s or 1m2s says its unit.
+    """
     for name in names:
         value, unit = _value(fields, (name,))
         number = _number(value)
@@ -356,30 +521,44 @@ def _duration(fields: Fields, names: Sequence[str]) -> tuple[float, int] | None:
 
 
 def _stamp(fields: Fields, relative: int = 0) -> tuple[int, bool] | None:
-    """The moment of a line, and whether it is that of its end, as nginx's and Caddy's are; None where it has none."""
+    """The moment of a line, and whether it is that of its end, as nginx's and Caddy's are; None
+    where it has none.
+    """
     begin = _moment(fields, [name for name in BEGINS if not relative or name not in TOOK], relative)
     if begin is not None:
         return begin, False
     stamp = _moment(fields, STAMPS, relative)
-    ends = {"requesttime", "upstreamresponsetime"} & fields.keys() or {"ts", "duration"} <= fields.keys()
+    ends = {"requesttime", "upstreamresponsetime"} & fields.keys() or {
+        "ts",
+        "duration",
+    } <= fields.keys()
     return None if stamp is None else (stamp, bool(ends))
 
 
 def _moment(fields: Fields, names: Sequence[str], relative: int = 0) -> int | None:
-    """A moment in nanoseconds of unix time, or of the log's where it counts in units of ``relative`` ns; None where there is none."""
+    """A moment in nanoseconds of unix time, or of the log's where it counts in units of
+    ``relative`` ns; None where there is none.
+    """
     for name in names:
         value, unit = _value(fields, (name,))
         number = _number(value)
         if number is not None:
             absolute = next((unit or size for least, size in ABSOLUTE if number >= least), None)
             if absolute and number * absolute < 1e19:
-                return round(number * absolute) if isinstance(value, float | str) else int(number) * absolute
+                return (
+                    round(number * absolute)
+                    if isinstance(value, float | str)
+                    else int(number) * absolute
+                )
             if relative and 0 <= number < ABSOLUTE[0][0]:
                 return round(number * (unit or relative))
             continue
         parsed = _date(str(value)) if value is not None else None
         if parsed is not None:
-            return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1e6) * 1_000
+            return (
+                round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1e6)
+                * 1_000
+            )
     return None
 
 
@@ -387,7 +566,11 @@ def _date(text: str) -> datetime | None:
     """A date of ISO, of nginx's ``$time_local`` or of HAProxy's ``%tr``."""
     for form in ("", "%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f"):
         try:
-            return datetime.strptime(text.strip(), form) if form else datetime.fromisoformat(text.strip())
+            return (
+                datetime.strptime(text.strip(), form)
+                if form
+                else datetime.fromisoformat(text.strip())
+            )
         except ValueError:
             continue
     return None
@@ -414,4 +597,8 @@ def _outcome(fields: Fields) -> str:
     return ""
 
 
-FORMAT = ToolFormat(name="access-log", tool="an access log", requests=Requests(recognises=is_access_log, read=access_log_runs, lines=True))
+FORMAT = ToolFormat(
+    name="access-log",
+    tool="an access log",
+    requests=Requests(recognises=is_access_log, read=access_log_runs, lines=True),
+)

@@ -1,4 +1,6 @@
-"""The backends of a gateway, and the policy between them: the simulator's routers over what a gateway knows."""
+"""The backends of a gateway, and the policy between them: the simulator's routers over what a
+gateway knows.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Asked:
 
     @property
     def output_tokens(self) -> int:
-        """The limit that the body names, wherever it is in it; 256 without one, 0 without a body."""
+        """The limit that the body names, wherever it is in it; 256 without one, 0 without a
+        body.
+        """
         if not self.body:
             return 0
         limit = _OUTPUT.search(self.body)
@@ -55,10 +59,18 @@ class Asked:
 
     @property
     def model(self) -> str:
-        """The model that the body of a POST names at its top, "" for none; parsed only where the word occurs more than once."""
+        """The model that the body of a POST names at its top, "" for none; parsed only where the
+        word occurs more than once.
+        """
         names = _MODEL.findall(self.body)
         try:
-            model = json.loads(names[0]) if len(names) == 1 else json.loads(self.body).get("model", "") if names else ""
+            model = (
+                json.loads(names[0])
+                if len(names) == 1
+                else json.loads(self.body).get("model", "")
+                if names
+                else ""
+            )
         except (ValueError, AttributeError, RecursionError):
             return ""
         return model if isinstance(model, str) else ""
@@ -76,7 +88,8 @@ class Backend:
     requests: int = 0  # that have not ended
     tokens: int = 0  # an estimate of their tokens still to come
     kv_used: float = 0.0  # the share of its KV cache in use, as last read
-    # its list of models by name, each as the backend gives it; None until it has given one: it may serve any
+    # its list of models by name, each as the backend gives it; None until it has given one: it may
+    # serve any
     models: dict[str, object] | None = None
 
     @property
@@ -90,22 +103,30 @@ class Backend:
 
 
 class Prefixes:
-    """A memory of block hashes; each hash covers everything from the prompt's beginning to the block's end."""
+    """A memory of block hashes; each hash covers everything from the prompt's beginning to the
+    block's end.
+    """
 
     def __init__(self) -> None:
         self._sent: OrderedDict[int, int] = OrderedDict()
 
     def blocks(self, body: bytes) -> list[int]:
-        """The hashes of a body's whole blocks, from its prompt on; the model and other fields before it say nothing."""
+        """The hashes of a body's whole blocks, from its prompt on; the model and other fields
+        before it say nothing.
+        """
         start = max(body.find(b'"messages"'), body.find(b'"prompt"'), 0)
         hashes, chained = [], 0
-        for place in range(start, min(len(body) - BLOCK, start + MOST_PER_REQUEST * BLOCK) + 1, BLOCK):
+        for place in range(
+            start, min(len(body) - BLOCK, start + MOST_PER_REQUEST * BLOCK) + 1, BLOCK
+        ):
             chained = hash((chained, body[place : place + BLOCK]))
             hashes.append(chained)
         return hashes
 
     def match(self, blocks: list[int], matched: MutableSequence[int]) -> None:
-        """Write down, for each backend, how many tokens of these blocks were sent there before, as an unbroken prefix."""
+        """Write down, for each backend, how many tokens of these blocks were sent there before, as
+        an unbroken prefix.
+        """
         remaining = (1 << len(matched)) - 1
         for i in range(len(matched)):
             matched[i] = 0
@@ -141,17 +162,27 @@ class Balancer:
         self._available, self._matched = [0] * count, [0] * count
         self._requests, self._tokens, self._kv_used = [0] * count, [0] * count, [0.0] * count
         weights = [backend.weight for backend in backends]
-        self._view = View(self._available, self._requests, self._tokens, self._kv_used, self._matched, weights)
+        self._view = View(
+            self._available, self._requests, self._tokens, self._kv_used, self._matched, weights
+        )
 
-    def choose(self, asked: Asked, tried: Collection[Backend] = (), model: str = "") -> Backend | None:
+    def choose(
+        self, asked: Asked, tried: Collection[Backend] = (), model: str = ""
+    ) -> Backend | None:
         """The backend that gets a request; None where none takes any."""
         for i, backend in enumerate(self._backends):
-            self._requests[i], self._tokens[i], self._kv_used[i] = backend.requests, backend.tokens, backend.kv_used
+            self._requests[i], self._tokens[i], self._kv_used[i] = (
+                backend.requests,
+                backend.tokens,
+                backend.kv_used,
+            )
             self._available[i] = backend.up and backend not in tried and backend.serves(model)
         blocks = self._prefixes.blocks(asked.body) if self._prefixes else []
         if self._prefixes:
             self._prefixes.match(blocks, self._matched)
-        seen = Seen(self._number, asked.session if self.policy == "session" else -1, asked.prompt_tokens)
+        seen = Seen(
+            self._number, asked.session if self.policy == "session" else -1, asked.prompt_tokens
+        )
         place = self._route(self._view, seen, self._memory)
         self._number += 1
         if place < 0:

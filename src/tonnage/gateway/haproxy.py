@@ -1,4 +1,6 @@
-"""The configuration of HAProxy before the instances of a plan: what balances them where users are."""
+"""The configuration of HAProxy before the instances of a plan: what balances them where users
+are.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,16 @@ BALANCE = {
     "random": "random(1)",
     "power-of-two": "random(2)",
 }
-"""HAProxy's name for each policy of the simulator that it has (HAProxy 2.6's configuration manual, ``balance``, read 2026-11-28)."""
+"""HAProxy's name for each policy of the simulator that it has (HAProxy 2.6's configuration manual,
+``balance``, read 2026-11-28)."""
 
 PASSED = (
     r"/v1/(?:chat/completions|completions|embeddings|responses|messages|messages/count_tokens|rerank|score|classify|pooling|moderations"
     r"|audio/(?:transcriptions|translations|speech)|images/generations|models/[^/]+(?:/[^/]+)?)"
     r"|/v2|/v2/models/[^/]+(?:/versions/[^/]+)?(?:/(?:infer|generate|generate_stream|ready|config|stats))?"
 )
-"""Paths that ask for answers; paths that change an engine, such as loading adapters or models, are for its operator alone."""
+"""Paths that ask for answers; paths that change an engine, such as loading adapters or models, are
+for its operator alone."""
 
 BACKEND = "engines"
 IDLE = 1_000  # Connections of clients that wait between two requests
@@ -68,7 +72,7 @@ backend {backend}
     http-check expect ! rstatus ^5
     default-server check inter 1s fall 2 rise 1 resolvers names init-addr libc,none
 {servers}
-"""
+"""  # noqa: E501
 """Directives of HAProxy 2.6, Debian's (docs.haproxy.org, read 2026-11-28)."""
 
 
@@ -94,7 +98,10 @@ def configuration(
         first_byte_s, idle_s: as in ``gateway.settings.Limits``.
     """
     heaviest = max(weight for _, weight in servers)
-    lines = [f"    server {address} {address} weight {max(1, round(HEAVIEST * weight / heaviest))}" for address, weight in servers]
+    lines = [
+        f"    server {address} {address} weight {max(1, round(HEAVIEST * weight / heaviest))}"
+        for address, weight in servers
+    ]
     return CONFIGURATION.format(
         backend=BACKEND,
         balance=BALANCE[policy],

@@ -1,4 +1,6 @@
-"""The embedded gateway, for a laptop, the demo and rehearsals: the simulator's routers behind uvicorn, and a kept HTTP client."""
+"""The embedded gateway, for a laptop, the demo and rehearsals: the simulator's routers behind
+uvicorn, and a kept HTTP client.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,28 @@ if TYPE_CHECKING:
 BACKLOG = 4_096
 
 HOP_BY_HOP = frozenset(
-    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer"
+    b" transfer-encoding upgrade".split()
 )
 """Headers that say something of one connection alone (RFC 9110, 7.6.1)."""
 
-FIRST_BYTE = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+FIRST_BYTE = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+)
 """Upper bounds of the buckets of the time to a response's first byte, in seconds."""
 
 OUTCOMES = ("ok", "error", "cut", "failed", "retried", "cancelled")
@@ -56,7 +75,8 @@ OUTCOMES = ("ok", "error", "cut", "failed", "retried", "cancelled")
 """
 
 FAILURES = 2
-"""Checks without an answer in a row after which a backend is down; a refused connection or a status of 500 or more is enough alone."""
+"""Checks without an answer in a row after which a backend is down; a refused connection or a status
+of 500 or more is enough alone."""
 
 LIST_EVERY = 10  # Checks between two readings of the models; adapters may come and go
 MOST = 4_194_304  # Bytes of a backend's own page that are read
@@ -79,22 +99,56 @@ class Counts:
     def __init__(self, gateway: Gateway) -> None:
         registry, name = CollectorRegistry(), "tonnage_gateway"
         self.registry = registry
-        self.requests = Counter(f"{name}_requests", "Requests to backends, by how they ended.", ["backend", "outcome"], registry=registry)
-        self.refused = Counter(f"{name}_refused", "Requests that the gateway answered with an error.", ["status"], registry=registry)
-        self.retries = Counter(f"{name}_retries", "Requests sent to a second backend.", registry=registry)
-        self.cut = Counter(f"{name}_cut_streams", "Responses that broke off after their first byte.", registry=registry)
+        self.requests = Counter(
+            f"{name}_requests",
+            "Requests to backends, by how they ended.",
+            ["backend", "outcome"],
+            registry=registry,
+        )
+        self.refused = Counter(
+            f"{name}_refused",
+            "Requests that the gateway answered with an error.",
+            ["status"],
+            registry=registry,
+        )
+        self.retries = Counter(
+            f"{name}_retries", "Requests sent to a second backend.", registry=registry
+        )
+        self.cut = Counter(
+            f"{name}_cut_streams",
+            "Responses that broke off after their first byte.",
+            registry=registry,
+        )
         about = "From a complete request to the first byte of its response."
-        self.waits = Histogram(f"{name}_first_byte_seconds", about, ["backend"], buckets=FIRST_BYTE, registry=registry)
-        up = Gauge(f"{name}_up", "1 where a backend takes requests.", ["backend"], registry=registry)
-        outstanding = Gauge(f"{name}_outstanding_requests", "Requests at a backend now.", ["backend"], registry=registry)
-        tokens = Gauge(f"{name}_outstanding_tokens", "Their tokens still to come, estimated.", ["backend"], registry=registry)
+        self.waits = Histogram(
+            f"{name}_first_byte_seconds", about, ["backend"], buckets=FIRST_BYTE, registry=registry
+        )
+        up = Gauge(
+            f"{name}_up", "1 where a backend takes requests.", ["backend"], registry=registry
+        )
+        outstanding = Gauge(
+            f"{name}_outstanding_requests",
+            "Requests at a backend now.",
+            ["backend"],
+            registry=registry,
+        )
+        tokens = Gauge(
+            f"{name}_outstanding_tokens",
+            "Their tokens still to come, estimated.",
+            ["backend"],
+            registry=registry,
+        )
         for backend in gateway.backends:
             for gauge, read in ((up, "up"), (outstanding, "requests"), (tokens, "tokens")):
                 gauge.labels(backend.name).set_function(partial(getattr, backend, read))
             for outcome in OUTCOMES:
                 self.requests.labels(backend.name, outcome)
-        Gauge(f"{name}_in_flight", "Requests that are being served.", registry=registry).set_function(lambda: gateway.in_flight)
-        Gauge(f"{name}_policy", "1 for the policy in use.", ["policy"], registry=registry).labels(gateway.balancer.policy).set(1)
+        Gauge(
+            f"{name}_in_flight", "Requests that are being served.", registry=registry
+        ).set_function(lambda: gateway.in_flight)
+        Gauge(f"{name}_policy", "1 for the policy in use.", ["policy"], registry=registry).labels(
+            gateway.balancer.policy
+        ).set(1)
 
 
 class Gateway:
@@ -102,11 +156,15 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self.limits = settings.limits
-        self.backends = [Backend(target=target, weight=weight) for target, weight in settings.backends]
+        self.backends = [
+            Backend(target=target, weight=weight) for target, weight in settings.backends
+        ]
         self.balancer = Balancer(self.backends, settings.policy, settings.seed)
         self.in_flight = 0
         self.counts = Counts(self)
-        self._pool = httpcore2.AsyncConnectionPool(max_connections=None, keepalive_expiry=self.limits.pooled_s)
+        self._pool = httpcore2.AsyncConnectionPool(
+            max_connections=None, keepalive_expiry=self.limits.pooled_s
+        )
         pages = {
             ("/health", "/v1/health/ready"): self._ready,
             ("/v1/health/live",): self._live,
@@ -122,24 +180,42 @@ class Gateway:
     async def _ready(self, request: Request) -> Response:
         ready = any(backend.up for backend in self.backends)
         return JSONResponse(
-            {"object": "health.response", "message": "ready" if ready else "no backend takes requests"}, 200 if ready else 503
+            {
+                "object": "health.response",
+                "message": "ready" if ready else "no backend takes requests",
+            },
+            200 if ready else 503,
         )
 
     async def _live(self, request: Request) -> Response:
         return JSONResponse({"object": "health.response", "message": "live"})
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(generate_latest(self.counts.registry), media_type="text/plain; version=0.0.4")
+        return Response(
+            generate_latest(self.counts.registry), media_type="text/plain; version=0.0.4"
+        )
 
     async def _about(self, request: Request) -> Response:
-        """As NIM has them (docs.nvidia.com/nim, read 2026-11-22), with those of their fields that a gateway can fill."""
+        """As NIM has them (docs.nvidia.com/nim, read 2026-11-22), with those of their fields that a
+        gateway can fill.
+        """
         if request.url.path.endswith("version"):
             return JSONResponse({"release": VERSION, "api": VERSION})
-        names = sorted({name for backend in self.backends if backend.up for name in backend.models or ()})
-        return JSONResponse({"version": VERSION, "assetInfo": [], "modelInfo": [{"shortName": name, "modelUrl": ""} for name in names]})
+        names = sorted(
+            {name for backend in self.backends if backend.up for name in backend.models or ()}
+        )
+        return JSONResponse(
+            {
+                "version": VERSION,
+                "assetInfo": [],
+                "modelInfo": [{"shortName": name, "modelUrl": ""} for name in names],
+            }
+        )
 
     async def _models(self, request: Request) -> Response:
-        """The models of all backends that take requests, each name once; asked with a client's key where the backends want one."""
+        """The models of all backends that take requests, each name once; asked with a client's key
+        where the backends want one.
+        """
         taking = [backend for backend in self.backends if backend.up]
         lists = [backend.models for backend in taking if backend.models is not None]
         if not lists and taking:
@@ -159,7 +235,9 @@ class Gateway:
         self.counts.refused.labels(str(status)).inc()
         kind = TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
         error = {"message": message, "type": kind, "param": None, "code": status}
-        return JSONResponse({"error": error}, status, headers={"Retry-After": "1"} if status in (429, 503) else {})
+        return JSONResponse(
+            {"error": error}, status, headers={"Retry-After": "1"} if status in (429, 503) else {}
+        )
 
     # What it passes on
 
@@ -168,18 +246,27 @@ class Gateway:
         if scope["type"] != "http":
             return
         if not re.fullmatch(PASSED, scope["path"]):
-            await self._refusal(404, "the gateway passes on requests for answers, and nothing is at this path")(scope, receive, send)
+            await self._refusal(
+                404, "the gateway passes on requests for answers, and nothing is at this path"
+            )(scope, receive, send)
             return
         if self.in_flight >= self.limits.in_flight:
-            await self._refusal(429, f"{self.in_flight:,} requests are under way, the most at once")(scope, receive, send)
+            await self._refusal(
+                429, f"{self.in_flight:,} requests are under way, the most at once"
+            )(scope, receive, send)
             return
         self.in_flight += 1
         try:
             body = await self._body(receive)
             if body is None:
-                await self._refusal(413, f"the body is longer than {self.limits.body:,} bytes")(scope, receive, send)
+                await self._refusal(413, f"the body is longer than {self.limits.body:,} bytes")(
+                    scope, receive, send
+                )
                 return
-            work, leaving = asyncio.ensure_future(self._answered(scope, body, receive, send)), asyncio.ensure_future(_left(receive))
+            work, leaving = (
+                asyncio.ensure_future(self._answered(scope, body, receive, send)),
+                asyncio.ensure_future(_left(receive)),
+            )
             await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
             if not work.done():
@@ -193,7 +280,9 @@ class Gateway:
             self.in_flight -= 1
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """The body of a request; None where it is too long. Raises TimeoutError: it does not come; ConnectionError: the client left."""
+        """The body of a request; None where it is too long. Raises TimeoutError: it does not come;
+        ConnectionError: the client left.
+        """
         parts, length, more = [], 0, True
         async with asyncio.timeout(self.limits.idle_s):
             while more and length <= self.limits.body:
@@ -206,9 +295,14 @@ class Gateway:
         return b"".join(parts) if length <= self.limits.body else None
 
     async def _answered(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Send a request to a backend, and to another one where no connection can be made; nothing that was sent is sent again."""
+        """Send a request to a backend, and to another one where no connection can be made; nothing
+        that was sent is sent again.
+        """
         headers = scope["headers"]
-        asked = Asked(body=body, session_id=next((value for name, value in headers if name == b"x-session-id"), b""))
+        asked = Asked(
+            body=body,
+            session_id=next((value for name, value in headers if name == b"x-session-id"), b""),
+        )
         model = asked.model if scope["method"] == "POST" else ""
         tokens, tried = asked.prompt_tokens + asked.output_tokens, list[Backend]()
         backend = self.balancer.choose(asked, tried, model)
@@ -231,7 +325,11 @@ class Gateway:
             except BROKEN as error:
                 outcome = "failed"
                 late = isinstance(error, TimeoutError)
-                words = f"{backend.name} did not answer in time" if late else f"{backend.name} ended the connection without an answer"
+                words = (
+                    f"{backend.name} did not answer in time"
+                    if late
+                    else f"{backend.name} ended the connection without an answer"
+                )
                 await self._refusal(504 if late else 502, words)(scope, receive, send)
                 return
             finally:
@@ -241,25 +339,46 @@ class Gateway:
             self.counts.retries.inc(another is not None)
             backend = another
         unknown = bool(model) and not any(backend.serves(model) for backend in self.backends)
-        words = f"The model `{model:.80}` does not exist." if unknown else "no backend takes requests at the moment"
+        words = (
+            f"The model `{model:.80}` does not exist."
+            if unknown
+            else "no backend takes requests at the moment"
+        )
         await self._refusal(404 if unknown else 503, words)(scope, receive, send)
 
     async def _relayed(self, backend: Backend, scope: Scope, body: bytes, send: Send) -> str:
-        """One request at one backend, its response piece by piece as it comes; how it ended. Raises Cut, UNREACHED, BROKEN."""
+        """One request at one backend, its response piece by piece as it comes; how it ended. Raises
+        Cut, UNREACHED, BROKEN.
+        """
         limits, begun, loop = self.limits, time.perf_counter(), asyncio.get_running_loop()
-        target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        headers = [(b"host", backend.name.encode()), *_end_to_end(scope["headers"], (b"host", b"content-length", b"expect"))]
+        target = scope["raw_path"] + (
+            b"?" + scope["query_string"] if scope["query_string"] else b""
+        )
+        headers = [
+            (b"host", backend.name.encode()),
+            *_end_to_end(scope["headers"], (b"host", b"content-length", b"expect")),
+        ]
         if body or scope["method"] in ("POST", "PUT", "PATCH"):
             headers.append((b"content-length", b"%d" % len(body)))
         async with asyncio.timeout(limits.first_byte_s) as limit:
-            asking = httpcore2.Request(scope["method"], _url(backend, target), headers=headers, content=body, extensions=self._timeout)
+            asking = httpcore2.Request(
+                scope["method"],
+                _url(backend, target),
+                headers=headers,
+                content=body,
+                extensions=self._timeout,
+            )
             response = await self._pool.handle_async_request(asking)
             self.counts.waits.labels(backend.name).observe(time.perf_counter() - begun)
             limit.reschedule(loop.time() + limits.idle_s)
             try:
-                framed = response.status in (204, 304) or any(name.lower() == b"transfer-encoding" for name, _ in response.headers)
+                framed = response.status in (204, 304) or any(
+                    name.lower() == b"transfer-encoding" for name, _ in response.headers
+                )
                 kept = _end_to_end(response.headers, (b"content-length",) if framed else ())
-                await send({"type": "http.response.start", "status": response.status, "headers": kept})
+                await send(
+                    {"type": "http.response.start", "status": response.status, "headers": kept}
+                )
                 async for piece in response.aiter_stream():
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                     limit.reschedule(loop.time() + limits.idle_s)
@@ -310,7 +429,10 @@ class Gateway:
             status, _ = await self._page(backend, "/health")
             backend.fault, allowed = "" if status < 500 else f"status {status}", 1
         except OSError as error:
-            backend.fault, allowed = "no connection", 1 if isinstance(error, ConnectionRefusedError) else FAILURES
+            backend.fault, allowed = (
+                "no connection",
+                1 if isinstance(error, ConnectionRefusedError) else FAILURES,
+            )
         backend.failures = backend.failures + 1 if backend.fault else 0
         if not backend.fault or backend.failures >= allowed:
             backend.up = not backend.fault
@@ -325,18 +447,35 @@ class Gateway:
             return
 
     async def _kv_used(self, backend: Backend) -> float:
-        """The largest share of a KV cache in use that the backend's metrics name; 0 where they name none."""
+        """The largest share of a KV cache in use that the backend's metrics name; 0 where they name
+        none.
+        """
         try:
             _, body = await self._page(backend, "/metrics")
             families = text_string_to_metric_families(body.decode())
-            return max((sample.value for family in families if family.name in KV_USED for sample in family.samples), default=0.0)
+            return max(
+                (
+                    sample.value
+                    for family in families
+                    if family.name in KV_USED
+                    for sample in family.samples
+                ),
+                default=0.0,
+            )
         except (OSError, ValueError):
             return 0.0
 
-    async def _page(self, backend: Backend, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> tuple[int, bytes]:
-        """The status and body of a GET. Raises OSError: no connection, no answer in time, or none that is HTTP."""
+    async def _page(
+        self, backend: Backend, path: str, headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> tuple[int, bytes]:
+        """The status and body of a GET. Raises OSError: no connection, no answer in time, or none
+        that is HTTP.
+        """
         asking = httpcore2.Request(
-            "GET", _url(backend, path.encode()), headers=[(b"host", backend.name.encode()), *headers], extensions=self._timeout
+            "GET",
+            _url(backend, path.encode()),
+            headers=[(b"host", backend.name.encode()), *headers],
+            extensions=self._timeout,
         )
         try:
             async with asyncio.timeout(self.limits.health_s):
@@ -357,13 +496,22 @@ class Gateway:
 
 
 def _url(backend: Backend, target: bytes) -> httpcore2.URL:
-    return httpcore2.URL(scheme=b"http", host=backend.target.host.encode(), port=backend.target.port, target=target)
+    return httpcore2.URL(
+        scheme=b"http", host=backend.target.host.encode(), port=backend.target.port, target=target
+    )
 
 
-def _end_to_end(headers: Iterable[tuple[bytes, bytes]], dropped: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
+def _end_to_end(
+    headers: Iterable[tuple[bytes, bytes]], dropped: Iterable[bytes] = ()
+) -> list[tuple[bytes, bytes]]:
     """The headers without those of one connection, in their order."""
     headers = list(headers)
-    named = {word.strip().lower() for name, value in headers if name.lower() == b"connection" for word in value.split(b",")}
+    named = {
+        word.strip().lower()
+        for name, value in headers
+        if name.lower() == b"connection"
+        for word in value.split(b",")
+    }
     gone = HOP_BY_HOP | named | set(dropped)
     return [(name, value) for name, value in headers if name.lower() not in gone]
 
@@ -375,7 +523,8 @@ async def _left(receive: Receive) -> None:
 
 
 Ready = Callable[[int, Mapping[str, str]], None]
-"""Takes the port once connections are taken there, and of each backend by its name what is wrong with it ("" for nothing)."""
+"""Takes the port once connections are taken there, and of each backend by its name what is wrong
+with it ("" for nothing)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +538,9 @@ class Running:
 
 @asynccontextmanager
 async def gateway(settings: Settings) -> AsyncIterator[Running]:
-    """A gateway on the running loop while the block lasts; its backends were checked once. Raises InputError: the port is taken."""
+    """A gateway on the running loop while the block lasts; its backends were checked once. Raises
+    InputError: the port is taken.
+    """
     gateway = Gateway(settings)
     limits = settings.limits
     config = uvicorn.Config(
@@ -404,7 +555,9 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
         timeout_keep_alive=limits.keep_alive_s,
         timeout_graceful_shutdown=limits.drain_s,
     )
-    logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut))
+    )
     with _listening(settings.host, settings.port) as listening:
         server = uvicorn.Server(config)
         async with gateway.watching():
@@ -417,7 +570,9 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
 
 
 def serve(settings: Settings, ready: Ready) -> None:
-    """Serve until SIGINT or SIGTERM; running requests may go on for ``limits.drain_s``. Raises InputError: the port is taken."""
+    """Serve until SIGINT or SIGTERM; running requests may go on for ``limits.drain_s``. Raises
+    InputError: the port is taken.
+    """
     import uvloop
 
     from tonnage.bench.connection import more_descriptors
@@ -427,16 +582,23 @@ def serve(settings: Settings, ready: Ready) -> None:
     async def run() -> None:
         async with gateway(settings) as running:
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)  # uvicorn, which begins after this, raises the signal again when it has ended
-            ready(running.port, {backend.name: backend.fault for backend in running.gateway.backends})
+                # uvicorn, which begins after this, raises the signal again when it has ended
+                signal.signal(number, signal.SIG_IGN)
+            ready(
+                running.port, {backend.name: backend.fault for backend in running.gateway.backends}
+            )
             await running.serving
 
     uvloop.run(run())
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that takes connections. Raises InputError: the port is taken, or the address is none of this machine."""
+    """A socket that takes connections. Raises InputError: the port is taken, or the address is none
+    of this machine.
+    """
     try:
         return socket.create_server((host, port), backlog=BACKLOG)
     except OSError as error:
-        raise InputError(f"{option('port')}: cannot listen on {host}:{port} ({error.strerror}); choose another") from None
+        raise InputError(
+            f"{option('port')}: cannot listen on {host}:{port} ({error.strerror}); choose another"
+        ) from None

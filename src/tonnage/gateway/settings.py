@@ -1,4 +1,6 @@
-"""The settings of a gateway: its backends, its policy, and the bounds on everything that a client or a backend could let grow."""
+"""The settings of a gateway: its backends, its policy, and the bounds on everything that a client
+or a backend could let grow.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ class Limits:
     in_flight: int = 1_024  # requests that are being served at once; further ones get 429
     keep_alive_s: int = 75  # between two requests on a client's connection
     connect_s: float = 2.0  # to connect to a backend
-    first_byte_s: float = 600.0  # from a request to the first byte of the backend's response; slower ones get 504
-    idle_s: float = 120.0  # between two pieces of a request or a response, and for a client that reads nothing of it
-    pooled_s: float = 4.0  # how long an idle connection to a backend is kept: less than the 5 s after which uvicorn closes it
+    # from a request to the first byte of the backend's response; slower ones get 504
+    first_byte_s: float = 600.0
+    # between two pieces of a request or a response, and for a client that reads nothing of it
+    idle_s: float = 120.0
+    # how long an idle connection to a backend is kept: less than the 5 s after which uvicorn closes
+    # it
+    pooled_s: float = 4.0
     health_s: float = 1.0  # between two health checks of a backend, and of each
     drain_s: int = 10  # how long running requests may go on after the gateway got SIGTERM
 
@@ -40,21 +46,36 @@ class Settings:
 class GatewayArguments:
     """A gateway as people write it: the flags of the command, and the keys of its file."""
 
-    backends: tuple[str, ...] = about("Address of an instance, once for each, such as http://127.0.0.1:8001; =2 is its weight.", default=())
-    plan: str | Path | None = about("A plan that tonnage size wrote: its instances, on ports 8001, 8002, … of their systems.")
+    backends: tuple[str, ...] = about(
+        "Address of an instance, once for each, such as http://127.0.0.1:8001; =2 is its weight.",
+        default=(),
+    )
+    plan: str | Path | None = about(
+        "A plan that tonnage size wrote: its instances, on ports 8001, 8002, … of their systems."
+    )
     plan_host: tuple[str, ...] = about(
-        "Host of one of the plan's systems, once for each (default: this machine for a plan of one).", default=()
+        "Host of one of the plan's systems, once for each (default: this machine for a plan of"
+        " one).",
+        default=(),
     )
     policy: str = about(
-        "Router between the instances: round-robin, weighted, least-tokens, power-of-two, prefix-aware, session and others "
-        "(default: least-outstanding).",
+        "Router between the instances: round-robin, weighted, least-tokens, power-of-two,"
+        " prefix-aware, session and others (default: least-outstanding).",
         default="least-outstanding",
     )
-    max_in_flight: int | None = about("Requests at once; further ones get 429 with Retry-After (default: 1024, or by the plan).")
-    max_body_mb: int = about("MiB of a request's body; larger ones get 413 (default: 32).", default=32)
-    first_byte_timeout: float = about("Seconds that an instance may take to begin a response (default: 600).", default=600.0)
+    max_in_flight: int | None = about(
+        "Requests at once; further ones get 429 with Retry-After (default: 1024, or by the plan)."
+    )
+    max_body_mb: int = about(
+        "MiB of a request's body; larger ones get 413 (default: 32).", default=32
+    )
+    first_byte_timeout: float = about(
+        "Seconds that an instance may take to begin a response (default: 600).", default=600.0
+    )
     idle_timeout: float = about(
-        "Close a connection after this many seconds without a byte from the instance or to the client (default: 120).", default=120.0
+        "Close a connection after this many seconds without a byte from the instance or to the"
+        " client (default: 120).",
+        default=120.0,
     )
     seed: int = about("Seed of random choices (default: 0).", default=0)
     host: str = about("Address to listen on (default: 127.0.0.1).", default="127.0.0.1")

@@ -1,4 +1,6 @@
-"""What the page holds while it runs: its folder, its token, the processes that work for it, and the answers that it keeps."""
+"""What the page holds while it runs: its folder, its token, the processes that work for it, and the
+answers that it keeps.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from tonnage.sizing.estimate import Estimate, estimates
 from tonnage.sizing.planner import Runs
 
 LONGEST_LINE = 64 * 2**20  # bytes of an answer
-ENDS_S = 5.0  # seconds that a cancelled job has to end by itself; then its process is killed, and the next job starts another one
+# seconds that a cancelled job has to end by itself; then its process is killed, and the next job
+# starts another one
+ENDS_S = 5.0
 
 
 UNDER_WAY = {"progress", "live", "decided"}  # what a job says before its end
@@ -44,7 +48,9 @@ class Worker:
         self._ending: asyncio.Future[None] | None = None
 
     async def run(self, kind: str, **given: Any) -> AsyncGenerator[dict[str, Any]]:
-        """What a job (a method of ``worker.Jobs``) says, its end last; closing the iterator cancels the job."""
+        """What a job (a method of ``worker.Jobs``) says, its end last; closing the iterator cancels
+        the job.
+        """
         async with self._busy:
             if self._ending is not None:
                 await self._ending
@@ -58,7 +64,9 @@ class Worker:
                     ended = not UNDER_WAY & said.keys()
                     yield said
             finally:
-                self._ending = None if ended else asyncio.ensure_future(self._cancelled(process, number))
+                self._ending = (
+                    None if ended else asyncio.ensure_future(self._cancelled(process, number))
+                )
 
     async def answer(self, kind: str, **given: Any) -> dict[str, Any]:
         """The end of a job."""
@@ -136,13 +144,18 @@ class Desk:
     """One page server."""
 
     def __init__(self, folder: Path, token: str = "") -> None:
-        """Work in a folder, which is made if it is not there. Raises InputError: it cannot be made or written."""
+        """Work in a folder, which is made if it is not there. Raises InputError: it cannot be made
+        or written.
+        """
         self.folder = folder.resolve()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self.folder).close()
         except OSError as error:
-            raise InputError(f"{folder}: cannot be written ({error.strerror}); name a folder that can, tonnage ui FOLDER") from None
+            raise InputError(
+                f"{folder}: cannot be written ({error.strerror}); name a folder that can, tonnage"
+                " ui FOLDER"
+            ) from None
         self.token = token or secrets.token_urlsafe(24)
         self.worker = Worker(self.folder, nice=NICE)
         self.bench = Worker(self.folder, nice=0)
@@ -151,7 +164,11 @@ class Desk:
 
     def files(self, *endings: str) -> tuple[str, ...]:
         """Names of the files in the folder, those with certain endings, or all."""
-        found = sorted(path.name for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        found = sorted(
+            path.name
+            for path in self.folder.iterdir()
+            if path.is_file() and not path.name.startswith(".")
+        )
         return tuple(name for name in found if not endings or name.lower().endswith(endings))
 
     def understood(self, asked: Mapping[str, Any]) -> Asked:
@@ -160,7 +177,9 @@ class Desk:
         return ask(None, **asked)
 
     def estimated(self, asked: Mapping[str, Any]) -> tuple[Estimate, ...]:
-        """What closed forms say of the question, of its first model. Raises InputErrors: everything that is wrong with it."""
+        """What closed forms say of the question, of its first model. Raises InputErrors: everything
+        that is wrong with it.
+        """
         if self._prepared.kept > MOST_PREPARED:
             self._prepared = Runs()
         return estimates(self.understood(asked).questions[0], self._prepared)
@@ -174,7 +193,9 @@ class Desk:
             yield {"answer": self._kept[key]}
             return
         today = datetime.now(tz=UTC).date().isoformat()
-        async with aclosing(self.worker.run("size", asked=dict(asked), command=command_of(asked), today=today)) as run:
+        async with aclosing(
+            self.worker.run("size", asked=dict(asked), command=command_of(asked), today=today)
+        ) as run:
             async for said in run:
                 if "answer" in said:
                     self._kept[key] = said["answer"]
@@ -201,8 +222,14 @@ class Desk:
 
     def run_folders(self) -> tuple[str, ...]:
         """Names of the run folders of the folder, the newest first."""
-        found = [path for path in self.folder.iterdir() if path.is_dir() and not path.is_symlink() and self.runs_in(path.name)]
-        return tuple(path.name for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True))
+        found = [
+            path
+            for path in self.folder.iterdir()
+            if path.is_dir() and not path.is_symlink() and self.runs_in(path.name)
+        ]
+        return tuple(
+            path.name for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True)
+        )
 
     def runs_in(self, name: str) -> list[str]:
         """The run folders that a folder is, or of a sweep holds, as paths below the run folder."""
@@ -210,10 +237,14 @@ class Desk:
             return []
         if (self.folder / name / "summary.json").is_file():
             return [name]
-        return sorted(f"{name}/{path.parent.name}" for path in (self.folder / name).glob("*/summary.json"))
+        return sorted(
+            f"{name}/{path.parent.name}" for path in (self.folder / name).glob("*/summary.json")
+        )
 
     async def plan_at(self, place: str) -> Plan:
-        """The plan of a link's query, or of a file of the run folder ("@plan.json"). Raises InputError: none, or several."""
+        """The plan of a link's query, or of a file of the run folder ("@plan.json"). Raises
+        InputError: none, or several.
+        """
         if place.startswith("@"):
             check_inside(place[1:], self.folder, "plan")
             plans = read_plans(self.folder / place[1:])

@@ -1,6 +1,8 @@
-"""The question of a page: leaves of a scenario by name, as a link, as a command, and as the form with its six parts.
+"""The question of a page: leaves of a scenario by name, as a link, as a command, and as the form
+with its six parts.
 
-A link is a plan: its query holds every leaf that was set, under the name that its flag has, and nothing else.
+A link is a plan: its query holds every leaf that was set, under the name that its flag has, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -37,36 +39,58 @@ FORMS: dict[str, tuple[str, ...]] = {
 BASE = "base"  # name of the link that a question of What if began with
 
 # What the page asks where a link asks nothing: the question of the README
-EXAMPLE: Flat = {"model": "llama-3.1-8b", "isl": "2000", "osl": "200", "peak_rps": "300", "ttft": ["p95<=500ms"], "tpot": ["p95<=50ms"]}
+EXAMPLE: Flat = {
+    "model": "llama-3.1-8b",
+    "isl": "2000",
+    "osl": "200",
+    "peak_rps": "300",
+    "ttft": ["p95<=500ms"],
+    "tpot": ["p95<=50ms"],
+}
 
 
 def form_of(asked: Mapping[str, Any]) -> str:
     """The form of its demand."""
-    return next((name for name in ("trace", "users", "calls", "job", "mean") if FORMS[name][0] in asked), "peak")
+    return next(
+        (name for name in ("trace", "users", "calls", "job", "mean") if FORMS[name][0] in asked),
+        "peak",
+    )
 
 
 def question_of(query: str) -> Flat:
-    """The question of a link or of a form, which names the parts of its limits apart (``ttft.at``, ``ttft.ms``). Raises InputError."""
+    """The question of a link or of a form, which names the parts of its limits apart (``ttft.at``,
+    ``ttft.ms``). Raises InputError.
+    """
     if len(query) > LONGEST_QUERY:
         raise InputError(f"the link has {len(query):,} characters; {LONGEST_QUERY:,} are allowed")
     given: dict[str, list[str]] = {}
     for name, value in parse_qsl(query):
         text = value.strip()
         if len(text) > LONGEST_VALUE:
-            raise InputError(f"{option(name[:40])}: longer than {LONGEST_VALUE:,} characters; shorten it")
+            raise InputError(
+                f"{option(name[:40])}: longer than {LONGEST_VALUE:,} characters; shorten it"
+            )
         if text:
             given.setdefault(name, []).append(text)
     form = given.pop("demand", [""])[0]
     given.pop(BASE, None)
-    dropped = {leaf for name, parts in FORMS.items() if form in FORMS and name != form for leaf in parts} - set(FORMS.get(form, ()))
+    dropped = {
+        leaf for name, parts in FORMS.items() if form in FORMS and name != form for leaf in parts
+    } - set(FORMS.get(form, ()))
     for metric in METRICS:
         at, most = given.pop(f"{metric}.at", None), given.pop(f"{metric}.ms", None)
         if at and most:
             given[metric] = [f"{at[0]}<={most[0]}ms", *given.get(metric, [])]
     unknown = next((name for name in given if name not in LEAVES), None)
     if unknown is not None:
-        raise InputError(f"{option(unknown[:40])}: unknown; a link holds the names that tonnage schema prints")
-    return {name: _of_leaf(LEAVES[name], given[name]) for name in LEAVES if name in given and name not in dropped}
+        raise InputError(
+            f"{option(unknown[:40])}: unknown; a link holds the names that tonnage schema prints"
+        )
+    return {
+        name: _of_leaf(LEAVES[name], given[name])
+        for name in LEAVES
+        if name in given and name not in dropped
+    }
 
 
 def _of_leaf(leaf: Leaf, texts: list[str]) -> Any:
@@ -80,8 +104,14 @@ def _of_leaf(leaf: Leaf, texts: list[str]) -> Any:
 
 def query_of(asked: Mapping[str, Any]) -> str:
     """The query of a link to a question."""
-    listed = [(name, part) for name, value in asked.items() for part in (value if isinstance(value, list) else [value])]
-    parts = [(name, str(part).lower() if isinstance(part, bool) else str(part)) for name, part in listed]
+    listed = [
+        (name, part)
+        for name, value in asked.items()
+        for part in (value if isinstance(value, list) else [value])
+    ]
+    parts = [
+        (name, str(part).lower() if isinstance(part, bool) else str(part)) for name, part in listed
+    ]
     return urlencode(parts, quote_via=quote, safe=",:<=")
 
 
@@ -96,7 +126,11 @@ def tokens_of(asked: Mapping[str, Any]) -> list[str]:
     for name, value in asked.items():
         flag = name.replace("_", "-")
         for part in value if isinstance(value, list) else [value]:
-            words += [f"--{'' if part else 'no-'}{flag}"] if isinstance(part, bool) else [f"--{flag}", str(part)]
+            words += (
+                [f"--{'' if part else 'no-'}{flag}"]
+                if isinstance(part, bool)
+                else [f"--{flag}", str(part)]
+            )
     return words
 
 
@@ -139,9 +173,21 @@ LABELS = {
     "spare": "Spare systems",
     "confidence": "Confidence, %",
 }
-LIMITED = {"ttft": "First token (TTFT)", "itl": "Gap between tokens (ITL)", "tpot": "Time per token (TPOT)", "e2e": "Whole answer (E2E)"}
+LIMITED = {
+    "ttft": "First token (TTFT)",
+    "itl": "Gap between tokens (ITL)",
+    "tpot": "Time per token (TPOT)",
+    "e2e": "Whole answer (E2E)",
+}
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
-DEMANDS = {"peak": "Peak", "mean": "Mean", "users": "Users", "calls": "Calls", "trace": "Trace", "job": "Job"}
+DEMANDS = {
+    "peak": "Peak",
+    "mean": "Mean",
+    "users": "Users",
+    "calls": "Calls",
+    "trace": "Trace",
+    "job": "Job",
+}
 HINTS = {
     "have": "3xdgx-h100",
     "growth": "5%/month",
@@ -165,13 +211,28 @@ BRANCHES = {
     "scaling": "Scaling over the day",
     "": "Everything else",
 }
-WAYS = (("on-prem", "owned"), ("cloud", "cloud"), ("hybrid", "owned + cloud"), ("api", "API"), ("hybrid-api", "owned + API"))
+WAYS = (
+    ("on-prem", "owned"),
+    ("cloud", "cloud"),
+    ("hybrid", "owned + cloud"),
+    ("api", "API"),
+    ("hybrid-api", "owned + API"),
+)
 SHOWN = {
     *("model", "isl", "osl", "gpu", "where", "have", "growth", "spare", "confidence", *METRICS),
     *(leaf for one in FORMS.values() for leaf in one),
 }
 # GPUs that have a box; others are typed
-OFFERED = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb", "a100-sxm-80gb", "l40s")
+OFFERED = (
+    "h100-sxm-80gb",
+    "h200-sxm-141gb",
+    "b200-sxm-180gb",
+    "b300-sxm-270gb",
+    "gb200-186gb",
+    "gb300-279gb",
+    "a100-sxm-80gb",
+    "l40s",
+)
 _LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
 
 
@@ -179,29 +240,52 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
     """The whole form of a question; ``files`` are those of the run folder."""
     found = []
     for branch, title in BRANCHES.items():
-        mine = [leaf for leaf in LEAVES.values() if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN]
+        mine = [
+            leaf
+            for leaf in LEAVES.values()
+            if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN
+        ]
         opened = " open" if any(leaf.name in asked for leaf in mine) else ""
-        found.append(f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>")
+        found.append(
+            f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>"  # noqa: E501
+        )
     parts = (
         _model(asked),
-        _group("2", "How long are prompts and answers?", _number("isl", asked) + _number("osl", asked)),
+        _group(
+            "2", "How long are prompts and answers?", _number("isl", asked) + _number("osl", asked)
+        ),
         _demand(asked, files),
-        _group("4", "How fast must it be?", _use_cases() + "".join(_limit(metric, asked) for metric in METRICS)),
+        _group(
+            "4",
+            "How fast must it be?",
+            _use_cases() + "".join(_limit(metric, asked) for metric in METRICS),
+        ),
         _where(asked),
-        _group("6", "Growth, spare, confidence", "".join(_number(name, asked) for name in ("growth", "spare", "confidence"))),
+        _group(
+            "6",
+            "Growth, spare, confidence",
+            "".join(_number(name, asked) for name in ("growth", "spare", "confidence")),
+        ),
         f'<div class="advanced"><h3>Advanced</h3>{"".join(found)}</div>',
     )
     return (
-        '<form id="question" class="question" action="/size" method="get" hx-get="/size/estimate" hx-target="#estimate" '
-        'hx-trigger="input delay:40ms, load" hx-sync="this:replace" aria-label="The question" autocomplete="off">\n'
-        f'{"".join(parts)}<noscript><button class="button">Answer</button></noscript></form>\n'
+        '<form id="question" class="question" action="/size" method="get" hx-get="/size/estimate"'
+        ' hx-target="#estimate" hx-trigger="input delay:40ms, load" hx-sync="this:replace"'
+        f' aria-label="The question" autocomplete="off">\n{"".join(parts)}<noscript><button'
+        ' class="button">Answer</button></noscript></form>\n'
     )
 
 
 def what_if_form(asked: Mapping[str, Any], base: str) -> str:
-    """The inputs that move an answer; the rest goes along unseen, as does ``base``, the question that it began with."""
+    """The inputs that move an answer; the rest goes along unseen, as does ``base``, the question
+    that it began with.
+    """
     load = FORMS[form_of(asked)][0]
-    moved = tuple(name for name in ("isl", "osl", load, "confidence") if name in ("confidence", *asked) and name != "trace")
+    moved = tuple(
+        name
+        for name in ("isl", "osl", load, "confidence")
+        if name in ("confidence", *asked) and name != "trace"
+    )
     limits = "".join(_limit(metric, asked) for metric in METRICS)
     hidden = "".join(
         f'<input type="hidden" name="{name}" value="{escape(_value(name, {name: part}))}">'
@@ -210,34 +294,49 @@ def what_if_form(asked: Mapping[str, Any], base: str) -> str:
         for part in (value if isinstance(value, list) else [value])
     )
     return (
-        '<form id="question" class="question" action="/what-if" method="get" hx-get="/size/estimate" hx-target="#estimate" '
-        'hx-trigger="input delay:40ms, load" hx-sync="this:replace" aria-label="Changes" autocomplete="off">\n'
-        '<fieldset><legend>What if it were …</legend><p class="hint">The sliders begin at the plan. The address keeps every change.</p>'
+        '<form id="question" class="question" action="/what-if" method="get"'
+        ' hx-get="/size/estimate" hx-target="#estimate" '
+        'hx-trigger="input delay:40ms, load" hx-sync="this:replace" aria-label="Changes"'
+        ' autocomplete="off">\n'
+        '<fieldset><legend>What if it were …</legend><p class="hint">The sliders begin at the plan.'
+        " The address keeps every change.</p>"
         f"{''.join(_number(name, asked) for name in moved)}</fieldset>"
         f"<fieldset><legend>… within other limits</legend>{limits}</fieldset>{hidden}"
         f'<input type="hidden" name="{BASE}" value="{escape(base)}">'
-        f'<div class="actions"><a class="button" href="/what-if?{escape(base)}">Back to the plan</a></div></form>\n'
+        f'<div class="actions"><a class="button" href="/what-if?{escape(base)}">Back to the'
+        " plan</a></div></form>\n"
     )
 
 
 def _group(place: str, title: str, inside: str) -> str:
-    return f'<fieldset><legend><span class="place">{place}</span>{escape(title)}</legend>{inside}</fieldset>\n'
+    return (
+        "<fieldset><legend><span"
+        f' class="place">{place}</span>{escape(title)}</legend>{inside}</fieldset>\n'
+    )
 
 
 def _value(name: str, asked: Mapping[str, Any]) -> str:
     value = asked.get(name, "")
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        ",".join(map(str, value))
+        if isinstance(value, list)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
 
 
 def _model(asked: Mapping[str, Any]) -> str:
     return _group(
         "1",
         "Which model?",
-        '<div class="field whole"><label for="f-model" class="sr">Model</label>'
-        f'<input id="f-model" name="model" value="{escape(_value("model", asked))}" list="models" spellcheck="false" '
-        'placeholder="meta-llama/Llama-3.1-8B-Instruct" hx-get="/models" hx-trigger="input changed delay:120ms, focus once" '
-        'hx-target="#models" hx-swap="innerHTML" hx-sync="this:replace" hx-params="model">'
-        '<datalist id="models"></datalist><p class="hint">A name of Hugging Face or the catalog, or a config.json under Files</p></div>',
+        '<div class="field whole"><label for="f-model" class="sr">Model</label><input id="f-model"'
+        f' name="model" value="{escape(_value("model", asked))}" list="models" spellcheck="false"'
+        ' placeholder="meta-llama/Llama-3.1-8B-Instruct" hx-get="/models" hx-trigger="input'
+        ' changed delay:120ms, focus once" hx-target="#models" hx-swap="innerHTML"'
+        ' hx-sync="this:replace" hx-params="model"><datalist id="models"></datalist><p'
+        ' class="hint">A name of Hugging Face or the catalog, or a config.json under'
+        " Files</p></div>",
     )
 
 
@@ -247,22 +346,27 @@ def _number(name: str, asked: Mapping[str, Any]) -> str:
     about = f' title="{escape(LEAVES[name].about)}"'
     slider = _slider(name, LABELS[name]) if name in SLIDERS else ""
     return (
-        f'<div class="field{" slid" if slider else ""}"><label for="f-{name}">{escape(LABELS[name])}</label>'
-        f'<input id="f-{name}" name="{name}" value="{escape(_value(name, asked))}" inputmode="decimal"{hint}{about}>{slider}</div>'
+        f'<div class="field{" slid" if slider else ""}"><label'
+        f' for="f-{name}">{escape(LABELS[name])}</label><input id="f-{name}" name="{name}"'
+        f' value="{escape(_value(name, asked))}" inputmode="decimal"{hint}{about}>{slider}</div>'
     )
 
 
 def _slider(name: str, label: str) -> str:
     low, high = SLIDERS[name]
     ends = f'data-low="{low:g}" data-high="{high:g}"'
-    return f'<input type="range" min="0" max="1000" data-for="f-{name}" {ends} aria-label="{escape(label)}, slider">'
+    return (
+        f'<input type="range" min="0" max="1000" data-for="f-{name}" {ends}'
+        f' aria-label="{escape(label)}, slider">'
+    )
 
 
 def _demand(asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
     chosen = form_of(asked)
     radios = "".join(
-        f'<input type="radio" id="d-{name}" name="demand" value="{name}"{" checked" if name == chosen else ""}>'
-        f'<label for="d-{name}">{escape(title)}</label>'
+        f'<input type="radio" id="d-{name}" name="demand"'
+        f' value="{name}"{" checked" if name == chosen else ""}><label'
+        f' for="d-{name}">{escape(title)}</label>'
         for name, title in DEMANDS.items()
     )
     fields = []
@@ -277,40 +381,55 @@ def _demand(asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
 def _files(name: str, asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
     chosen = _value(name, asked)
     options = "".join(
-        f"<option{' selected' if one == chosen else ''}>{escape(one)}</option>" for one in dict.fromkeys((*filter(None, (chosen,)), *files))
+        f"<option{' selected' if one == chosen else ''}>{escape(one)}</option>"
+        for one in dict.fromkeys((*filter(None, (chosen,)), *files))
     )
     return (
-        f'<div class="field"><label for="f-{name}">{escape(LABELS[name])}</label><select id="f-{name}" name="{name}">'
-        f'<option value="">choose …</option>{options}</select>'
-        '<p class="hint"><a href="/files">Files</a> takes a trace that is dropped there</p></div>'
+        f'<div class="field"><label for="f-{name}">{escape(LABELS[name])}</label><select'
+        f' id="f-{name}" name="{name}"><option value="">choose …</option>{options}</select><p'
+        ' class="hint"><a href="/files">Files</a> takes a trace that is dropped there</p></div>'
     )
 
 
 def _use_cases() -> str:
-    options = "".join(f'<option value="{name}">{name}</option>' for name, one in PRESETS.items() if any((one.limits.ttft, one.limits.itl)))
+    options = "".join(
+        f'<option value="{name}">{name}</option>'
+        for name, one in PRESETS.items()
+        if any((one.limits.ttft, one.limits.itl))
+    )
     return (
-        '<div class="field"><label for="u-case">Usual limits of</label><select id="u-case" hx-get="/size/usual" name="usual" '
-        'hx-include="closest form" hx-target="#question" hx-swap="outerHTML" hx-trigger="change" hx-sync="this:replace">'
-        f'<option value="">choose …</option>{options}</select></div>'
+        '<div class="field"><label for="u-case">Usual limits of</label><select id="u-case"'
+        ' hx-get="/size/usual" name="usual" hx-include="closest form" hx-target="#question"'
+        ' hx-swap="outerHTML" hx-trigger="change" hx-sync="this:replace"><option value="">choose'
+        f" …</option>{options}</select></div>"
     )
 
 
 def _limit(metric: str, asked: Mapping[str, Any]) -> str:
-    """A limit as a statistic and a time; further ones of the metric are kept as they are written."""
+    """A limit as a statistic and a time; further ones of the metric are kept as they are
+    written.
+    """
     written = asked.get(metric, [])
     texts = [written] if isinstance(written, str) else list(written)
     match = _LIMIT.fullmatch(texts[0]) if texts else None
     statistic = match[1] if match else ""
     most = "" if match is None else f"{float(match[2]) * (1 if match[3] == 'ms' else 1000):g}"
     rest = texts[1:] if match else texts
-    options = "".join(f"<option{' selected' if one == statistic else ''}>{one}</option>" for one in STATISTICS)
+    options = "".join(
+        f"<option{' selected' if one == statistic else ''}>{one}</option>" for one in STATISTICS
+    )
     label = escape(LIMITED[metric])
-    kept = "".join(f'<input type="hidden" name="{metric}" value="{escape(one)}"><p class="hint">also {escape(one)}</p>' for one in rest)
+    kept = "".join(
+        f'<input type="hidden" name="{metric}" value="{escape(one)}"><p class="hint">also'
+        f" {escape(one)}</p>"
+        for one in rest
+    )
     return (
-        f'<div class="field limit"><label for="f-{metric}">{label}</label>'
-        f'<span class="pair"><select name="{metric}.at" aria-label="{label}, statistic"><option value="">no limit</option>'
-        f'{options}</select><input id="f-{metric}" name="{metric}.ms" value="{most}" inputmode="decimal" data-limit="{metric}">'
-        f'<span class="unit">ms</span></span>{_slider(metric, LIMITED[metric])}{kept}</div>'
+        f'<div class="field limit"><label for="f-{metric}">{label}</label><span'
+        f' class="pair"><select name="{metric}.at" aria-label="{label}, statistic"><option'
+        f' value="">no limit</option>{options}</select><input id="f-{metric}" name="{metric}.ms"'
+        f' value="{most}" inputmode="decimal" data-limit="{metric}"><span'
+        f' class="unit">ms</span></span>{_slider(metric, LIMITED[metric])}{kept}</div>'
     )
 
 
@@ -324,30 +443,49 @@ def _where(asked: Mapping[str, Any]) -> str:
     )
     ways = _value("where", asked).split(",")
     priced = "".join(_box("where", name, title, name in ways) for name, title in WAYS)
-    tried, compared = _boxes("gpu", "GPUs to try", "none: the usual ones", boxes), _boxes("where", "Costs to compare", "none: all", priced)
+    tried, compared = (
+        _boxes("gpu", "GPUs to try", "none: the usual ones", boxes),
+        _boxes("where", "Costs to compare", "none: all", priced),
+    )
     return _group("5", "Where does it run?", f"{tried}{_number('have', asked)}{compared}")
 
 
 def _boxes(name: str, title: str, otherwise: str, inside: str) -> str:
-    label = f'<span class="label" id="l-{name}">{escape(title)} <em>({escape(otherwise)})</em></span>'
-    return f'<div class="field">{label}<div class="boxes" role="group" aria-labelledby="l-{name}">{inside}</div></div>'
+    label = (
+        f'<span class="label" id="l-{name}">{escape(title)} <em>({escape(otherwise)})</em></span>'
+    )
+    return (
+        f'<div class="field">{label}<div class="boxes" role="group"'
+        f' aria-labelledby="l-{name}">{inside}</div></div>'
+    )
 
 
 def _box(name: str, value: str, title: str, checked: bool) -> str:
     state = " checked" if checked else ""
-    return f'<label class="box"><input type="checkbox" name="{name}" value="{escape(value)}"{state}><span>{escape(title)}</span></label>'
+    return (
+        f'<label class="box"><input type="checkbox" name="{name}"'
+        f' value="{escape(value)}"{state}><span>{escape(title)}</span></label>'
+    )
 
 
 def _leaf(leaf: Leaf, asked: Mapping[str, Any]) -> str:
     value, title = _value(leaf.name, asked), leaf.name.replace("_", " ")
-    choices: tuple[str, ...] = next((get_args(part) for part in get_args(leaf.kind) if get_origin(part) is Literal), ())
+    choices: tuple[str, ...] = next(
+        (get_args(part) for part in get_args(leaf.kind) if get_origin(part) is Literal), ()
+    )
     if not choices and takes(leaf.kind, bool) and not takes(leaf.kind, str):
         choices = ("true", "false")
     about = f'<p class="hint" id="h-{leaf.name}">{escape(leaf.about)}</p>'
     named = f'id="f-{leaf.name}" name="{leaf.name}" aria-describedby="h-{leaf.name}"'
     if choices:
-        options = "".join(f"<option{' selected' if choice == value else ''}>{choice}</option>" for choice in choices)
+        options = "".join(
+            f"<option{' selected' if choice == value else ''}>{choice}</option>"
+            for choice in choices
+        )
         control = f'<select {named}><option value="">default</option>{options}</select>'
     else:
         control = f'<input {named} value="{escape(value)}" spellcheck="false">'
-    return f'<div class="field"><label for="f-{leaf.name}">{escape(title)}</label>{control}{about}</div>'
+    return (
+        '<div class="field"><label'
+        f' for="f-{leaf.name}">{escape(title)}</label>{control}{about}</div>'
+    )

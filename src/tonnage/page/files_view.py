@@ -1,4 +1,6 @@
-"""The Files view: the run folder, to which traces, benchmarks, prices and plans are dropped, with the next step for each."""
+"""The Files view: the run folder, to which traces, benchmarks, prices and plans are dropped, with
+the next step for each.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,13 @@ def routes() -> list[Route]:
 
 
 def checked_name(name: str) -> str:
-    """The name of a file of the run folder. Raises InputError: it is none that a file may have here."""
+    """The name of a file of the run folder. Raises InputError: it is none that a file may have
+    here.
+    """
     if not NAME.fullmatch(name) or ".." in name or not name.lower().endswith(ENDINGS):
         raise InputError(
-            f"{option('name')}: '{name[:40]}' is no name for a file here; letters, digits and an ending of {', '.join(ENDINGS)}"
+            f"{option('name')}: '{name[:40]}' is no name for a file here; letters, digits and an"
+            f" ending of {', '.join(ENDINGS)}"
         )
     return name
 
@@ -72,12 +77,14 @@ async def view(request: Request) -> Response:
     """The place to drop files, and what there is."""
     desk = desk_of(request)
     inside = (
-        '<h1>Files</h1><p class="lead">A trace, the file of a benchmark, prices, a <code>config.json</code>, a scenario or a plan: dropped '
-        f"here it goes to the folder <code>{escape(desk.folder.name)}</code>, and nowhere else.</p>\n{NEEDS_TOKEN}"
-        '<div id="drop" class="drop"><label class="button strong">Choose files<input type="file" id="chosen" multiple class="sr"></label>'
-        '<span>or drop them here</span><p id="sent" class="hint" aria-live="polite"></p></div>\n'
-        '<div class="two files"><div id="list" hx-get="/files/list" hx-trigger="load, changed"></div>'
-        '<div id="look" class="simulated" aria-live="polite"></div></div>'
+        '<h1>Files</h1><p class="lead">A trace, the file of a benchmark, prices, a'
+        " <code>config.json</code>, a scenario or a plan: dropped here it goes to the folder"
+        f" <code>{escape(desk.folder.name)}</code>, and nowhere else.</p>\n{NEEDS_TOKEN}<div"
+        ' id="drop" class="drop"><label class="button strong">Choose files<input type="file"'
+        ' id="chosen" multiple class="sr"></label><span>or drop them here</span><p id="sent"'
+        ' class="hint" aria-live="polite"></p></div>\n<div class="two files"><div id="list"'
+        ' hx-get="/files/list" hx-trigger="load, changed"></div><div id="look" class="simulated"'
+        ' aria-live="polite"></div></div>'
     )
     return HTMLResponse(page("files", "Files", inside, scripts=("files.js",)))
 
@@ -85,17 +92,29 @@ async def view(request: Request) -> Response:
 async def listed(request: Request) -> Response:
     """The files of the folder."""
     desk = desk_of(request)
-    rows = await run_in_threadpool(lambda: "".join(_row(desk.folder / name) for name in desk.files()[:MOST_FILES]))
-    return HTMLResponse(f'<ul class="plans">{rows}</ul>' if rows else '<p class="hint">Nothing yet.</p>')
+    rows = await run_in_threadpool(
+        lambda: "".join(_row(desk.folder / name) for name in desk.files()[:MOST_FILES])
+    )
+    return HTMLResponse(
+        f'<ul class="plans">{rows}</ul>' if rows else '<p class="hint">Nothing yet.</p>'
+    )
 
 
 def _row(path: Path) -> str:
     name = escape(path.name)
     size = path.stat().st_size
     words = f"{size / 2**20:,.1f} MB" if size >= 2**20 else f"{size / 2**10:,.1f} kB"
-    shown = f'<a class="words" href="#look" hx-get="/files/{name}/look" hx-target="#look">{name}</a>'
-    gone = f'<button type="button" class="button" data-delete="{name}" aria-label="Delete {name}">delete</button>'
-    return f'<li>{shown}<span class="hint">{kind_of(path)} {words}</span><span class="links">{gone}</span></li>'
+    shown = (
+        f'<a class="words" href="#look" hx-get="/files/{name}/look" hx-target="#look">{name}</a>'
+    )
+    gone = (
+        f'<button type="button" class="button" data-delete="{name}" aria-label="Delete'
+        f' {name}">delete</button>'
+    )
+    return (
+        f'<li>{shown}<span class="hint">{kind_of(path)} {words}</span><span'
+        f' class="links">{gone}</span></li>'
+    )
 
 
 async def changed(request: Request) -> Response:
@@ -107,7 +126,9 @@ async def changed(request: Request) -> Response:
         _known(desk, name).unlink()
         return PlainTextResponse("deleted\n")
     if len(desk.files()) >= MOST_FILES:
-        raise InputError(f"{option('name')}: the folder holds {MOST_FILES} files; delete some first")
+        raise InputError(
+            f"{option('name')}: the folder holds {MOST_FILES} files; delete some first"
+        )
     handle, partial = tempfile.mkstemp(dir=desk.folder, prefix=".upload-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -115,7 +136,10 @@ async def changed(request: Request) -> Response:
             async for part in request.stream():
                 size += len(part)
                 if size > LARGEST_FILE:
-                    raise InputError(f"{option('name')}: {name} is larger than {LARGEST_FILE:,} bytes; keep it in the folder yourself")
+                    raise InputError(
+                        f"{option('name')}: {name} is larger than {LARGEST_FILE:,} bytes; keep it"
+                        " in the folder yourself"
+                    )
                 file.write(part)
         os.replace(partial, path)
     finally:
@@ -145,27 +169,46 @@ async def look(request: Request) -> Response:
     if kind in ("plan", "comparison"):
         return HTMLResponse(_plan(name, path))
     if kind == "calibration":
-        links = button("Size with these factors", href=f"/size?{EXAMPLES}&coefficients={name}", kind="strong")
+        links = button(
+            "Size with these factors", href=f"/size?{EXAMPLES}&coefficients={name}", kind="strong"
+        )
         return HTMLResponse(_looked(name, "Factors of a calibration.", links))
     if kind == "config.json":
-        return HTMLResponse(_looked(name, "The configuration of a model.", button("Size it", href=f"/size?model={name}", kind="strong")))
+        return HTMLResponse(
+            _looked(
+                name,
+                "The configuration of a model.",
+                button("Size it", href=f"/size?model={name}", kind="strong"),
+            )
+        )
     if name.lower().endswith((".yaml", ".yml")):
         return HTMLResponse(await run_in_threadpool(_yaml, name))
     last = await desk.worker.answer("look", name=name)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
-    # a trace is sized, and points of a benchmark decide a sizing of the deployment that their first row names
-    links, points = "", last["answer"]["question"] | {"peak_rps": 20, "ttft": ["mean<=1s"], "benchmarks": name}
+    # a trace is sized, and points of a benchmark decide a sizing of the deployment that their first
+    # row names
+    links, points = (
+        "",
+        last["answer"]["question"] | {"peak_rps": 20, "ttft": ["mean<=1s"], "benchmarks": name},
+    )
     for one in last["answer"]["kinds"]:
         if one == "trace":
-            links += button("Size this traffic", href=f"/size?{EXAMPLES}&trace={name}&ttft=p95<=1s", kind="strong")
+            links += button(
+                "Size this traffic",
+                href=f"/size?{EXAMPLES}&trace={name}&ttft=p95<=1s",
+                kind="strong",
+            )
         else:
             links += button("Size by these points", href=f"/size?{query_of(points)}", kind="strong")
     return HTMLResponse(f"{_looked(name, '', links)}{last['answer']['html']}")
 
 
 def _looked(name: str, words: str, links: str) -> str:
-    return f'<h2>{escape(name)}</h2><div class="actions">{links}</div>{f"<p>{words}</p>" if words else ""}'
+    return (
+        f"<h2>{escape(name)}</h2><div"
+        f' class="actions">{links}</div>{f"<p>{words}</p>" if words else ""}'
+    )
 
 
 def _plan(name: str, path: Path) -> str:
@@ -177,9 +220,20 @@ def _plan(name: str, path: Path) -> str:
     links = button("Full report", href=f"/files/{name}/report", kind="strong")
     if len(plans) == 1:
         scenario = plans[0].asked
-        links += "" if scenario is None else button("Change the question", href=f"/size?{query_of(flat(to_document(scenario)))}")
-        links += f'<a class="button quiet" data-compare="@{escape(name)}" href="/compare?p=@{escape(name)}">Compare</a>'
-        links += button("Measure it", href=f"/measure?model={plans[0].scenario.model}") + deploy_links(f"plan={name}")
+        links += (
+            ""
+            if scenario is None
+            else button(
+                "Change the question", href=f"/size?{query_of(flat(to_document(scenario)))}"
+            )
+        )
+        links += (
+            f'<a class="button quiet" data-compare="@{escape(name)}"'
+            f' href="/compare?p=@{escape(name)}">Compare</a>'
+        )
+        links += button(
+            "Measure it", href=f"/measure?model={plans[0].scenario.model}"
+        ) + deploy_links(f"plan={name}")
     return _looked(name, "", links) + "".join(fragment(first_page(plan)) for plan in plans)
 
 
@@ -188,8 +242,16 @@ def _yaml(name: str) -> str:
     document = read_document(name)
     if "model" in document or "demand" in document:
         asked = {key: value for key, value in flat(document).items() if not isinstance(value, dict)}
-        return _looked(name, "A scenario.", button("Open the question", href=f"/size?{query_of(asked)}", kind="strong"))
-    links = button("Size with these prices", href=f"/size?{EXAMPLES}&isl=2000&osl=200&peak_rps=20&prices={name}", kind="strong")
+        return _looked(
+            name,
+            "A scenario.",
+            button("Open the question", href=f"/size?{query_of(asked)}", kind="strong"),
+        )
+    links = button(
+        "Size with these prices",
+        href=f"/size?{EXAMPLES}&isl=2000&osl=200&peak_rps=20&prices={name}",
+        kind="strong",
+    )
     return _looked(name, "Prices, or a description of hardware, which a question may name.", links)
 
 
@@ -207,10 +269,16 @@ async def archive(request: Request) -> Response:
     if name is not None:
         text = _known(desk, name).read_text(encoding="utf-8")
     else:
-        query = "&".join(part for part in request.url.query.split("&") if not part.startswith("target="))
+        query = "&".join(
+            part for part in request.url.query.split("&") if not part.startswith("target=")
+        )
         text = await desk.plan_text(asked_of(request, query))
     packed = await run_in_threadpool(_packed, desk, text, target)
-    return Response(packed, media_type="application/zip", headers={"content-disposition": f'attachment; filename="{target}.zip"'})
+    return Response(
+        packed,
+        media_type="application/zip",
+        headers={"content-disposition": f'attachment; filename="{target}.zip"'},
+    )
 
 
 def _packed(desk: Desk, plan: str, target: str) -> bytes:

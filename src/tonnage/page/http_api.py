@@ -1,4 +1,6 @@
-"""``/api/v1``: the questions of the command over HTTP, for programs; a client that leaves ends its job."""
+"""``/api/v1``: the questions of the command over HTTP, for programs; a client that leaves ends its
+job.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ async def size(request: Request) -> Response:
     said = flat(document)
     command = "" if any(isinstance(value, dict) for value in said.values()) else command_of(said)
     today = datetime.now(tz=UTC).date().isoformat()
-    return await _worked(request, desk, "size", asked={}, scenario=document, command=command, today=today)
+    return await _worked(
+        request, desk, "size", asked={}, scenario=document, command=command, today=today
+    )
 
 
 async def simulate(request: Request) -> Response:
@@ -100,7 +104,9 @@ async def simulate(request: Request) -> Response:
         _arguments().model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
-        raise InputErrors(f"{name[:40]}: {message}; see /api/v1/openapi.json" for name, message in faults.items()) from None
+        raise InputErrors(
+            f"{name[:40]}: {message}; see /api/v1/openapi.json" for name, message in faults.items()
+        ) from None
     return await _worked(request, desk, "simulate", scenario=scenario, asked=document)
 
 
@@ -121,14 +127,20 @@ async def _worked(request: Request, desk: Desk, kind: str, **given: Any) -> Resp
     last = await while_there(request, desk.worker.answer(kind, **given))
     if "answer" in last:
         return Response(last["answer"], media_type="application/json")
-    return JSONResponse({"errors": last.get("faults", ["cancelled"])}, status_code=500 if last.get("broken") else 422)
+    return JSONResponse(
+        {"errors": last.get("faults", ["cancelled"])},
+        status_code=500 if last.get("broken") else 422,
+    )
 
 
 async def _events(desk: Desk, kind: str, given: dict[str, Any]) -> AsyncIterator[str]:
     async with aclosing(desk.worker.run(kind, **given)) as run:
         async for said in run:
             if "progress" in said:
-                yield event("progress", json.dumps(dict(zip(("done", "total", "name"), said["progress"], strict=True))))
+                yield event(
+                    "progress",
+                    json.dumps(dict(zip(("done", "total", "name"), said["progress"], strict=True))),
+                )
             elif "decided" in said or "answer" in said:
                 yield event(*next(iter(said.items())))
             else:
@@ -140,7 +152,9 @@ async def memory(request: Request) -> Response:
     asked: dict[str, Any] = dict(request.query_params)
     check_inside(asked, desk_of(request).folder)
     unknown = sorted(set(asked) - set(MEMORY))
-    InputErrors.raise_if([f"{name[:40]}: unknown; known are {', '.join(MEMORY)}" for name in unknown])
+    InputErrors.raise_if(
+        [f"{name[:40]}: unknown; known are {', '.join(MEMORY)}" for name in unknown]
+    )
     for name in NUMBERS:
         if name in asked:
             text = asked[name]
@@ -172,7 +186,9 @@ async def catalog(request: Request) -> Response:
 
 
 async def _said(make: Callable[[], Any]) -> Response:
-    return Response(await run_in_threadpool(lambda: json_text(make())), media_type="application/json")
+    return Response(
+        await run_in_threadpool(lambda: json_text(make())), media_type="application/json"
+    )
 
 
 async def described(request: Request) -> Response:
@@ -186,19 +202,41 @@ def openapi() -> dict[str, Any]:
     scenario, arguments = json_schema(), _arguments().model_json_schema()
     definitions = {**scenario.pop("$defs", {}), **arguments.pop("$defs", {})}
     scenario.pop("$schema", None)
-    components = {**definitions, "Scenario": scenario, "Simulation": arguments, "Plan": {"type": "object"}}
+    components = {
+        **definitions,
+        "Scenario": scenario,
+        "Simulation": arguments,
+        "Plan": {"type": "object"},
+    }
     text = json.dumps(components).replace("#/$defs/", "#/components/schemas/")
-    asked = {"type": "object", "required": ["first", "second"], "properties": {name: _ref("Plan") for name in ("first", "second")}}
-    memory_ = [_parameter(name, "integer" if name in NUMBERS else "string", required=name == "model") for name in MEMORY]
+    asked = {
+        "type": "object",
+        "required": ["first", "second"],
+        "properties": {name: _ref("Plan") for name in ("first", "second")},
+    }
+    memory_ = [
+        _parameter(name, "integer" if name in NUMBERS else "string", required=name == "model")
+        for name in MEMORY
+    ]
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tonnage", "version": VERSION, "description": "The questions of the command tonnage over HTTP."},
+        "info": {
+            "title": "Tonnage",
+            "version": VERSION,
+            "description": "The questions of the command tonnage over HTTP.",
+        },
         "paths": {
-            "/api/v1/size": {"post": _posted("The plan of a scenario", _ref("Scenario"), streams=True)},
-            "/api/v1/simulate": {"post": _posted("A deployment under load", _ref("Simulation"), streams=True)},
+            "/api/v1/size": {
+                "post": _posted("The plan of a scenario", _ref("Scenario"), streams=True)
+            },
+            "/api/v1/simulate": {
+                "post": _posted("A deployment under load", _ref("Simulation"), streams=True)
+            },
             "/api/v1/memory": {"get": _got("Where the memory of a GPU goes", memory_)},
             "/api/v1/compare": {"post": _posted("What two plans say differently", asked)},
-            "/api/v1/catalog": {"get": _got("Entries of the catalog", [_parameter("text", "string")])},
+            "/api/v1/catalog": {
+                "get": _got("Entries of the catalog", [_parameter("text", "string")])
+            },
         },
         "components": {"schemas": json.loads(text)},
     }
@@ -209,17 +247,28 @@ def _ref(name: str) -> dict[str, str]:
 
 
 def _parameter(name: str, kind: str, *, required: bool = False) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": required, "schema": {"type": kind, **({"minimum": 1} if kind == "integer" else {})}}
+    return {
+        "name": name,
+        "in": "query",
+        "required": required,
+        "schema": {"type": kind, **({"minimum": 1} if kind == "integer" else {})},
+    }
 
 
 def _answers(*, streams: bool = False) -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
     if streams:
         content[EVENTS] = {"schema": {"type": "string"}}
-    errors = {"type": "object", "properties": {"errors": {"type": "array", "items": {"type": "string"}}}}
+    errors = {
+        "type": "object",
+        "properties": {"errors": {"type": "array", "items": {"type": "string"}}},
+    }
     return {
         "200": {"description": "The answer", "content": content},
-        "422": {"description": "What cannot be used, a line each", "content": {"application/json": {"schema": errors}}},
+        "422": {
+            "description": "What cannot be used, a line each",
+            "content": {"application/json": {"schema": errors}},
+        },
     }
 
 

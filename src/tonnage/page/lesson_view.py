@@ -1,4 +1,6 @@
-"""The Lesson view: the course's batching simulator in ticks, played step by step; then the slots of a real engine in seconds."""
+"""The Lesson view: the course's batching simulator in ticks, played step by step; then the slots of
+a real engine in seconds.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,25 @@ BATCHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "one-prefill": ("One prefill", {"batcher": "one-prefill"}),
 }
 READINGS = {
-    "static": "Nobody enters until all slots are empty: slots of short answers wait for the longest one.",
-    "in-flight": "A request enters as soon as a slot is free. Its prefill holds up the tokens of all others.",
-    "chunked": "As in-flight, with every prefill in four chunks: other requests get tokens between them.",
-    "one-prefill": "As in-flight, with at most one request in prefill: steps stay short, and the queue waits a little longer.",
+    "static": (
+        "Nobody enters until all slots are empty: slots of short answers wait for the longest one."
+    ),
+    "in-flight": (
+        "A request enters as soon as a slot is free. Its prefill holds up the tokens of all others."
+    ),
+    "chunked": (
+        "As in-flight, with every prefill in four chunks: other requests get tokens between them."
+    ),
+    "one-prefill": (
+        "As in-flight, with at most one request in prefill: steps stay short, and the queue waits a"
+        " little longer."
+    ),
 }
-LOADS = {"tick_rate": "Requests per tick", "concurrency": "Concurrency", "initial_batch": "One batch at the start"}
+LOADS = {
+    "tick_rate": "Requests per tick",
+    "concurrency": "Concurrency",
+    "initial_batch": "One batch at the start",
+}
 # Label, default, and least, most and step of a slider
 NUMBERS: dict[str, tuple[str, tuple[str, float, float, float]]] = {
     "slots": ("Slots", ("4", 1, 16, 1)),
@@ -44,10 +59,21 @@ NUMBERS: dict[str, tuple[str, tuple[str, float, float, float]]] = {
     "osl_std": ("Their standard deviation", ("5", 0, 20, 1)),
     "until": ("Ticks to run", ("200", 50, 1000, 50)),
 }
-LOAD_SLIDERS = {"tick_rate": ("0.3", 0.05, 1.0, 0.05), "concurrency": ("8", 1, 40, 1), "initial_batch": ("40", 1, 200, 1)}
+LOAD_SLIDERS = {
+    "tick_rate": ("0.3", 0.05, 1.0, 0.05),
+    "concurrency": ("8", 1, 40, 1),
+    "initial_batch": ("40", 1, 200, 1),
+}
 LONGEST = 1_000  # ticks that are played
 MOST_REQUESTS = 400  # of a timeline, which is simulated by the readable engine
-SECONDS = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "isl": "1000", "osl": "100", "concurrency": "8", "requests": "40"}
+SECONDS = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100-sxm-80gb",
+    "isl": "1000",
+    "osl": "100",
+    "concurrency": "8",
+    "requests": "40",
+}
 TITLES = {
     "model": "Model",
     "gpu": "GPU",
@@ -67,86 +93,132 @@ def routes() -> list[Route]:
 async def view(request: Request) -> Response:
     """The controls, the places that the script fills, and the same in seconds."""
     inside = f"{player(request.query_params)}{_in_seconds()}"
-    return HTMLResponse(page("lesson", "Lesson", inside, scripts=("uPlot.iife.min.js", "lesson.js"), styles=("uPlot.min.css",)))
+    return HTMLResponse(
+        page(
+            "lesson",
+            "Lesson",
+            inside,
+            scripts=("uPlot.iife.min.js", "lesson.js"),
+            styles=("uPlot.min.css",),
+        )
+    )
 
 
 def player(asked: Mapping[str, str], *, sliders: bool = True) -> str:
-    """The controls with values that are not the defaults, and the script's places; recorded lessons have no ``sliders``."""
+    """The controls with values that are not the defaults, and the script's places; recorded lessons
+    have no ``sliders``.
+    """
     chosen, load = asked.get("way", "in-flight"), asked.get("load", "tick_rate")
-    ways = "".join(_segment("way", key, title, key == chosen) for key, (title, _) in BATCHERS.items())
+    ways = "".join(
+        _segment("way", key, title, key == chosen) for key, (title, _) in BATCHERS.items()
+    )
     loads = "".join(_segment("load", key, title, key == load) for key, title in LOADS.items())
     values = "".join(_slider(name, label, about, asked) for name, (label, about) in NUMBERS.items())
     amounts = "".join(
-        f'<div class="of" data-of="{name}">{_slider(name, LOADS[name], about, asked)}</div>' for name, about in LOAD_SLIDERS.items()
+        f'<div class="of" data-of="{name}">{_slider(name, LOADS[name], about, asked)}</div>'
+        for name, about in LOAD_SLIDERS.items()
     )
-    engine = f'<fieldset class="sliders"><legend class="sr">Engine and requests</legend>{values}</fieldset>'
+    engine = (
+        '<fieldset class="sliders"><legend class="sr">Engine and'
+        f" requests</legend>{values}</fieldset>"
+    )
     return (
-        '<h1>Batching, tick by tick</h1><p class="lead">An engine has a few slots. A request waits in the queue, enters a free slot, is '
-        "prefilled, and then decodes one token a step. All slots share each step, so that a long prefill holds up every answer next to it."
+        '<h1>Batching, tick by tick</h1><p class="lead">An engine has a few slots. A request waits'
+        " in the queue, enters a free slot, is "
+        "prefilled, and then decodes one token a step. All slots share each step, so that a long"
+        " prefill holds up every answer next to it."
         "</p>\n"
-        f'<form id="lesson" class="lesson-form" autocomplete="off"><fieldset class="wide"><legend class="sr">Way of batching</legend>'
+        f'<form id="lesson" class="lesson-form" autocomplete="off"><fieldset class="wide"><legend'
+        f' class="sr">Way of batching</legend>'
         f'<div class="segments">{ways}</div><p id="reading" class="hint"></p></fieldset>'
-        f'<fieldset class="wide"><legend class="sr">Load</legend><div class="segments">{loads}</div>{amounts if sliders else ""}'
+        '<fieldset class="wide"><legend class="sr">Load</legend><div'
+        f' class="segments">{loads}</div>{amounts if sliders else ""}'
         f"</fieldset>{engine if sliders else ''}</form>\n"
         '<div class="player"><button type="button" class="button strong" id="play">Play</button>'
         '<button type="button" class="button" id="back" aria-label="One step back">‹ Step</button>'
         '<button type="button" class="button" id="step" aria-label="One step on">Step ›</button>'
         '<input type="range" id="at" min="0" max="1" value="0" aria-label="Step">'
-        '<label class="speed">Speed <select id="speed"><option value="4">4 steps/s</option><option value="12" selected>12 steps/s</option>'
+        '<label class="speed">Speed <select id="speed"><option value="4">4 steps/s</option><option'
+        ' value="12" selected>12 steps/s</option>'
         '<option value="40">40 steps/s</option></select></label></div>\n'
         '<dl class="big live" id="figures"></dl>\n'
-        '<div class="canvas"><canvas id="slots" role="img" aria-label="Slots over ticks, the queue beneath"></canvas></div>\n'
-        '<p class="legend"><span class="key k-prefill">prefill</span><span class="key k-decode">decode, a token</span>'
-        '<span class="key k-held">decode, held up by a longer step</span><span class="key k-empty">empty</span>'
-        '<span class="key k-queue">queue</span></p><p id="said" class="sr" aria-live="polite"></p>\n'
-        '<div class="curves"><figure><figcaption>Mean TTFT and E2E up to each tick, ticks</figcaption><div id="latency"></div></figure>'
-        '<figure><figcaption>Requests per 1,000 ticks up to each tick</figcaption><div id="rate"></div></figure></div>\n'
+        '<div class="canvas"><canvas id="slots" role="img" aria-label="Slots over ticks, the queue'
+        ' beneath"></canvas></div>\n'
+        '<p class="legend"><span class="key k-prefill">prefill</span><span class="key'
+        ' k-decode">decode, a token</span>'
+        '<span class="key k-held">decode, held up by a longer step</span><span class="key'
+        ' k-empty">empty</span>'
+        '<span class="key k-queue">queue</span></p><p id="said" class="sr"'
+        ' aria-live="polite"></p>\n'
+        '<div class="curves"><figure><figcaption>Mean TTFT and E2E up to each tick,'
+        ' ticks</figcaption><div id="latency"></div></figure>'
+        "<figure><figcaption>Requests per 1,000 ticks up to each tick</figcaption><div"
+        ' id="rate"></div></figure></div>\n'
         '<h2>The four ways at this load</h2><div id="ways"></div>\n'
     )
 
 
 def _segment(name: str, key: str, title: str, checked: bool) -> str:
     state = " checked" if checked else ""
-    return f'<input type="radio" id="{name}-{key}" name="{name}" value="{key}"{state}><label for="{name}-{key}">{title}</label>'
+    return (
+        f'<input type="radio" id="{name}-{key}" name="{name}" value="{key}"{state}><label'
+        f' for="{name}-{key}">{title}</label>'
+    )
 
 
-def _slider(name: str, label: str, about: tuple[str, float, float, float], asked: Mapping[str, str]) -> str:
+def _slider(
+    name: str, label: str, about: tuple[str, float, float, float], asked: Mapping[str, str]
+) -> str:
     default, least, most, step = about
     value = escape(asked.get(name, default)[:12])
     return (
-        f'<div class="field slid"><label for="l-{name}">{label}</label><output for="l-{name}">{value}</output>'
-        f'<input type="range" id="l-{name}" name="{name}" min="{least:g}" max="{most:g}" step="{step:g}" value="{value}"></div>'
+        f'<div class="field slid"><label for="l-{name}">{label}</label><output'
+        f' for="l-{name}">{value}</output><input type="range" id="l-{name}" name="{name}"'
+        f' min="{least:g}" max="{most:g}" step="{step:g}" value="{value}"></div>'
     )
 
 
 def _in_seconds() -> str:
     fields = "".join(
-        f'<div class="field"><label for="s-{name}">{TITLES[name]}</label><input id="s-{name}" name="{name}" value="{value}"></div>'
+        f'<div class="field"><label for="s-{name}">{TITLES[name]}</label><input id="s-{name}"'
+        f' name="{name}" value="{value}"></div>'
         for name, value in SECONDS.items()
     )
     options = "".join(f"<option>{one}</option>" for one in BATCHING)
     return (
-        '<section id="seconds" aria-labelledby="seconds-title"><h2 id="seconds-title">The same in seconds</h2>'
-        '<p class="lead">The rules of a real engine, on a model and a GPU: every step has the time that the fitted step model gives it.</p>'
-        '<form class="seconds-form" hx-get="/lesson/seconds" hx-target="#gantt" hx-trigger="submit" hx-disabled-elt="find button">'
-        f'{fields}<div class="field"><label for="s-batcher">Batching</label><select id="s-batcher" name="batcher">{options}</select></div>'
-        '<button class="button strong">Simulate</button></form><div id="gantt" aria-live="polite"></div></section>'
+        '<section id="seconds" aria-labelledby="seconds-title"><h2 id="seconds-title">The same in'
+        ' seconds</h2><p class="lead">The rules of a real engine, on a model and a GPU: every step'
+        ' has the time that the fitted step model gives it.</p><form class="seconds-form"'
+        ' hx-get="/lesson/seconds" hx-target="#gantt" hx-trigger="submit" hx-disabled-elt="find'
+        f' button">{fields}<div class="field"><label for="s-batcher">Batching</label><select'
+        f' id="s-batcher" name="batcher">{options}</select></div><button class="button'
+        ' strong">Simulate</button></form><div id="gantt" aria-live="polite"></div></section>'
     )
 
 
 def config_of(asked: Mapping[str, str], way: str) -> LessonConfig:
-    """The lesson that the controls ask for, with one way of batching. Raises InputError: a value that cannot be used."""
+    """The lesson that the controls ask for, with one way of batching. Raises InputError: a value
+    that cannot be used.
+    """
     if way not in BATCHERS:
         raise InputError(f"way: is not one of {', '.join(BATCHERS)}")
     load = asked.get("load", "tick_rate")
     if load not in LOADS:
         raise InputError(f"load: is not one of {', '.join(LOADS)}")
-    defaults = {name: default for name, (_, (default, *_)) in NUMBERS.items()} | {load: LOAD_SLIDERS[load][0]}
-    values: dict[str, Any] = {name: _number(name, asked.get(name, default)) for name, default in defaults.items()}
+    defaults = {name: default for name, (_, (default, *_)) in NUMBERS.items()} | {
+        load: LOAD_SLIDERS[load][0]
+    }
+    values: dict[str, Any] = {
+        name: _number(name, asked.get(name, default)) for name, default in defaults.items()
+    }
     if values["until"] > LONGEST:
-        raise InputError(f"{option('until')}: {values['until']:g} is too long to play; write at most {LONGEST:,}")
+        raise InputError(
+            f"{option('until')}: {values['until']:g} is too long to play; write at most {LONGEST:,}"
+        )
     if values["slots"] > 64:
-        raise InputError(f"{option('slots')}: {values['slots']:g} cannot be drawn; write at most 64")
+        raise InputError(
+            f"{option('slots')}: {values['slots']:g} cannot be drawn; write at most 64"
+        )
     return LessonConfig(**values, **BATCHERS[way][1])
 
 
@@ -154,14 +226,27 @@ def _number(name: str, text: str) -> float:
     found = number_of(text)
     if found is None:
         raise InputError(f"{option(name)}: '{text[:20]}' is not a number; write one")
-    return int(found) if name not in ("prefill_ticks", "tick_rate", "osl_mean", "osl_std", "until") and found.is_integer() else found
+    return (
+        int(found)
+        if name not in ("prefill_ticks", "tick_rate", "osl_mean", "osl_std", "until")
+        and found.is_integer()
+        else found
+    )
 
 
 def watched(asked: Mapping[str, str]) -> dict[str, Any]:
-    """Every step of the lesson with the figures up to it, and the figures of every way of batching at the end. Raises InputError."""
+    """Every step of the lesson with the figures up to it, and the figures of every way of batching
+    at the end. Raises InputError.
+    """
     way = asked.get("way", "in-flight")
     steps = [
-        {"start": step.start, "duration": step.duration, "slots": step.slots, "queued": step.queued, **_figures(result)}
+        {
+            "start": step.start,
+            "duration": step.duration,
+            "slots": step.slots,
+            "queued": step.queued,
+            **_figures(result),
+        }
         for step, result in watch_lesson(config_of(asked, way))
     ]
     ends = []
@@ -180,20 +265,38 @@ async def run(request: Request) -> Response:
 
 
 def _figures(result: LessonResult) -> dict[str, float | int | None]:
-    found = {"ttft": result.ttft, "e2e": result.e2e, "rate": result.requests_per_1k_ticks, "tokens": result.tokens_per_1k_ticks}
-    figures: dict[str, float | int | None] = {name: None if isnan(value) else round(value, 2) for name, value in found.items()}
+    found = {
+        "ttft": result.ttft,
+        "e2e": result.e2e,
+        "rate": result.requests_per_1k_ticks,
+        "tokens": result.tokens_per_1k_ticks,
+    }
+    figures: dict[str, float | int | None] = {
+        name: None if isnan(value) else round(value, 2) for name, value in found.items()
+    }
     return {**figures, "busy": round(100 * result.busy_slots, 1), "left": result.final_queue}
 
 
 async def seconds(request: Request) -> Response:
     """The slots of a simulated engine, as figures."""
     desk = desk_of(request)
-    asked: dict[str, Any] = {name: value for name, value in request.query_params.items() if value and name in (*SECONDS, "batcher")}
+    asked: dict[str, Any] = {
+        name: value
+        for name, value in request.query_params.items()
+        if value and name in (*SECONDS, "batcher")
+    }
     try:
         check_inside(asked, desk.folder)
-        for name, most in (("concurrency", MOST_REQUESTS), ("requests", MOST_REQUESTS), ("isl", 20_000), ("osl", 20_000)):
+        for name, most in (
+            ("concurrency", MOST_REQUESTS),
+            ("requests", MOST_REQUESTS),
+            ("isl", 20_000),
+            ("osl", 20_000),
+        ):
             if not 1 <= _number(name, asked.get(name, "")) <= most:
-                raise InputError(f"{option(name)}: {asked[name]} cannot be drawn; write 1 to {most:,}")
+                raise InputError(
+                    f"{option(name)}: {asked[name]} cannot be drawn; write 1 to {most:,}"
+                )
         asked["requests"] = int(_number("requests", asked["requests"]))
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))

@@ -1,4 +1,6 @@
-"""The Measure view: an endpoint under load as it goes, the run next to its plan, a calibration, and the next sizing."""
+"""The Measure view: an endpoint under load as it goes, the run next to its plan, a calibration, and
+the next sizing.
+"""
 
 from __future__ import annotations
 
@@ -73,35 +75,52 @@ async def view(request: Request) -> Response:
     plans = await run_in_threadpool(desk.plan_files)
     options = "".join(f"<option>{escape(name)}</option>" for name in plans)
     fields = "".join(
-        f'<div class="field"><label for="m-{name}">{label}</label><input id="m-{name}" name="{name}" '
-        f'value="{escape(request.query_params.get(name, value))}" spellcheck="false"></div>'
+        f'<div class="field"><label for="m-{name}">{label}</label><input id="m-{name}"'
+        f' name="{name}" value="{escape(request.query_params.get(name, value))}"'
+        ' spellcheck="false"></div>'
         for name, (label, value) in FIELDS.items()
     )
     inside = (
-        '<h1>Measure</h1><p class="lead">A load is sent to a server with the OpenAI API, and everything is recorded. Without a server, '
-        f"<code>{escape(SERVE)}</code> simulates one on this machine.</p>\n{NEEDS_TOKEN}"
-        f'<form id="bench" class="seconds-form" autocomplete="off">{fields}'
-        '<div class="field"><label for="m-plan">Plan to compare with</label><select id="m-plan" name="plan"><option value="">none</option>'
-        f"{options}</select></div>"
-        '<label class="box"><input type="checkbox" name="selftest" value="yes"><span>check this client first</span></label>'
-        '<button class="button strong">Measure</button><button type="button" class="button" id="watch">Watch</button>'
-        '<button type="button" class="button" id="halt" disabled>Stop</button></form>\n'
-        '<p id="state" class="hint" aria-live="polite"></p><dl class="big live" id="figures" hidden></dl>'
-        '<div class="curves" id="curves" hidden><figure><figcaption>TTFT and TPOT over the latest requests, ms</figcaption>'
-        '<div id="latency"></div></figure><figure><figcaption>Requests per second</figcaption><div id="rate"></div></figure></div>\n'
-        '<div id="found"></div><section id="runs" aria-labelledby="runs-title"><h2 id="runs-title">Runs of this folder</h2>'
-        f"{_runs(desk, plans)}</section>"
+        '<h1>Measure</h1><p class="lead">A load is sent to a server with the OpenAI API, and'
+        f" everything is recorded. Without a server, <code>{escape(SERVE)}</code> simulates one on"
+        f' this machine.</p>\n{NEEDS_TOKEN}<form id="bench" class="seconds-form"'
+        f' autocomplete="off">{fields}<div class="field"><label for="m-plan">Plan to compare'
+        ' with</label><select id="m-plan" name="plan"><option'
+        f' value="">none</option>{options}</select></div><label class="box"><input type="checkbox"'
+        ' name="selftest" value="yes"><span>check this client first</span></label><button'
+        ' class="button strong">Measure</button><button type="button" class="button"'
+        ' id="watch">Watch</button><button type="button" class="button" id="halt"'
+        ' disabled>Stop</button></form>\n<p id="state" class="hint" aria-live="polite"></p><dl'
+        ' class="big live" id="figures" hidden></dl><div class="curves" id="curves"'
+        " hidden><figure><figcaption>TTFT and TPOT over the latest requests, ms</figcaption><div"
+        ' id="latency"></div></figure><figure><figcaption>Requests per second</figcaption><div'
+        ' id="rate"></div></figure></div>\n<div id="found"></div><section id="runs"'
+        ' aria-labelledby="runs-title"><h2 id="runs-title">Runs of this'
+        f" folder</h2>{_runs(desk, plans)}</section>"
     )
-    return HTMLResponse(page("measure", "Measure", inside, scripts=("uPlot.iife.min.js", "measure.js"), styles=("uPlot.min.css",)))
+    return HTMLResponse(
+        page(
+            "measure",
+            "Measure",
+            inside,
+            scripts=("uPlot.iife.min.js", "measure.js"),
+            styles=("uPlot.min.css",),
+        )
+    )
 
 
 def _runs(desk: Desk, plans: tuple[str, ...]) -> str:
     rows = ""
     for name in desk.run_folders():
         links = "".join(
-            f' <a href="#predicted" hx-get="{_address(name, plan)}" hx-target="#found">compare with {escape(plan)}</a>' for plan in plans
+            f' <a href="#predicted" hx-get="{_address(name, plan)}" hx-target="#found">compare with'
+            f" {escape(plan)}</a>"
+            for plan in plans
         )
-        rows += f'<li><a class="words" href="/runs/{escape(name)}">{escape(name)}</a><span class="links">{links}</span></li>'
+        rows += (
+            f'<li><a class="words" href="/runs/{escape(name)}">{escape(name)}</a><span'
+            f' class="links">{links}</span></li>'
+        )
     return f'<ul class="plans">{rows}</ul>' if rows else '<p class="hint">None yet.</p>'
 
 
@@ -112,9 +131,17 @@ def _address(run: str, plan: str) -> str:
 async def live(request: Request) -> Response:
     """A measurement as server-sent events: readings as it goes, then the run."""
     desk = desk_of(request)
-    given = {name: value.strip() for name, value in request.query_params.items() if name in FIELDS and value.strip()}
-    asked: dict[str, Any] = {name: [value] if name == "slo" else value for name, value in given.items()}
-    check_inside({name: value for name, value in asked.items() if name not in ("url", "model")}, desk.folder)
+    given = {
+        name: value.strip()
+        for name, value in request.query_params.items()
+        if name in FIELDS and value.strip()
+    }
+    asked: dict[str, Any] = {
+        name: [value] if name == "slo" else value for name, value in given.items()
+    }
+    check_inside(
+        {name: value for name, value in asked.items() if name not in ("url", "model")}, desk.folder
+    )
     now = datetime.now(tz=UTC)
     output = f"run-{now:%Y%m%d-%H%M%S}"
     provenance = {"tonnage": VERSION, "command": "tonnage ui", "date": now.date().isoformat()}
@@ -123,9 +150,14 @@ async def live(request: Request) -> Response:
 
     async def events() -> AsyncIterator[str]:
         if not asked.get("url") or not asked.get("model"):
-            yield event("answer", faults(["url, model: missing; for example http://127.0.0.1:8000 and llama-3.1-8b"]))
+            yield event(
+                "answer",
+                faults(["url, model: missing; for example http://127.0.0.1:8000 and llama-3.1-8b"]),
+            )
             return
-        run = desk.bench.run("bench", asked=asked, output=output, selftest=selftest, provenance=provenance)
+        run = desk.bench.run(
+            "bench", asked=asked, output=output, selftest=selftest, provenance=provenance
+        )
         async with aclosing(run) as said_of:
             async for said in said_of:
                 if "live" in said:
@@ -144,17 +176,27 @@ def _measured(desk: Desk, name: str, plan: str) -> str:
     plans = desk.plan_files()
     if plan in plans:
         there = (
-            f'<a class="button quiet" href="#predicted" hx-get="{_address(name, plan)}" hx-target="#next">Compare with {escape(plan)}</a>'
+            f'<a class="button quiet" href="#predicted" hx-get="{_address(name, plan)}"'
+            f' hx-target="#next">Compare with {escape(plan)}</a>'
         )
         links += there + _calibrate_button(name, plan)
-    head = f'<header><p>{escape(shown.subtitle)}</p><h2 class="title">{escape(shown.title)}</h2></header>'
+    head = (
+        f"<header><p>{escape(shown.subtitle)}</p><h2"
+        f' class="title">{escape(shown.title)}</h2></header>'
+    )
     first = f'<div class="first">{head}{fragment(shown.sections[0])}</div>'
-    return f'<div class="simulated"><div class="actions">{links}</div><div id="next"></div>{first}</div>'
+    return (
+        f'<div class="simulated"><div class="actions">{links}</div><div'
+        f' id="next"></div>{first}</div>'
+    )
 
 
 def _calibrate_button(run: str, plan: str) -> str:
     address = escape(f"/measure/calibrate?run={run}&plan={plan}")
-    return f'<button type="button" class="button" hx-post="{address}" hx-target="#next" hx-disabled-elt="this">Calibrate</button>'
+    return (
+        f'<button type="button" class="button" hx-post="{address}" hx-target="#next"'
+        ' hx-disabled-elt="this">Calibrate</button>'
+    )
 
 
 async def predicted(request: Request) -> Response:
@@ -166,7 +208,10 @@ async def predicted(request: Request) -> Response:
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
     links = f'<div class="actions">{_calibrate_button(run, plan)}</div><div id="next"></div>'
-    return HTMLResponse(f'<div id="predicted"><h2>{escape(run)} and {escape(plan)}</h2>{last["answer"]}{links}</div>')
+    return HTMLResponse(
+        f'<div id="predicted"><h2>{escape(run)} and'
+        f" {escape(plan)}</h2>{last['answer']}{links}</div>"
+    )
 
 
 async def calibrate(request: Request) -> Response:
@@ -176,14 +221,18 @@ async def calibrate(request: Request) -> Response:
     plan = named(given.get("plan", ""), desk.plan_files(), "plan")
     output = f"{run}-factors.json"
     today = datetime.now(tz=UTC).date().isoformat()
-    last = await desk.worker.answer("calibrate", runs=desk.runs_in(run), plan=plan, output=output, today=today)
+    last = await desk.worker.answer(
+        "calibrate", runs=desk.runs_in(run), plan=plan, output=output, today=today
+    )
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
     (first, *_) = await run_in_threadpool(read_plans, desk.folder / plan)
     again = ""
     if first.asked is not None:
         question = flat(to_document(first.asked)) | {"coefficients": output}
-        again = button("Size again with these factors", href=f"/size?{query_of(question)}", kind="strong")
+        again = button(
+            "Size again with these factors", href=f"/size?{query_of(question)}", kind="strong"
+        )
     return HTMLResponse(f'<div>{last["answer"]}<div class="actions">{again}</div></div>')
 
 
@@ -202,7 +251,9 @@ async def watch(request: Request) -> Response:
         async with aclosing(desk.bench.run("watch", urls=urls, plan=name, every=EVERY)) as looks:
             async for look in looks:
                 if "live" in look:
-                    yield event("look", f"<h2>{escape(look['live']['title'])}</h2>{look['live']['html']}")
+                    yield event(
+                        "look", f"<h2>{escape(look['live']['title'])}</h2>{look['live']['html']}"
+                    )
                 elif "faults" in look:
                     yield event("answer", faults(look["faults"]))
 

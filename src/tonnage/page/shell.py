@@ -1,4 +1,6 @@
-"""What the views share: head and navigation, the question of a request, server-sent events, and what every request must be."""
+"""What the views share: head and navigation, the question of a request, server-sent events, and
+what every request must be.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,35 @@ if TYPE_CHECKING:
     from tonnage.page.desk import Desk
 
 # Path and name of each view, in the order of the navigation
-VIEWS = (("size", "Size"), ("what-if", "What if"), ("compare", "Compare"), ("lesson", "Lesson"), ("measure", "Measure"), ("files", "Files"))
+VIEWS = (
+    ("size", "Size"),
+    ("what-if", "What if"),
+    ("compare", "Compare"),
+    ("lesson", "Lesson"),
+    ("measure", "Measure"),
+    ("files", "Files"),
+)
 
 MARK = (
-    '<svg class="logo" viewBox="0 0 24 24" aria-hidden="true"><rect x="3" y="13" width="4" height="8" rx="1"/>'
-    '<rect x="10" y="8" width="4" height="13" rx="1"/><rect x="17" y="3" width="4" height="18" rx="1"/></svg>'
+    '<svg class="logo" viewBox="0 0 24 24" aria-hidden="true"><rect x="3" y="13" width="4"'
+    ' height="8" rx="1"/><rect x="10" y="8" width="4" height="13" rx="1"/><rect x="17" y="3"'
+    ' width="4" height="18" rx="1"/></svg>'
 )
-HTMX = '{"includeIndicatorStyles": false, "allowEval": false, "selfRequestsOnly": true, "historyCacheSize": 0, "defaultSettleDelay": 0}'
+HTMX = (
+    '{"includeIndicatorStyles": false, "allowEval": false, "selfRequestsOnly": true,'
+    ' "historyCacheSize": 0, "defaultSettleDelay": 0}'
+)
 
 
-def page(active: str, title: str, inside: str, *, query: str = "", scripts: tuple[str, ...] = (), styles: tuple[str, ...] = ()) -> str:
+def page(
+    active: str,
+    title: str,
+    inside: str,
+    *,
+    query: str = "",
+    scripts: tuple[str, ...] = (),
+    styles: tuple[str, ...] = (),
+) -> str:
     """A view as a whole page.
 
     Args:
@@ -52,8 +73,10 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
         f"<meta name=\"htmx-config\" content='{HTMX}'>\n"
         f"<title>{escape(title)} – Tonnage</title>\n"
         '<link rel="icon" href="data:,">\n'
-        '<link rel="stylesheet" href="/static/report.css">\n<link rel="stylesheet" href="/static/page.css">\n'
-        '<script src="/static/htmx.min.js" defer></script>\n<script src="/static/report.js" defer></script>\n'
+        '<link rel="stylesheet" href="/static/report.css">\n<link rel="stylesheet"'
+        ' href="/static/page.css">\n'
+        '<script src="/static/htmx.min.js" defer></script>\n<script src="/static/report.js"'
+        " defer></script>\n"
         f'<script src="/static/page.js" defer></script>\n{more}</head>\n<body class="app">\n'
         '<a class="skip" href="#main">To the content</a>\n'
         f'<header class="bar"><a class="brand" href="/size">{MARK}<span>Tonnage</span></a>'
@@ -67,11 +90,17 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
 def faults(lines: list[str] | tuple[str, ...]) -> str:
     """What is wrong with a question, one line each."""
     listed = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<div class="faults" role="alert"><p>This cannot be answered yet:</p><ul>{listed}</ul></div>'
+    return (
+        '<div class="faults" role="alert"><p>This cannot be answered'
+        f" yet:</p><ul>{listed}</ul></div>"
+    )
 
 
 # What the page's script shows where the browser has no token, or one of another server
-NEEDS_TOKEN = '<p class="faults" data-needs-token hidden>This needs the token: open the address that tonnage ui printed.</p>\n'
+NEEDS_TOKEN = (
+    '<p class="faults" data-needs-token hidden>This needs the token: open the address that tonnage'
+    " ui printed.</p>\n"
+)
 
 
 def button(label: str, *, href: str, kind: str = "quiet") -> str:
@@ -81,14 +110,20 @@ def button(label: str, *, href: str, kind: str = "quiet") -> str:
 
 def deploy_links(query: str) -> str:
     """An archive of files for each target."""
-    links = "".join(f'<a href="/deploy.zip?target={target}&amp;{escape(query)}">{target}</a>' for target in TARGETS)
-    return f'<details class="menu"><summary class="button">Deploy</summary><div>{links}</div></details>'
+    links = "".join(
+        f'<a href="/deploy.zip?target={target}&amp;{escape(query)}">{target}</a>'
+        for target in TARGETS
+    )
+    return (
+        '<details class="menu"><summary'
+        f' class="button">Deploy</summary><div>{links}</div></details>'
+    )
 
 
 HEADER = "x-tonnage-token"  # no cookie, which every port of 127.0.0.1 would get
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
+    " 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 EVENTS = "text/event-stream"
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -99,7 +134,9 @@ class Guard:
     """Checks requests before the application gets them."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
-        """Guard an application: ``hosts`` may ask for it, and what changes anything needs the ``token`` in a header."""
+        """Guard an application: ``hosts`` may ask for it, and what changes anything needs the
+        ``token`` in a header.
+        """
         self.app, self.token, self.hosts = app, token, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -137,7 +174,11 @@ class Guard:
         from_elsewhere = headers.get("sec-fetch-site", "same-origin") in ("cross-site", "same-site")
         if from_elsewhere and (method not in SAFE or headers.get("sec-fetch-mode") != "navigate"):
             return 403, "asked from a page of another site"
-        if method in SAFE or path.startswith(COMPUTES) or hmac.compare_digest(headers.get(HEADER, "").encode(), self.token.encode()):
+        if (
+            method in SAFE
+            or path.startswith(COMPUTES)
+            or hmac.compare_digest(headers.get(HEADER, "").encode(), self.token.encode())
+        ):
             return None
         return 401, "needs the token: open the address that tonnage ui printed"
 
@@ -149,7 +190,9 @@ def desk_of(request: Request) -> Desk:
 
 
 def asked_of(request: Request, query: str | None = None) -> Flat:
-    """The question of a link, or of a query that is a part of it. Raises InputError: it holds what no question has."""
+    """The question of a link, or of a query that is a part of it. Raises InputError: it holds what
+    no question has.
+    """
     return question_of(request.url.query if query is None else query)
 
 

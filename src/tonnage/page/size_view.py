@@ -17,7 +17,16 @@ from starlette.routing import Route
 from tonnage.errors import InputError
 from tonnage.page.fields import BASE, EXAMPLE, form, query_of, question_of, what_if_form
 from tonnage.page.http_api import while_there
-from tonnage.page.shell import asked_of, button, deploy_links, desk_of, event, faults, page, streamed
+from tonnage.page.shell import (
+    asked_of,
+    button,
+    deploy_links,
+    desk_of,
+    event,
+    faults,
+    page,
+    streamed,
+)
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Drawing, Facts, Table, section
 from tonnage.report.numbers import ABSENT, number
@@ -25,7 +34,14 @@ from tonnage.report.plans.answer import title
 from tonnage.report.plans.comparison import compared
 from tonnage.report.plans.diff import diff_text, differences
 from tonnage.report.plans.figures import curve, curves, tornado
-from tonnage.report.plans.plan_document import first_glance, first_page, made_by, plan_csv, plans_of, report
+from tonnage.report.plans.plan_document import (
+    first_glance,
+    first_page,
+    made_by,
+    plan_csv,
+    plans_of,
+    report,
+)
 from tonnage.report.plans.screen import in_one
 from tonnage.report.writers.html import fragment, html
 from tonnage.sizing.estimate import Estimate
@@ -69,10 +85,11 @@ async def view(request: Request) -> Response:
 def _results(attributes: str = "") -> str:
     """The places of an estimate, of the progress and of the simulated answer."""
     return (
-        '<div class="results">\n<div id="estimate" class="estimate" aria-live="polite" aria-busy="true"></div>\n'
-        '<div id="progress" class="progress" hidden><progress aria-label="Simulation"></progress><span class="said"></span>'
-        '<button type="button" class="button" data-stop>Stop</button></div>\n'
-        f'<div id="simulated" class="simulated"{attributes} tabindex="-1"></div>\n</div></div>\n'
+        '<div class="results">\n<div id="estimate" class="estimate" aria-live="polite"'
+        ' aria-busy="true"></div>\n<div id="progress" class="progress" hidden><progress'
+        ' aria-label="Simulation"></progress><span class="said"></span><button type="button"'
+        ' class="button" data-stop>Stop</button></div>\n<div id="simulated"'
+        f' class="simulated"{attributes} tabindex="-1"></div>\n</div></div>\n'
     )
 
 
@@ -93,19 +110,29 @@ def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
     query = escape(query_of(asked))
     if not found:
         words = "Closed forms say nothing of this kind of question."
-        return f'<div data-query="{query}"><p class="tag">Simulated alone</p><p class="hint">{words}</p></div>'
+        return (
+            f'<div data-query="{query}"><p class="tag">Simulated alone</p><p'
+            f' class="hint">{words}</p></div>'
+        )
     best, shown = found[0], found[:SAID]
     most = max(estimate.gpus for estimate in shown)
     rows, d = "", best.deployment
     for one in shown:
-        bar = f'<span class="track"><span class="fill s{max(1, round(20 * one.gpus / most))}"></span></span>'
-        rows += f'<li><span class="name">{one.systems} × {escape(one.system)}</span>{bar}<span class="count">{one.gpus} GPUs</span></li>'
+        bar = (
+            '<span class="track"><span class="fill'
+            f' s{max(1, round(20 * one.gpus / most))}"></span></span>'
+        )
+        rows += (
+            f'<li><span class="name">{one.systems} × {escape(one.system)}</span>{bar}<span'
+            f' class="count">{one.gpus} GPUs</span></li>'
+        )
     return (
-        f'<div data-query="{query}"><p class="tag">Estimate, closed forms, no queue</p>'
-        f'<p class="headline">≈ {best.systems} × {escape(best.system)}</p>'
-        f'<p class="detail">{number(best.systems_exact)} exactly · {escape(d.precision.upper())}, TP {d.tp}, {escape(d.engine)} · '
-        f"alone: TTFT {number(best.ttft_ms)} ms, TPOT {number(best.tpot_ms)} ms</p>"
-        f'<ol class="ranking" aria-label="By type of GPU">{rows}</ol><a class="jump" href="#simulated">simulated ↓</a></div>'
+        f'<div data-query="{query}"><p class="tag">Estimate, closed forms, no queue</p><p'
+        f' class="headline">≈ {best.systems} × {escape(best.system)}</p><p'
+        f' class="detail">{number(best.systems_exact)} exactly · {escape(d.precision.upper())}, TP'
+        f" {d.tp}, {escape(d.engine)} · alone: TTFT {number(best.ttft_ms)} ms, TPOT"
+        f' {number(best.tpot_ms)} ms</p><ol class="ranking" aria-label="By type of'
+        f' GPU">{rows}</ol><a class="jump" href="#simulated">simulated ↓</a></div>'
     )
 
 
@@ -116,16 +143,27 @@ async def usual(request: Request) -> Response:
     asked = question_of(query)
     preset = next((one for name, one in PRESETS.items() if name == chosen), None)
     if preset is not None:
-        limits = {name: [text] for name in ("ttft", "itl", "tpot", "e2e") if (text := getattr(preset.limits, name))}
-        asked = {name: value for name, value in asked.items() if name not in ("ttft", "itl", "tpot", "e2e")} | limits
+        limits = {
+            name: [text]
+            for name in ("ttft", "itl", "tpot", "e2e")
+            if (text := getattr(preset.limits, name))
+        }
+        asked = {
+            name: value
+            for name, value in asked.items()
+            if name not in ("ttft", "itl", "tpot", "e2e")
+        } | limits
     return HTMLResponse(form(asked, desk_of(request).files(".csv", ".jsonl", ".json", ".parquet")))
 
 
 async def models(request: Request) -> Response:
     """Models whose name, owner or notes have the words that were typed."""
-    models = [one for one in search(request.query_params.get("model", "")[:80]) if isinstance(one, Model)]
+    models = [
+        one for one in search(request.query_params.get("model", "")[:80]) if isinstance(one, Model)
+    ]
     options = (
-        f'<option value="{escape(model.name)}">{model.parameters / 1e9:,.1f} billion parameters, context {model.max_context:,}</option>'
+        f'<option value="{escape(model.name)}">{model.parameters / 1e9:,.1f} billion parameters,'
+        f" context {model.max_context:,}</option>"
         for model in models[:OFFERED]
     )
     return HTMLResponse("".join(options))
@@ -142,9 +180,14 @@ async def stream(request: Request) -> Response:
                     if "progress" in said:
                         yield event("progress", json.dumps(said["progress"]))
                     elif "decided" in said:
-                        yield event("decided", _pages(plans_of(json.loads(said["decided"]), "the choice")))
+                        yield event(
+                            "decided", _pages(plans_of(json.loads(said["decided"]), "the choice"))
+                        )
                     elif "answer" in said:
-                        yield event("answer", answered(plans_of(json.loads(said["answer"]), "the answer"), asked))
+                        yield event(
+                            "answer",
+                            answered(plans_of(json.loads(said["answer"]), "the answer"), asked),
+                        )
                     elif "faults" in said:
                         yield event("answer", faults(said["faults"]))
         except InputError as error:
@@ -159,9 +202,18 @@ def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
     links = (
         button("Full report", href=f"/plan.html?{query}", kind="strong"),
         button("What if", href=f"/what-if?{query}"),
-        f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={quote(query)}">Compare</a>',
-        f'<button type="button" class="button" hx-post="/files/keep?{escape(query)}" hx-swap="outerHTML">Keep</button>',
-        *(button(name, href=f"/plan.{kind}?{query}") for kind, name in (("json", "JSON"), ("yaml", "YAML"), ("csv", "CSV"))),
+        (
+            f'<a class="button quiet" data-compare="{escape(query)}"'
+            f' href="/compare?p={quote(query)}">Compare</a>'
+        ),
+        (
+            f'<button type="button" class="button" hx-post="/files/keep?{escape(query)}"'
+            ' hx-swap="outerHTML">Keep</button>'
+        ),
+        *(
+            button(name, href=f"/plan.{kind}?{query}")
+            for kind, name in (("json", "JSON"), ("yaml", "YAML"), ("csv", "CSV"))
+        ),
         deploy_links(query) if len(plans) == 1 and plans[0].choice is not None else "",
     )
     return f'<div class="actions">{"".join(links)}</div>{_pages(plans)}'
@@ -169,20 +221,26 @@ def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
 
 def _pages(plans: tuple[Plan, ...]) -> str:
     return "".join(
-        f'<div class="first"><header><p>{escape(made_by(plan))} · simulated</p><h2 class="title">{escape(title(plan))}</h2></header>'
-        f"{fragment(first_page(plan))}</div>"
+        f'<div class="first"><header><p>{escape(made_by(plan))} · simulated</p><h2'
+        f' class="title">{escape(title(plan))}</h2></header>{fragment(first_page(plan))}</div>'
         for plan in plans
     )
 
 
 async def exported(request: Request) -> Response:
-    """A plan as JSON (as the command writes it), as its question in YAML, as a table in CSV, or as the page of its report."""
+    """A plan as JSON (as the command writes it), as its question in YAML, as a table in CSV, or as
+    the page of its report.
+    """
     kind, desk = request.path_params["kind"], desk_of(request)
     if kind not in ("json", "yaml", "csv", "html"):
         return PlainTextResponse("not found", status_code=404)
     asked = asked_of(request)
     if kind == "yaml":
-        return _download(to_yaml((await run_in_threadpool(desk.understood, asked)).scenario), "application/yaml", "question.yaml")
+        return _download(
+            to_yaml((await run_in_threadpool(desk.understood, asked)).scenario),
+            "application/yaml",
+            "question.yaml",
+        )
     if kind == "json":
         return _download(await desk.plan_text(asked), "application/json", "plan.json")
     plans = await desk.plans(asked)
@@ -192,10 +250,15 @@ async def exported(request: Request) -> Response:
 
 
 def _download(text: str, media: str, name: str) -> Response:
-    return Response(text, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
+    return Response(
+        text, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'}
+    )
 
 
-DRAG = "Drag a dashed limit up or down, or reach it with the tabulator and move it with the arrow keys: the systems follow."
+DRAG = (
+    "Drag a dashed limit up or down, or reach it with the tabulator and move it with the arrow"
+    " keys: the systems follow."
+)
 
 
 async def what_if(request: Request) -> Response:
@@ -204,12 +267,18 @@ async def what_if(request: Request) -> Response:
     base = request.query_params.get(BASE) or query_of(asked)
     results = _results(f' data-stream="/what-if/stream" data-base="{escape(base)}"')
     inside = f'<h1 class="sr">What if</h1><div class="two">\n{what_if_form(asked, base)}{results}'
-    return HTMLResponse(page("what-if", "What if", inside, query=query_of(asked), scripts=("drag.js",)))
+    return HTMLResponse(
+        page("what-if", "What if", inside, query=query_of(asked), scripts=("drag.js",))
+    )
 
 
 async def changes(request: Request) -> Response:
     """The answer with the changes next to the one that they began with."""
-    desk, asked, base = desk_of(request), asked_of(request), question_of(request.query_params.get(BASE, ""))
+    desk, asked, base = (
+        desk_of(request),
+        asked_of(request),
+        question_of(request.query_params.get(BASE, "")),
+    )
 
     async def events() -> AsyncIterator[str]:
         try:
@@ -232,19 +301,35 @@ async def changes(request: Request) -> Response:
 
 
 def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
-    """Before and now, the figure whose limits can be dragged, and how the answer moves with each input."""
+    """Before and now, the figure whose limits can be dragged, and how the answer moves with each
+    input.
+    """
     before, now = (dict(first_glance(one)) for one in (base, plan))
-    rows = tuple((name, before.get(name, ABSENT), now.get(name, ABSENT)) for name in dict.fromkeys((*now, *before)))
+    rows = tuple(
+        (name, before.get(name, ABSENT), now.get(name, ABSENT))
+        for name in dict.fromkeys((*now, *before))
+    )
     table = Table(caption="Before and now", header=("", "before", "now"), rows=rows)
     exact = "" if plan.choice is None else f" · {number(plan.choice.systems_exact)} exactly"
-    limits = [{"metric": limit.metric, "statistic": limit.statistic, "ms": limit.milliseconds} for limit in plan.scenario.limits_that_count]
+    limits = [
+        {"metric": limit.metric, "statistic": limit.statistic, "ms": limit.milliseconds}
+        for limit in plan.scenario.limits_that_count
+    ]
     drawn, moved = curve(plan), tornado(plan)
-    figure = "" if drawn is None else fragment(section("limits", "Limits", Drawing(drawn, DRAG, None)))
-    swings = "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(moved, "", None)))
+    figure = (
+        "" if drawn is None else fragment(section("limits", "Limits", Drawing(drawn, DRAG, None)))
+    )
+    swings = (
+        ""
+        if moved is None
+        else fragment(section("sensitivity", "What moves the answer", Drawing(moved, "", None)))
+    )
     return (
         f'<div class="actions">{button("Size", href=f"/size?{query}", kind="strong")}'
-        f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={escape(query)}">Compare</a></div>'
-        f'<div class="first"><header><p>Simulated{exact}</p><h2 class="title">{escape(title(plan))}</h2></header>'
+        f'<a class="button quiet" data-compare="{escape(query)}"'
+        f' href="/compare?p={escape(query)}">Compare</a></div>'
+        f'<div class="first"><header><p>Simulated{exact}</p><h2'
+        f' class="title">{escape(title(plan))}</h2></header>'
         f'<div data-limits="{escape(json.dumps(limits))}">{figure}</div>'
         f"{fragment(section('change', 'Before and now', table))}{swings}</div>"
     )
@@ -268,17 +353,22 @@ async def compare(request: Request) -> Response:
     places = places_of(request)
     kept = "".join(f'<input type="hidden" name="p" value="{escape(place)}">' for place in places)
     inside = (
-        '<h1>Compare</h1><p class="lead">Up to four plans side by side. <em>Compare</em> under an answer of Size adds it here; the address '
-        "of this page holds all of them.</p>\n"
-        f'<form class="add" action="/compare" method="get">{kept}'
-        '<label for="add-p">Add the link of a plan</label><input id="add-p" name="p" placeholder="model=llama-3.1-8b&amp;isl=2000&amp;…" '
-        'spellcheck="false"><button class="button">Add</button></form>\n'
+        '<h1>Compare</h1><p class="lead">Up to four plans side by side. <em>Compare</em> under an'
+        " answer of Size adds it here; the address of this page holds all of them.</p>\n<form"
+        f' class="add" action="/compare" method="get">{kept}<label for="add-p">Add the link of a'
+        ' plan</label><input id="add-p" name="p"'
+        ' placeholder="model=llama-3.1-8b&amp;isl=2000&amp;…" spellcheck="false"><button'
+        ' class="button">Add</button></form>\n'
     )
     if places:
-        boxes = "".join(_box(place, letter, places) for place, letter in zip(places, LETTERS, strict=False))
+        boxes = "".join(
+            _box(place, letter, places) for place, letter in zip(places, LETTERS, strict=False)
+        )
         inside += (
-            f'<ul class="plans" data-plans>{boxes}</ul><div hx-get="{escape(_compared_at(places, "/compare/answer"))}" hx-trigger="load" '
-            'aria-live="polite"><p class="hint waiting">Simulating what is not answered yet …</p></div>\n'
+            f'<ul class="plans" data-plans>{boxes}</ul><div'
+            f' hx-get="{escape(_compared_at(places, "/compare/answer"))}" hx-trigger="load"'
+            ' aria-live="polite"><p class="hint waiting">Simulating what is not answered yet'
+            " …</p></div>\n"
         )
     return HTMLResponse(page("compare", "Compare", inside))
 
@@ -287,14 +377,24 @@ def _box(place: str, letter: str, places: list[str]) -> str:
     """One of the plans: where its question is, and how to leave it out."""
     rest = [one for one in places if one != place]
     link = f'<a href="/size?{escape(place)}">change</a> ' if not place.startswith("@") else ""
-    words = place if place.startswith("@") else ", ".join(place.split("&")).replace("=", " ").replace("<", " ≤")
+    words = (
+        place
+        if place.startswith("@")
+        else ", ".join(place.split("&")).replace("=", " ").replace("<", " ≤")
+    )
     gone = f'<a href="{escape(_compared_at(rest) if rest else "/compare")}">leave out</a>'
-    return f'<li><span class="place">{letter}</span><span class="words">{escape(words)}</span><span class="links">{link}{gone}</span></li>'
+    return (
+        f'<li><span class="place">{letter}</span><span class="words">{escape(words)}</span><span'
+        f' class="links">{link}{gone}</span></li>'
+    )
 
 
 async def side_by_side(request: Request) -> Response:
     """The plans side by side."""
-    places = [place if place.startswith("@") else place.partition("?")[2] or place for place in places_of(request)]
+    places = [
+        place if place.startswith("@") else place.partition("?")[2] or place
+        for place in places_of(request)
+    ]
 
     async def plans() -> list[Plan]:
         return [await desk_of(request).plan_at(place) for place in places]
@@ -309,21 +409,35 @@ async def side_by_side(request: Request) -> Response:
 
 
 def _side_by_side(plans: Sequence[Plan]) -> str:
-    names = [f"{letter}: {plan.scenario.model}" for letter, plan in zip(LETTERS, plans, strict=False)]
+    names = [
+        f"{letter}: {plan.scenario.model}" for letter, plan in zip(LETTERS, plans, strict=False)
+    ]
     columns = "".join(
         f'<div class="column"><h2><span class="place">{letter}</span>{escape(title(plan))}</h2>'
         f"{fragment(section(f'glance-{letter}', '', Facts(first_glance(plan), big=True)))}</div>"
         for letter, plan in zip(LETTERS, plans, strict=False)
     )
     figure = curves(plans, names)
-    drawn = None if figure is None else Drawing(figure, "The lower and the further right, the better.", None)
+    drawn = (
+        None
+        if figure is None
+        else Drawing(figure, "The lower and the further right, the better.", None)
+    )
     found = f'<div class="columns">{columns}</div>'
     found += fragment(section("curves", "Latency against load", drawn)) if drawn is not None else ""
     found += fragment(compared(plans, [in_one(plan) for plan in plans], names))
     for place, plan in enumerate(plans[1:], 1):
         different = diff_text(differences(plans[0], plan), (names[0], names[place]))
         both = f"{LETTERS[0]} and {LETTERS[place]}"
-        titles = [f"{both}: {section.title.lower()}" if section.title else both for section in different.sections]
+        titles = [
+            f"{both}: {section.title.lower()}" if section.title else both
+            for section in different.sections
+        ]
         parts = zip(different.sections, titles, strict=True)
-        found += fragment(*(replace(section, key=f"{section.key}-{place}", title=words) for section, words in parts))
+        found += fragment(
+            *(
+                replace(section, key=f"{section.key}-{place}", title=words)
+                for section, words in parts
+            )
+        )
     return f'<div class="ready">{found}</div>'

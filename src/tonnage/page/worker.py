@@ -1,8 +1,9 @@
-"""The process that simulates and measures for the page: one job at a time, told as lines of JSON on standard input.
+"""The process that simulates and measures for the page: one job at a time, told as lines of JSON on
+standard input.
 
-The page stays responsive, a job can be cancelled, and whatever goes wrong in it ends this process and not the page. Lines that are
-written: ``{"progress": [done, total, name]}``, ``{"live": {…}}``, ``{"decided": …}`` once, and last ``{"answer": …}``,
-``{"faults": […]}`` or ``{"cancelled": true}``.
+The page stays responsive, a job can be cancelled, and whatever goes wrong in it ends this process
+and not the page. Lines that are written: ``{"progress": [done, total, name]}``, ``{"live": {…}}``,
+``{"decided": …}`` once, and last ``{"answer": …}``, ``{"faults": […]}`` or ``{"cancelled": true}``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tonnage.sizing.planner import Runs
 MOST_KEPT = 20_000  # runs that are kept between questions; beyond them the memory is emptied
 
 # A question that takes every part of an answer once
-SMALL = "model=llama-3.1-8b&isl=100&osl=10&peak_rps=1&ttft=p95<=500ms&gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"
+SMALL = "model=llama-3.1-8b&isl=100&osl=10&peak_rps=1&ttft=p95<=500ms&gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"  # noqa: E501
 
 EVERY_S = 0.5  # seconds between two readings of a run
 
@@ -68,7 +69,14 @@ class Jobs:
         """Compile and load what a question needs, by a small one."""
         self.size(asked=question_of(SMALL), command="", today="2026-01-01")
 
-    def size(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None, command: str, today: str) -> str:
+    def size(
+        self,
+        *,
+        asked: dict[str, Any],
+        scenario: dict[str, Any] | None = None,
+        command: str,
+        today: str,
+    ) -> str:
         """The plan as the command writes it, after what is decided of it."""
         understood = api.ask(scenario, **asked)
         if self.runs is None or self.runs.kept > MOST_KEPT:
@@ -93,8 +101,12 @@ class Jobs:
         run = api.simulate(None, progress=self.progress, **asked)
         return fragment(*timeline_page(api.run_timeline(run), "").sections)
 
-    def bench(self, *, asked: dict[str, Any], output: str, selftest: bool, provenance: dict[str, Any]) -> str:
-        """Measure an endpoint into a run folder, and tell twice a second how it goes; a job that is dropped ends as by Ctrl-C."""
+    def bench(
+        self, *, asked: dict[str, Any], output: str, selftest: bool, provenance: dict[str, Any]
+    ) -> str:
+        """Measure an endpoint into a run folder, and tell twice a second how it goes; a job that is
+        dropped ends as by Ctrl-C.
+        """
         done, views = threading.Event(), [Live()]
 
         def tell() -> None:
@@ -113,24 +125,37 @@ class Jobs:
         teller = threading.Thread(target=tell, daemon=True)
         teller.start()
         try:
-            run_bench(prepared, output=Path(output), selftest=selftest, provenance=provenance, watch=watch)
+            run_bench(
+                prepared, output=Path(output), selftest=selftest, provenance=provenance, watch=watch
+            )
         finally:
             done.set()
             teller.join()
         return output
 
     def look(self, *, name: str) -> dict[str, Any]:
-        """A file of measured points or of recorded requests: which of them it is, and what it says. Raises InputError: it is neither."""
+        """A file of measured points or of recorded requests: which of them it is, and what it says.
+        Raises InputError: it is neither.
+        """
 
         def points() -> Document:
             rows = read_measured(Path(name))
-            question.update({key: rows[0][key] for key in ("model", "gpu", "precision", "tp", "isl", "osl") if rows and rows[0].get(key)})
+            question.update(
+                {
+                    key: rows[0][key]
+                    for key in ("model", "gpu", "precision", "tp", "isl", "osl")
+                    if rows and rows[0].get(key)
+                }
+            )
             return scored(api.score(name, worst=5, progress=self.progress))
 
         question: dict[str, Any] = {}
         found: dict[str, str] = {}
         why: list[str] = []
-        shows: dict[str, Callable[[], Document]] = {"points": points, "trace": lambda: described(api.describe_workload(name))}
+        shows: dict[str, Callable[[], Document]] = {
+            "points": points,
+            "trace": lambda: described(api.describe_workload(name)),
+        }
         for kind, show in shows.items():
             try:
                 found[kind] = fragment(*show().sections)
@@ -141,7 +166,9 @@ class Jobs:
         return {"kinds": list(found), "question": question, "html": "".join(found.values())}
 
     def predicted(self, *, runs: list[str], plan: str) -> str:
-        """Each run next to what a plan's deployment is predicted to do with its requests, or why that cannot be said."""
+        """Each run next to what a plan's deployment is predicted to do with its requests, or why
+        that cannot be said.
+        """
         sections = []
         for place, run in enumerate(runs):
             if not self.wanted():
@@ -150,11 +177,15 @@ class Jobs:
                 parts = run_and_plan(compare_plan(Path(run), Path(plan), instances=1), run).sections
             except InputError as error:
                 parts = (section("run", run, Text(str(error), tone="warning")),)
-            sections += [replace(part, key=f"{part.key}-{place}", title=part.title or run) for part in parts]
+            sections += [
+                replace(part, key=f"{part.key}-{place}", title=part.title or run) for part in parts
+            ]
         return fragment(*sections)
 
     def calibrate(self, *, runs: list[str], plan: str, output: str, today: str) -> str:
-        """Factors fitted to runs of the deployment that a plan chose, in a file that a question names as coefficients."""
+        """Factors fitted to runs of the deployment that a plan chose, in a file that a question
+        names as coefficients.
+        """
         report = api.calibrate(runs, plan=plan, output=output, date=today, progress=self.progress)
         return fragment(*calibrated(report).sections)
 
@@ -214,7 +245,16 @@ def main() -> None:
             write(number, {"faults": [in_python(line) for line in error.marked.splitlines()]})
         except Exception as error:
             print(f"tonnage: {type(error).__name__}: {error}", file=sys.stderr)
-            write(number, {"faults": [f"this question failed inside Tonnage ({type(error).__name__}); please report it"], "broken": True})
+            write(
+                number,
+                {
+                    "faults": [
+                        f"this question failed inside Tonnage ({type(error).__name__}); please"
+                        " report it"
+                    ],
+                    "broken": True,
+                },
+            )
         wanted.discard(number)
 
 

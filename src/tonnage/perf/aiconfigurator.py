@@ -1,9 +1,11 @@
-"""Step times of NVIDIA's AIConfigurator: the tables of the wheel ``aiconfigurator-core`` 0.12, asked step by step.
+"""Step times of NVIDIA's AIConfigurator: the tables of the wheel ``aiconfigurator-core`` 0.12,
+asked step by step.
 
-The wheel is an extra and is imported only here, when asked for. A deployment becomes its engine handle
-(``aiconfigurator_core.sdk.engine.EngineHandle.compile``), which is requested a grid of prefill, decode and mixed
-steps. Dense models and plain mixtures of experts are described by their sizes; others only where the wheel knows
-the model by name. Its times are of kernels: it has no host terms, and none are added.
+The wheel is an extra and is imported only here, when asked for. A deployment becomes its engine
+handle (``aiconfigurator_core.sdk.engine.EngineHandle.compile``), which is requested a grid of
+prefill, decode and mixed steps. Dense models and plain mixtures of experts are described by their
+sizes; others only where the wheel knows the model by name. Its times are of kernels: it has no host
+terms, and none are added.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ FORMATS: dict[str, tuple[str, str]] = {
     "nvfp4": ("nvfp4", "nvfp4"),
     "mxfp4": ("", "w4a16_mxfp4"),
 }
-"""The wheel's formats of matrices and of experts; empty where it has none. FP8 has the static scales of ModelOpt's checkpoints, as the
-wheel itself infers."""
+"""The wheel's formats of matrices and of experts; empty where it has none. FP8 has the static
+scales of ModelOpt's checkpoints, as the wheel itself infers."""
 
 BLOCK_SCALED = ("deepseek-r1", "deepseek-v3", "minimax-m2.5", "qwen3-30b-a3b", "qwen3-235b-a22b")
 """Models whose FP8 checkpoints have a scale for each block of weights."""
@@ -82,7 +84,25 @@ NAMED = {
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 CONTEXTS = (128, 512, 1024, 2048, 4096, 8192, 16384)
-PROMPTS = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384)
+PROMPTS = (
+    16,
+    32,
+    64,
+    128,
+    192,
+    256,
+    384,
+    512,
+    768,
+    1024,
+    1536,
+    2048,
+    3072,
+    4096,
+    6144,
+    8192,
+    16384,
+)
 PACKS = (2, 4, 8)
 """The grid: decode sequences, contexts, prompt lengths, and prompts in one step."""
 
@@ -106,18 +126,24 @@ def require() -> None:
     """Refuse to go on without the wheel. Raises InputError: with what to install."""
     if installed_version() is None:
         raise InputError(
-            f"{option('step_model')}: {PACKAGE} is not installed; pip install 'tonnage[aiconfigurator]', or choose fitted or a .csv"
+            f"{option('step_model')}: {PACKAGE} is not installed; pip install"
+            " 'tonnage[aiconfigurator]', or choose fitted or a .csv"
         )
 
 
 def described(deployment: Deployment) -> str:
     """The tables that a deployment's step times come from, in words."""
-    return f"{PACKAGE} {installed_version()}, {SYSTEMS.get(deployment.gpu.name, '')} {_backend(deployment)}"
+    return (
+        f"{PACKAGE} {installed_version()}, {SYSTEMS.get(deployment.gpu.name, '')}"
+        f" {_backend(deployment)}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of a deployment in the wheel's words: system, backend, parallelism, and formats of matrices, experts and KV cache."""
+    """The tables of a deployment in the wheel's words: system, backend, parallelism, and formats of
+    matrices, experts and KV cache.
+    """
 
     model: Model
     system: str
@@ -129,12 +155,19 @@ class Tables:
 
     def refuse(self, why: object) -> InputError:
         """What the wheel says of a deployment that it has no step times of, on one line."""
-        what = f"{self.model.name}, {self.system} {self.backend} {self.gemm} TP {self.parallelism.tp}"
-        return InputError(f"{option('step_model')}: {PACKAGE} cannot estimate {what}: {' '.join(str(why).split())[:160]}")
+        what = (
+            f"{self.model.name}, {self.system} {self.backend} {self.gemm} TP {self.parallelism.tp}"
+        )
+        return InputError(
+            f"{option('step_model')}: {PACKAGE} cannot estimate {what}:"
+            f" {' '.join(str(why).split())[:160]}"
+        )
 
 
 def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:
-    """The grid of steps of a deployment. Raises InputError: the wheel is not installed, or has no tables for this deployment."""
+    """The grid of steps of a deployment. Raises InputError: the wheel is not installed, or has no
+    tables for this deployment.
+    """
     require()
     with _ONE_AT_A_TIME:
         return _grid(tables_of(deployment))
@@ -144,7 +177,10 @@ def tables_of(deployment: Deployment) -> Tables:
     """The tables that a deployment needs. Raises InputError: the wheel has none."""
     d = deployment
     if d.gpu.name not in SYSTEMS:
-        raise InputError(f"{option('step_model')}: {PACKAGE} has no tables of {d.gpu.name}; it has {', '.join(SYSTEMS)}")
+        raise InputError(
+            f"{option('step_model')}: {PACKAGE} has no tables of {d.gpu.name}; it has"
+            f" {', '.join(SYSTEMS)}"
+        )
     gemm, experts = _formats(d.model, d.precision)
     if experts == "w4a16_mxfp4" and d.gpu.arch == "Blackwell" and _backend(d) == "trtllm":
         experts = "w4a8_mxfp4_mxfp8"
@@ -166,31 +202,52 @@ def _formats(model: Model, precision: Precision) -> tuple[str, str]:
         gemm = experts = "fp8_block"
     if precision.experts_only:
         gemm = "bfloat16"
-    missing = not gemm or (model.is_moe and not experts) or precision.sparse or precision.kv_bits not in KV
+    missing = (
+        not gemm
+        or (model.is_moe and not experts)
+        or precision.sparse
+        or precision.kv_bits not in KV
+    )
     if missing:
-        raise InputError(f"{option('step_model')}: {PACKAGE} is used only for {', '.join(FORMATS)}; {model.name} is in {precision.name}")
+        raise InputError(
+            f"{option('step_model')}: {PACKAGE} is used only for {', '.join(FORMATS)}; {model.name}"
+            f" is in {precision.name}"
+        )
     return gemm, experts
 
 
 def _backend(deployment: Deployment) -> str:
     family = find_engine(deployment.engine).family
     if family not in BACKENDS:
-        raise InputError(f"{option('step_model')}: {PACKAGE} has no tables of the engine {deployment.engine}")
+        raise InputError(
+            f"{option('step_model')}: {PACKAGE} has no tables of the engine {deployment.engine}"
+        )
     return BACKENDS[family]
 
 
 @lru_cache(maxsize=32)
 def compiled(tables: Tables) -> Any:
-    """The wheel's ``EngineHandle``. Raises InputError: the wheel cannot be imported, or has no such tables."""
+    """The wheel's ``EngineHandle``. Raises InputError: the wheel cannot be imported, or has no such
+    tables.
+    """
     try:
         from aiconfigurator_core.sdk.engine import EngineHandle
     except ImportError as error:
-        raise InputError(f"{option('step_model')}: {PACKAGE} cannot be imported ({error}); pip install 'tonnage[aiconfigurator]'") from None
+        raise InputError(
+            f"{option('step_model')}: {PACKAGE} cannot be imported ({error}); pip install"
+            " 'tonnage[aiconfigurator]'"
+        ) from None
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = NAMED.get(tables.model.name) or written(tables.model, Path(folder))
-            return EngineHandle.compile(path, tables.system, tables.backend, tp_size=tables.parallelism.tp, **formats(tables))
+            return EngineHandle.compile(
+                path,
+                tables.system,
+                tables.backend,
+                tp_size=tables.parallelism.tp,
+                **formats(tables),
+            )
     except InputError:
         raise
     except Exception as error:  # the wheel raises many kinds, and some come from other packages
@@ -201,10 +258,19 @@ def formats(tables: Tables) -> dict[str, Any]:
     """Formats that the wheel infers from such checkpoints, and for experts how they are split."""
     narrow = tables.backend == "trtllm" and tables.kv == "fp8" and not tables.model.has_latent_cache
     attention = "fp8" if narrow else "bfloat16"
-    found: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": attention}
+    found: dict[str, Any] = {
+        "gemm_quant_mode": tables.gemm,
+        "kvcache_quant_mode": tables.kv,
+        "fmha_quant_mode": attention,
+    }
     if tables.model.is_moe:
         p = tables.parallelism
-        found |= {"moe_quant_mode": tables.experts, "attention_dp_size": p.dp, "moe_tp_size": p.moe_tp, "moe_ep_size": p.ep}
+        found |= {
+            "moe_quant_mode": tables.experts,
+            "attention_dp_size": p.dp,
+            "moe_tp_size": p.moe_tp,
+            "moe_ep_size": p.ep,
+        }
     return found
 
 
@@ -219,7 +285,10 @@ def written(model: Model, folder: Path) -> str:
         and not model.parallel_block
     )
     if not plain:
-        raise InputError(f"{option('step_model')}: {PACKAGE} does not cover the architecture of {model.name}; leave it out")
+        raise InputError(
+            f"{option('step_model')}: {PACKAGE} does not cover the architecture of {model.name};"
+            " leave it out"
+        )
     config: dict[str, Any] = {
         "architectures": ["MixtralForCausalLM" if model.is_moe else "LlamaForCausalLM"],
         "model_type": "mixtral" if model.is_moe else "llama",
@@ -234,7 +303,10 @@ def written(model: Model, folder: Path) -> str:
         "torch_dtype": "bfloat16",
     }
     if model.is_moe:
-        config |= {"num_local_experts": model.experts, "num_experts_per_tok": model.experts_per_token}
+        config |= {
+            "num_local_experts": model.experts,
+            "num_experts_per_tok": model.experts_per_token,
+        }
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return str(folder)
 
@@ -266,7 +338,9 @@ def _prefills(handle: Any, max_context: int) -> Iterator[TimedStep]:
 
 
 def _mixed(handle: Any, max_context: int) -> Iterator[TimedStep]:
-    """Steps of a whole prompt and decodes whose contexts are that prompt and half of 128 tokens of output."""
+    """Steps of a whole prompt and decodes whose contexts are that prompt and half of 128 tokens of
+    output.
+    """
     output = 128
     for prompt in PROMPTS:
         for batch in BATCHES[::3]:
@@ -277,5 +351,10 @@ def _mixed(handle: Any, max_context: int) -> Iterator[TimedStep]:
 
 def _step(prefill: int, prompts: int, decodes: int, context: int, ms: float) -> TimedStep:
     return TimedStep(
-        prefill_tokens=prefill, prefill_sequences=prompts, past_tokens=0, decode_sequences=decodes, context_tokens=context, seconds=ms / 1e3
+        prefill_tokens=prefill,
+        prefill_sequences=prompts,
+        past_tokens=0,
+        decode_sequences=decodes,
+        context_tokens=context,
+        seconds=ms / 1e3,
     )

@@ -1,11 +1,14 @@
-"""What the layers that mix tokens add to a step: the token pairs of prompts, the contexts that decoding reads, and states.
+"""What the layers that mix tokens add to a step: the token pairs of prompts, the contexts that
+decoding reads, and states.
 
-``spec.layers`` counts the arithmetic and traffic of each kind of layer; here they become seconds, by what each kind reaches of the
-datasheet. Kinds that read a bounded number of entries, or a state, cost the same at any context (``step_terms.BOUNDED``).
+``spec.layers`` counts the arithmetic and traffic of each kind of layer; here they become seconds,
+by what each kind reaches of the datasheet. Kinds that read a bounded number of entries, or a state,
+cost the same at any context (``step_terms.BOUNDED``).
 
-Decode attention is limited by bandwidth where the kernel takes the query heads of a KV head together. The kernels of 2024
-(TensorRT-LLM 0.9 and 0.10) did so for groups of eight heads and above a number of sequences; otherwise each query
-head of each sequence was a separate block, and blocks ran in waves.
+Decode attention is limited by bandwidth where the kernel takes the query heads of a KV head
+together. The kernels of 2024 (TensorRT-LLM 0.9 and 0.10) did so for groups of eight heads and above
+a number of sequences; otherwise each query head of each sequence was a separate block, and blocks
+ran in waves.
 """
 
 from __future__ import annotations
@@ -30,12 +33,21 @@ CONTEXT_NORM = 4.0
 """Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
 
 MULTIPROCESSORS = {"Volta": 80, "Turing": 40, "Ampere": 108, "Ada": 142, "Hopper": 132}
-FEWER_MULTIPROCESSORS = {"a30-24gb": 56, "a10-24gb": 72, "a10g-24gb": 80, "l4": 58, "l20": 92, "h100-pcie-80gb": 114}
-"""Streaming multiprocessors of a generation's data-centre cards, and of the cards that have fewer (datasheets, recalled)."""
+FEWER_MULTIPROCESSORS = {
+    "a30-24gb": 56,
+    "a10-24gb": 72,
+    "a10g-24gb": 80,
+    "l4": 58,
+    "l20": 92,
+    "h100-pcie-80gb": 114,
+}
+"""Streaming multiprocessors of a generation's data-centre cards, and of the cards that have fewer
+(datasheets, recalled)."""
 
 ENOUGH_BLOCKS = 4
-"""Kernels of 2024 take the heads of a KV head together from this share of the multiprocessors on: blocks · 4 ≥ multiprocessors
-(``mayHavePerfGain`` of TensorRT-LLM's XQA runner); blocks are KV heads of the GPU times sequences."""
+"""Kernels of 2024 take the heads of a KV head together from this share of the multiprocessors on:
+blocks · 4 ≥ multiprocessors (``mayHavePerfGain`` of TensorRT-LLM's XQA runner); blocks are KV heads
+of the GPU times sequences."""
 
 WALKED_DIM = 128
 """The head size that ``walk_s`` is for."""
@@ -46,8 +58,9 @@ NEVER = 1e9
 BITS_8 = 8
 
 COMPRESSED_SEQUENCE_S = 0.15e-6
-"""What a layer of compressed attention takes longer for each sequence that decodes than its traffic and arithmetic: measured whole on B200
-in vLLM, layers with an indexer take 0.25 µs a sequence with 16 heads on the GPU and 0.55 with 128, others 0.19 and 0.41 (source as of
+"""What a layer of compressed attention takes longer for each sequence that decodes than its traffic
+and arithmetic: measured whole on B200 in vLLM, layers with an indexer take 0.25 µs a sequence with
+16 heads on the GPU and 0.55 with 128, others 0.19 and 0.41 (source as of
 ``coefficients/kernels.json``)."""
 
 
@@ -57,20 +70,27 @@ class AttentionTerms:
 
     prefill: float  # share of the 16-bit matrix rate in prefill attention
     kv_bandwidth: float  # share of the memory bandwidth in decode attention
-    # decode attention of one query head after another, as a share of the 16-bit matrix rate; infinite where the kernel takes all heads of a
-    # KV head at once
+    # decode attention of one query head after another, as a share of the 16-bit matrix rate;
+    # infinite where the kernel takes all heads of a KV head at once
     head_arithmetic: float
-    walk_s: float  # seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split
+    # seconds per token and layer that one block takes to walk a context with heads 128 wide; 0
+    # where contexts are split
+    walk_s: float
     bounded: float  # share of the memory bandwidth in reading chosen entries, windows and states
     index: float  # share of the rate of 8-bit matrix products in an indexer's scores
-    scan: float  # share of the 16-bit matrix rate in the chunks of linear attention and state-space layers
+    # share of the 16-bit matrix rate in the chunks of linear attention and state-space layers
+    scan: float
 
 
 def attention_terms(groups: TermGroups, mixer: Mixer, precision: Precision) -> AttentionTerms:
     """The terms of one kind of layer, in a precision as the GPU executes it."""
     engine, shared, latent = groups.engine, groups.shared, mixer.kind in WITH_LATENT
     kv = engine["kv_bandwidth"] * groups.generation.get("kv", 1.0)
-    kv *= engine["kv_8bit"] * engine.get(f"kv_8bit_{groups.kernels}", 1.0) if precision.kv_bits == BITS_8 else 1.0
+    kv *= (
+        engine["kv_8bit"] * engine.get(f"kv_8bit_{groups.kernels}", 1.0)
+        if precision.kv_bits == BITS_8
+        else 1.0
+    )
     if latent:
         kv *= engine.get("latent_bandwidth", 1.0)
     elif isinstance(mixer, FullAttention | SlidingAttention) and mixer.kv_heads == mixer.heads:
@@ -89,16 +109,21 @@ def attention_terms(groups: TermGroups, mixer: Mixer, precision: Precision) -> A
 
 def _prefill(groups: TermGroups) -> float:
     """Share of the 16-bit matrix rate in prefill attention of full heads."""
-    share: float = groups.shared["attention"] * groups.generation["attention"] * groups.engine.get("attention", 1.0)
+    share: float = (
+        groups.shared["attention"]
+        * groups.generation["attention"]
+        * groups.engine.get("attention", 1.0)
+    )
     return share
 
 
 def _head_arithmetic(groups: TermGroups, mixer: Mixer, precision: Precision) -> float:
     """Share of the 16-bit matrix rate in decode attention.
 
-    Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always take them
-    together. Latent attention is arithmetic on the tensor cores in every engine, and so are the kinds that came after it; where no
-    row says otherwise, it reaches the same share of their rate as prefill attention.
+    Kernels of 2024 computed head by head where they did not take groups together (``_blocks``);
+    later ones always take them together. Latent attention is arithmetic on the tensor cores in
+    every engine, and so are the kinds that came after it; where no row says otherwise, it reaches
+    the same share of their rate as prefill attention.
     """
     engine = groups.engine
     if mixer.kind in WITH_LATENT:
@@ -109,8 +134,16 @@ def _head_arithmetic(groups: TermGroups, mixer: Mixer, precision: Precision) -> 
     return (engine["head_arithmetic"] or math.inf) * groups.generation["head_arithmetic"] * narrow
 
 
-def add_attention(c: list[float], terms: tuple[AttentionTerms, ...], model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
-    """Put what mixes tokens into a coefficient array: per token pair, per context token, per token, and per sequence.
+def add_attention(
+    c: list[float],
+    terms: tuple[AttentionTerms, ...],
+    model: Model,
+    gpu: Gpu,
+    precision: Precision,
+    tp: int,
+) -> None:
+    """Put what mixes tokens into a coefficient array: per token pair, per context token, per token,
+    and per sequence.
 
     Args:
         c: the array, with the matrices already in it.
@@ -127,7 +160,9 @@ def add_attention(c: list[float], terms: tuple[AttentionTerms, ...], model: Mode
 
 
 def _prompts(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:
-    """Put prefill into the array; the work per token of a window counts for every token of a step, as attention does."""
+    """Put prefill into the array; the work per token of a window counts for every token of a step,
+    as attention does.
+    """
     rate = gpu.fp16_tflops * 1e12
     pair = some.layers * work.pair / (rate * terms.prefill)
     if work.pair_most > 0.0:
@@ -147,14 +182,21 @@ def _decodes(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gp
     """Put decodes into the array: what grows with the context, and what does not."""
     rate, bandwidth = gpu.fp16_tflops * 1e12, gpu.memory_bandwidth_gb_s * 1e9
     arithmetic = math.inf if _together(some.mixer) else rate * terms.head_arithmetic
-    scores = work.index_bytes / (bandwidth * terms.kv_bandwidth), work.index / (_index_rate(gpu) * terms.index)
+    scores = (
+        work.index_bytes / (bandwidth * terms.kv_bandwidth),
+        work.index / (_index_rate(gpu) * terms.index),
+    )
     reads = work.context_bytes / (bandwidth * terms.kv_bandwidth), work.context / arithmetic
     fixed = work.sequence_bytes / (bandwidth * terms.bounded), work.sequence / arithmetic
     c[at.CONTEXT] += some.layers * (_joined(*reads) + _joined(*scores))
-    c[at.BOUNDED] += some.layers * (_joined(*fixed) + (COMPRESSED_SEQUENCE_S if some.mixer.kind == "compressed" else 0.0))
+    c[at.BOUNDED] += some.layers * (
+        _joined(*fixed) + (COMPRESSED_SEQUENCE_S if some.mixer.kind == "compressed" else 0.0)
+    )
 
 
-def _walks(c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work) -> None:
+def _walks(
+    c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
+) -> None:
     """Put what the kernels of 2024 add into the array, for the kinds that they knew."""
     mixer = some.mixer
     if not isinstance(mixer, FullAttention | SlidingAttention | LatentLayer):
@@ -167,17 +209,25 @@ def _walks(c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: in
     _blocks(c, some, terms, gpu, tp, work)
 
 
-def _blocks(c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work) -> None:
-    """Put the decode attention of 2024 into a coefficient array: one block per sequence and query head, in waves over the multiprocessors.
+def _blocks(
+    c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
+) -> None:
+    """Put the decode attention of 2024 into a coefficient array: one block per sequence and query
+    head, in waves over the multiprocessors.
 
-    While there are fewer blocks than multiprocessors, each walks its context at its own pace; one block more than a full
-    wave takes as long as two waves. With many waves the arithmetic of the single heads decides. Groups of 8 heads are taken
-    together once their blocks, which are fewer, fill a quarter of the multiprocessors.
+    While there are fewer blocks than multiprocessors, each walks its context at its own pace; one
+    block more than a full wave takes as long as two waves. With many waves the arithmetic of the
+    single heads decides. Groups of 8 heads are taken together once their blocks, which are fewer,
+    fill a quarter of the multiprocessors.
     """
-    multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
+    multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(
+        gpu.arch, MULTIPROCESSORS["Hopper"]
+    )
     read = work.context_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
     heads = some.mixer.heads if isinstance(some.mixer, FullAttention | LatentLayer) else 1
-    c[at.HEADS] += some.layers * _joined(read, work.context / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
+    c[at.HEADS] += some.layers * _joined(
+        read, work.context / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic)
+    )
     c[at.WAVE] = heads / tp / multiprocessors
     c[at.GROUPED_FROM] = NEVER
     if isinstance(some.mixer, FullAttention) and _together(some.mixer):
@@ -196,5 +246,7 @@ def _joined(read: float, arithmetic: float) -> float:
 
 
 def _together(mixer: Mixer) -> bool:
-    """Whether a KV head has the eight query heads that kernels of 2024 took together on the tensor cores."""
+    """Whether a KV head has the eight query heads that kernels of 2024 took together on the tensor
+    cores.
+    """
     return isinstance(mixer, FullAttention | SlidingAttention) and mixer.heads == 8 * mixer.kv_heads

@@ -14,12 +14,14 @@ from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
 TPS, NARROWER, LARGER = (2, 4, 8), ("fp8", "awq", "nvfp4"), ("h200", "b200", "b300")
-"""Alternatives to a deployment, in the order in which they are tried: tensor-parallel degrees, formats from wide to
-narrow, GPUs from small to large."""
+"""Alternatives to a deployment, in the order in which they are tried: tensor-parallel degrees,
+formats from wide to narrow, GPUs from small to large."""
 
 
 def holds(deployment: Deployment, isl: int = 1, osl: int = 0) -> bool:
-    """Whether an instance's memory has room for one request of ``isl`` prompt and ``osl`` output tokens."""
+    """Whether an instance's memory has room for one request of ``isl`` prompt and ``osl`` output
+    tokens.
+    """
     try:
         return memory_plan(largest_stage(deployment)).concurrent_requests(isl, osl) > 0
     except InputError:
@@ -29,39 +31,67 @@ def holds(deployment: Deployment, isl: int = 1, osl: int = 0) -> bool:
 def check_room(deployment: Deployment, isl: int, osl: int) -> None:
     """Refuse a deployment that has no room for one request.
 
-    Raises DoesNotFit: weights and reserves leave none for a KV block, or it exceeds the KV cache; with the nearest deployments that have
-    room. InputError: the model cannot be split so.
+    Raises DoesNotFit: weights and reserves leave none for a KV block, or it exceeds the KV cache;
+    with the nearest deployments that have room. InputError: the model cannot be split so.
     """
     try:
         plan = memory_plan(largest_stage(deployment))
     except DoesNotFit as error:
         raise DoesNotFit(error.marked + instead(deployment, isl, osl)) from None
     if plan.concurrent_requests(isl, osl) < 1:
-        what = f"one request of {isl + osl:,} tokens does not fit the KV cache of {plan.room:,} tokens"
+        what = (
+            f"one request of {isl + osl:,} tokens does not fit the KV cache of {plan.room:,} tokens"
+        )
         raise DoesNotFit(what + instead(deployment, isl, osl))
 
 
 def instead(deployment: Deployment, isl: int, osl: int) -> str:
-    """Room for the request, as the end of a message: a wider instance, narrower numbers, a larger GPU, a shorter request."""
+    """Room for the request, as the end of a message: a wider instance, narrower numbers, a larger
+    GPU, a shorter request.
+    """
     wider, narrower = list(_wider(deployment)), list(_narrower(deployment))
-    both = [(f"{tp} {precision}", replace(one, precision=narrow.precision)) for tp, one in wider for precision, narrow in narrower]
-    ways = [next((way for way, one in tried if holds(one, isl, osl)), "") for tried in (wider, narrower)]
+    both = [
+        (f"{tp} {precision}", replace(one, precision=narrow.precision))
+        for tp, one in wider
+        for precision, narrow in narrower
+    ]
+    ways = [
+        next((way for way, one in tried if holds(one, isl, osl)), "") for tried in (wider, narrower)
+    ]
     ways = ways if any(ways) else [next((way for way, one in both if holds(one, isl, osl)), "")]
-    ways.append(next((way for way, one in _larger(deployment, [deployment, *(one for _, one in wider)]) if holds(one, isl, osl)), ""))
+    ways.append(
+        next(
+            (
+                way
+                for way, one in _larger(deployment, [deployment, *(one for _, one in wider)])
+                if holds(one, isl, osl)
+            ),
+            "",
+        )
+    )
     room = memory_plan(largest_stage(deployment)).room if holds(deployment) else 0
     ways.append(f"requests of at most {room:,} tokens" if room > 1 else "")
     offered = [way for way in ways if way]
-    return f"; what fits: {', or '.join(offered)}" if offered else "; no instance of 8 GPUs of the catalog's has room for it"
+    return (
+        f"; what fits: {', or '.join(offered)}"
+        if offered
+        else "; no instance of 8 GPUs of the catalog's has room for it"
+    )
 
 
 def _wider(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
     for tp in TPS:
         if tp > deployment.parallelism.tp:
-            yield f"{option('tp')} {tp}", replace(deployment, parallelism=replace(deployment.parallelism, tp=tp, ep=1))
+            yield (
+                f"{option('tp')} {tp}",
+                replace(deployment, parallelism=replace(deployment.parallelism, tp=tp, ep=1)),
+            )
 
 
 def _narrower(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
-    """The deployment with an FP8 KV cache, and with narrower weights, as far as GPU and engine have them."""
+    """The deployment with an FP8 KV cache, and with narrower weights, as far as GPU and engine have
+    them.
+    """
     precision, engine = deployment.precision, find_engine(deployment.engine)
     names = [f"{precision.weights}+kv-fp8"] if precision.kv_bits > 8 else []
     names += [name for name in NARROWER if find_precision(name).weight_bits < precision.weight_bits]
@@ -74,9 +104,14 @@ def _narrower(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
 def _larger(deployment: Deployment, splits: list[Deployment]) -> Iterator[tuple[str, Deployment]]:
     for name in LARGER:
         gpu = find_gpu(name)
-        precision = find_engine(deployment.engine).runs(find_precision(deployment.precision.name), gpu)
+        precision = find_engine(deployment.engine).runs(
+            find_precision(deployment.precision.name), gpu
+        )
         if gpu.memory_bytes > deployment.gpu.memory_bytes and not gpu.lacks(precision):
             for split in splits:
                 tp = split.parallelism.tp
                 degree = f" {option('tp')} {tp}" if tp > deployment.parallelism.tp else ""
-                yield f"{option('gpu')} {name}{degree}", replace(split, gpu=gpu, precision=precision)
+                yield (
+                    f"{option('gpu')} {name}{degree}",
+                    replace(split, gpu=gpu, precision=precision),
+                )

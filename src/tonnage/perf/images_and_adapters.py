@@ -1,11 +1,13 @@
 """What LoRA adapters and images take: memory of each GPU, and seconds of a step.
 
-An adapter puts two narrow matrices, A (rank × in) and B (out × rank), next to every matrix that it changes. vLLM sets a slot aside for each
-adapter that may be in a step, of the highest rank, in 16 bits: a matrix that is split by its outputs has all of A on every GPU and a
-share of B, one that is split by its inputs a share of A and all of B (S-LoRA's rule without ``fully_sharded_loras``). In a step every
-token's inputs are read once more for A, and the outputs read and written once more for B. Arithmetic and slots are small next to two
-durations that rank and shapes do not explain: two kernels for each changed group of matrices, and the pass of these over each adapter
-that any sequence of the step uses.
+An adapter puts two narrow matrices, A (rank × in) and B (out × rank), next to every matrix that it
+changes. vLLM sets a slot aside for each adapter that may be in a step, of the highest rank, in 16
+bits: a matrix that is split by its outputs has all of A on every GPU and a share of B, one that is
+split by its inputs a share of A and all of B (S-LoRA's rule without ``fully_sharded_loras``). In a
+step every token's inputs are read once more for A, and the outputs read and written once more for
+B. Arithmetic and slots are small next to two durations that rank and shapes do not explain: two
+kernels for each changed group of matrices, and the pass of these over each adapter that any
+sequence of the step uses.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
 
 
 GROUP_S, ADAPTER_S = 33.3e-6, 3.57e-6
-"""Seconds of a step for each changed group of matrices of a layer, and for each adapter in use as well: what vLLM 0.8 (V1, CUDA graphs)
-took for Llama 3.1 8B on one H100 (4 groups, rank 16), fitted to runs of FerranAgulloLopez/GPULLMAdapterOptimization, the data of arXiv
-2508.08343; ``./benchmark published`` prints the fit and what others measured."""
+"""Seconds of a step for each changed group of matrices of a layer, and for each adapter in use as
+well: what vLLM 0.8 (V1, CUDA graphs) took for Llama 3.1 8B on one H100 (4 groups, rank 16), fitted
+to runs of FerranAgulloLopez/GPULLMAdapterOptimization, the data of arXiv 2508.08343; ``./benchmark
+published`` prints the fit and what others measured."""
 
 ADAPTERS_MARK = (
-    "LoRA adapters: estimated from their shapes and from what vLLM 0.8 took for each layer and adapter in use on one H100 "
-    "(arXiv 2508.08343), not fitted to this engine"
+    "LoRA adapters: estimated from their shapes and from what vLLM 0.8 took for each layer and"
+    " adapter in use on one H100 (arXiv 2508.08343), not fitted to this engine"
 )
 
 BYTES_16 = 2
@@ -52,14 +55,23 @@ class Changed:
 
     def widths(self, tp: int) -> tuple[float, float]:
         """Inputs and outputs on each of ``tp`` GPUs."""
-        return (self.inputs, self.outputs / tp) if self.by_outputs else (self.inputs / tp, self.outputs)
+        return (
+            (self.inputs, self.outputs / tp)
+            if self.by_outputs
+            else (self.inputs / tp, self.outputs)
+        )
 
 
 def changed(model: Model, on: str) -> list[Changed]:
-    """What adapters change: the projections of the layers that mix tokens, and those of MLPs and experts where they change all."""
+    """What adapters change: the projections of the layers that mix tokens, and those of MLPs and
+    experts where they change all.
+    """
     found = []
     for some in model.by_kind:
-        width, inner = some.mixer.width, some.mixer.parameters(model.hidden) // model.hidden - some.mixer.width
+        width, inner = (
+            some.mixer.width,
+            some.mixer.parameters(model.hidden) // model.hidden - some.mixer.width,
+        )
         found += _group(some.layers, 1, 1, (3 * model.hidden, inner), (width, model.hidden))
     if on == "attention":
         return found
@@ -72,15 +84,38 @@ def changed(model: Model, on: str) -> list[Changed]:
 def _perceptrons(model: Model) -> list[tuple[int, int, int, int, int]]:
     """MLPs: layers, experts of each, how many a token uses, and their widths."""
     experts = model.experts if model.is_moe else 1
-    found = [(model.expert_layers, experts, model.experts_per_token if model.is_moe else 1, model.expert_width, model.ffn)]
-    found += [(model.dense_layers, 1, 1, model.hidden, model.dense_ffn)] if model.dense_layers else []
-    return found + ([(model.expert_layers, 1, 1, model.hidden, model.shared_inner)] if model.shared_inner else [])
+    found = [
+        (
+            model.expert_layers,
+            experts,
+            model.experts_per_token if model.is_moe else 1,
+            model.expert_width,
+            model.ffn,
+        )
+    ]
+    found += (
+        [(model.dense_layers, 1, 1, model.hidden, model.dense_ffn)] if model.dense_layers else []
+    )
+    return found + (
+        [(model.expert_layers, 1, 1, model.hidden, model.shared_inner)]
+        if model.shared_inner
+        else []
+    )
 
 
-def _group(layers: int, copies: int, used: int, first: tuple[int, int], last: tuple[int, int]) -> list[Changed]:
+def _group(
+    layers: int, copies: int, used: int, first: tuple[int, int], last: tuple[int, int]
+) -> list[Changed]:
     """The matrices before and after what a layer does, each a group."""
     return [
-        Changed(copies=layers * copies, used=layers * used, layers=layers, inputs=inputs, outputs=outputs, by_outputs=before)
+        Changed(
+            copies=layers * copies,
+            used=layers * used,
+            layers=layers,
+            inputs=inputs,
+            outputs=outputs,
+            by_outputs=before,
+        )
         for (inputs, outputs), before in ((first, True), (last, False))
     ]
 
@@ -92,7 +127,8 @@ def adapter_bytes(deployment: Deployment) -> int:
         return 0
     size = 0.0
     for group in changed(deployment.model, adapters.on):
-        spread = group.copies // group.layers if group.copies > group.used else 1  # experts are on all GPUs of a stage
+        # experts are on all GPUs of a stage
+        spread = group.copies // group.layers if group.copies > group.used else 1
         inputs, outputs = group.widths(split.tp if spread == 1 else split.moe_tp)
         size += group.copies * (inputs + outputs) / (split.ep if spread > 1 else 1)
     return math.ceil(adapters.count * adapters.rank * BYTES_16 * size)
@@ -113,20 +149,25 @@ def add_adapters(c: list[float], deployment: Deployment) -> None:
     c[at.HOST_STEP] += GROUP_S * launches
     c[at.ACTIVATION] += BYTES_16 * moved / bandwidth
     c[at.LINEAR_FLOPS] += 2 * adapters.rank * narrow / (gpu.fp16_tflops * 1e12)
-    c[at.ADAPTERS] = adapters.count * (ADAPTER_S * launches + BYTES_16 * adapters.rank * narrow / bandwidth)
+    c[at.ADAPTERS] = adapters.count * (
+        ADAPTER_S * launches + BYTES_16 * adapters.rank * narrow / bandwidth
+    )
     c[at.ADAPTER_MISS] = 1 - 1 / adapters.count
 
 
-# The image encoder of a model: seconds and bytes of its layers, on the terms of the language model's. The transformer of an encoder is a
-# second model whose tokens are patches. It runs in 16 bits in the steps that compute a prompt, kernel by kernel, split over the GPUs like
-# the language model (vLLM ``mm_encoder_tp_mode`` weights). Patches attend to all patches of their image or tile: as many pairs as patches
-# squared. What images add to a request is spread evenly over the tokens that it computes. Sizing and decoding of image files on the CPU,
-# before the engine has a request, are not counted.
+# The image encoder of a model: seconds and bytes of its layers, on the terms of the language
+# model's. The transformer of an encoder is a second model whose tokens are patches. It runs in 16
+# bits in the steps that compute a prompt, kernel by kernel, split over the GPUs like the language
+# model (vLLM ``mm_encoder_tp_mode`` weights). Patches attend to all patches of their image or tile:
+# as many pairs as patches squared. What images add to a request is spread evenly over the tokens
+# that it computes. Sizing and decoding of image files on the CPU, before the engine has a request,
+# are not counted.
 
 
 ENCODER_MARK = (
-    "images: the encoder is estimated by its layers at the language model's efficiencies; published encoders of 16 bits take "
-    "about as long (docs/images-and-adapters.md), and decoding of image files on the CPU comes on top"
+    "images: the encoder is estimated by its layers at the language model's efficiencies; published"
+    " encoders of 16 bits take about as long (docs/images-and-adapters.md), and decoding of image"
+    " files on the CPU comes on top"
 )
 
 
@@ -147,7 +188,9 @@ def transformer(encoder: Encoder) -> Model:
 
 
 def merger_parameters(encoder: Encoder, hidden: int) -> int:
-    """Weights of the perceptrons that turn merged patches into tokens of the language model's width."""
+    """Weights of the perceptrons that turn merged patches into tokens of the language model's
+    width.
+    """
     merged = encoder.hidden * encoder.merge**2
     return encoder.mergers * merged * (merged + hidden)
 
@@ -157,11 +200,15 @@ def encoder_bytes(deployment: Deployment) -> int:
     images = deployment.images
     if images is None:
         return 0
-    weights = transformer(images.encoder).linear_parameters + merger_parameters(images.encoder, deployment.model.hidden)
+    weights = transformer(images.encoder).linear_parameters + merger_parameters(
+        images.encoder, deployment.model.hidden
+    )
     return math.ceil(BYTES_16 * weights / deployment.parallelism.tp)
 
 
-def encoded_seconds(c: list[float], encoder: Encoder, hidden: int, sequences: Sequence[int]) -> float:
+def encoded_seconds(
+    c: list[float], encoder: Encoder, hidden: int, sequences: Sequence[int]
+) -> float:
     """Seconds in which an encoder takes sequences of patches in one step.
 
     Args:
@@ -175,4 +222,6 @@ def encoded_seconds(c: list[float], encoder: Encoder, hidden: int, sequences: Se
     merged = merger_parameters(encoder, hidden) / encoder.merge**2
     array = np.array(c)
     array[at.LINEAR_FLOPS] *= 1 + merged / transformer(encoder).common_parameters
-    return step_seconds(array, sum(sequences), len(sequences), 0, 2 * sum(patches**2 for patches in sequences), 0)
+    return step_seconds(
+        array, sum(sequences), len(sequences), 0, 2 * sum(patches**2 for patches in sequences), 0
+    )

@@ -1,4 +1,6 @@
-"""Links between the GPUs of an instance: which kind they are, and how long all-reduces over them take."""
+"""Links between the GPUs of an instance: which kind they are, and how long all-reduces over them
+take.
+"""
 
 from __future__ import annotations
 
@@ -19,26 +21,37 @@ if TYPE_CHECKING:
 
 
 ONE_SHOT_BYTES = {2: 16e6, 4: 1e6}
-"""Largest message of a one-shot all-reduce over NVLink, by the number of GPUs; 0.5 MB for more GPUs (TensorRT-LLM,
-``customAllReduceKernels``)."""
+"""Largest message of a one-shot all-reduce over NVLink, by the number of GPUs; 0.5 MB for more GPUs
+(TensorRT-LLM, ``customAllReduceKernels``)."""
 
-TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, FEWER_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16, 16
-"""The two-shot all-reduce of TensorRT-LLM 0.9 over NVLink by more than two GPUs (``customAllReduceKernels``): largest message,
-threads of a block, most blocks, the most of powers of two, and bytes that a thread takes at once."""
+TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, FEWER_BLOCKS, THREAD_BYTES = (
+    8e6,
+    1024,
+    24,
+    16,
+    16,
+)
+"""The two-shot all-reduce of TensorRT-LLM 0.9 over NVLink by more than two GPUs
+(``customAllReduceKernels``): largest message, threads of a block, most blocks, the most of powers
+of two, and bytes that a thread takes at once."""
 
 LOW_LATENCY_BYTES = 0.8e6
-"""The same over PCIe, times the number of GPUs. There NCCL leaves its low-latency protocol, as step times of L40S and H100 NVL show."""
+"""The same over PCIe, times the number of GPUs. There NCCL leaves its low-latency protocol, as step
+times of L40S and H100 NVL show."""
 
 CHANGE_BYTES = 64 * 2**20
-"""Message from which NCCL gets more out of two bridged pairs of GPUs: below, they reach no more than eight GPUs do. Step times of H100
-NVL at TP 4 show it, prompts and batches of Llama 2 70B and of Falcon 180B alike: 60.8 MB are slow, 67.1 MB fast. That NCCL changes
-its algorithm there is our reading."""
+"""Message from which NCCL gets more out of two bridged pairs of GPUs: below, they reach no more
+than eight GPUs do. Step times of H100 NVL at TP 4 show it, prompts and batches of Llama 2 70B and
+of Falcon 180B alike: 60.8 MB are slow, 67.1 MB fast. That NCCL changes its algorithm there is our
+reading."""
 
 STAGED_LATENCY, STAGED_POWER, STAGED_BYTES = 3.3, 0.6, 0.9
-"""All-reduces over PCIe between GPUs that the driver does not let read each other's memory (GeForce), over those with peer access:
-times the latency for two GPUs, the power of (GPUs − 1) in the latency, and the bandwidth divided by it. Read off six runs of Llama 3.1 8B
-with vLLM 0.8.5 on two and four RTX 4090 at 1 to 8 requests/s (IOG-Foundation/llm-inference-benchmarks, 2026-11-28): 52 µs and 9.4 GB/s.
-Hosts differ by up to a factor of two, which is in the interval (``perf.residuals.ELSEWHERE``)."""
+"""All-reduces over PCIe between GPUs that the driver does not let read each other's memory
+(GeForce), over those with peer access: times the latency for two GPUs, the power of (GPUs − 1) in
+the latency, and the bandwidth divided by it. Read off six runs of Llama 3.1 8B with vLLM 0.8.5 on
+two and four RTX 4090 at 1 to 8 requests/s (IOG-Foundation/llm-inference-benchmarks, 2026-11-28): 52
+µs and 9.4 GB/s. Hosts differ by up to a factor of two, which is in the interval
+(``perf.residuals.ELSEWHERE``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +66,8 @@ class LinkTerms:
     # small_s, large_s: latency of a small and of a large all-reduce
     small_s: float
     large_s: float
-    block_bytes_s: float  # bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another
+    # bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another
+    block_bytes_s: float
 
 
 def link_terms(groups: TermGroups, tp: int) -> LinkTerms:
@@ -73,7 +87,9 @@ def link_terms(groups: TermGroups, tp: int) -> LinkTerms:
     return LinkTerms(
         bytes_s=min(full_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire),
         slow_bytes_s=min(full_bytes_s * link["efficiency"] * below_change(link, kind, tp), wire),
-        small_bytes_s=min(link_bytes * engine["one_shot"] if one_shot else full_bytes_s * link["small"], wire),
+        small_bytes_s=min(
+            link_bytes * engine["one_shot"] if one_shot else full_bytes_s * link["small"], wire
+        ),
         small_bytes=0.0 if one_shot_tokens else small_bytes,
         one_shot_tokens=one_shot_tokens,
         small_s=latency,
@@ -83,36 +99,65 @@ def link_terms(groups: TermGroups, tp: int) -> LinkTerms:
 
 
 def dispatch_terms(groups: TermGroups, gpus: int) -> tuple[float, float]:
-    """Latency and bandwidth of a dispatch over all GPUs of an instance: those of a large all-reduce, times the engine's ``dispatch``."""
+    """Latency and bandwidth of a dispatch over all GPUs of an instance: those of a large
+    all-reduce, times the engine's ``dispatch``.
+    """
     gpu, kind = groups.gpu, link_kind(groups.own, groups.gpu, gpus)
     link = groups.links[kind]
-    bytes_s = link_bytes_s(kind, gpu, gpus) * groups.generation["link"] * groups.own.get("link", 1.0)
-    reached = min(bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0), wire_bytes_s(kind, gpu, gpus))
-    return latency_s(groups, kind, gpus) * link["large"] * groups.engine.get("dispatch", 1.0), reached
+    bytes_s = (
+        link_bytes_s(kind, gpu, gpus) * groups.generation["link"] * groups.own.get("link", 1.0)
+    )
+    reached = min(
+        bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0), wire_bytes_s(kind, gpu, gpus)
+    )
+    return (
+        latency_s(groups, kind, gpus) * link["large"] * groups.engine.get("dispatch", 1.0),
+        reached,
+    )
 
 
 def latency_s(groups: TermGroups, kind: str, gpus: int) -> float:
     """Latency, in seconds, of a small all-reduce between ``gpus`` GPUs."""
     link = groups.links[kind]
-    slower, power = (STAGED_LATENCY, STAGED_POWER) if staged(groups.gpu, gpus) else (1.0, link["power"])
+    slower, power = (
+        (STAGED_LATENCY, STAGED_POWER) if staged(groups.gpu, gpus) else (1.0, link["power"])
+    )
     slower *= groups.engine.get("pcie_latency", 1.0) if kind == "pcie" else 1.0
-    latency: float = slower * groups.engine["allreduce_s"] * link["latency"] * of_generation(groups, kind, "latency") * (gpus - 1) ** power
+    latency: float = (
+        slower
+        * groups.engine["allreduce_s"]
+        * link["latency"]
+        * of_generation(groups, kind, "latency")
+        * (gpus - 1) ** power
+    )
     return latency
 
 
 def of_generation(groups: TermGroups, kind: str, term: str) -> float:
-    """What a GPU generation's own fabric does to all-reduces; nothing where NCCL takes them over PCIe."""
-    return 1.0 if kind == "pcie" and "pcie_latency" in groups.engine else float(groups.generation[term])
+    """What a GPU generation's own fabric does to all-reduces; nothing where NCCL takes them over
+    PCIe.
+    """
+    return (
+        1.0
+        if kind == "pcie" and "pcie_latency" in groups.engine
+        else float(groups.generation[term])
+    )
 
 
 def largest_of(count: int) -> float:
-    """Expected largest of ``count`` standard normal draws (Blom, Statistical Estimates and Transformed Beta-Variables, 1958)."""
+    """Expected largest of ``count`` standard normal draws (Blom, Statistical Estimates and
+    Transformed Beta-Variables, 1958).
+    """
     return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
 def over_pcie(gpu: Gpu, tp: int) -> bool:
-    """Whether a tensor-parallel group sends its sums over PCIe as far as nobody states otherwise: bridges may be missing."""
-    return tp > 1 and (gpu.tp_link(tp) == "pcie" or (gpu.link == "nvlink-bridge" and not gpu.bridged))
+    """Whether a tensor-parallel group sends its sums over PCIe as far as nobody states otherwise:
+    bridges may be missing.
+    """
+    return tp > 1 and (
+        gpu.tp_link(tp) == "pcie" or (gpu.link == "nvlink-bridge" and not gpu.bridged)
+    )
 
 
 def staged(gpu: Gpu, tp: int) -> bool:
@@ -121,16 +166,24 @@ def staged(gpu: Gpu, tp: int) -> bool:
 
 
 def below_change(link: Group, kind: str, tp: int) -> float:
-    """Correction of the bandwidth of messages below ``CHANGE_BYTES`` for a number of GPUs; two bridged pairs have that of eight GPUs."""
+    """Correction of the bandwidth of messages below ``CHANGE_BYTES`` for a number of GPUs; two
+    bridged pairs have that of eight GPUs.
+    """
     return link.get("tp8" if kind == "bridge" and tp == 4 else f"tp{tp}", 1.0)
 
 
 def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
-    """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs joined by PCIe.
+    """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs
+    joined by PCIe.
 
-    ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge, and GeForce cards have one only where a user states it.
+    ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge, and GeForce cards have
+    one only where a user states it.
     """
-    if gpu.link == "nvlink-bridge" and not gpu.bridged and (own.get("bridge", 1.0) == 0.0 or not gpu.p2p):
+    if (
+        gpu.link == "nvlink-bridge"
+        and not gpu.bridged
+        and (own.get("bridge", 1.0) == 0.0 or not gpu.p2p)
+    ):
         return "pcie"
     if gpu.tp_link(tp) == "pcie":
         return "bridge" if gpu.link == "nvlink-bridge" else "pcie"
@@ -138,8 +191,12 @@ def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
 
 
 def link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
-    """The bandwidth that efficiencies are shares of. In a mesh it is that of all links of a GPU: the kernel reaches no more of them."""
-    return gpu.tp_link_bytes_s(max(tp, gpu.mesh_gpus)) if kind == "nvlink" else gpu.pcie_gb_s / 2 * 1e9
+    """The bandwidth that efficiencies are shares of. In a mesh it is that of all links of a GPU:
+    the kernel reaches no more of them.
+    """
+    return (
+        gpu.tp_link_bytes_s(max(tp, gpu.mesh_gpus)) if kind == "nvlink" else gpu.pcie_gb_s / 2 * 1e9
+    )
 
 
 def wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
@@ -147,12 +204,15 @@ def wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
     return gpu.tp_link_bytes_s(tp) if kind == "nvlink" and tp < gpu.mesh_gpus else math.inf
 
 
-def add_communication(c: list[float], terms: LinkTerms, model: Model, parallelism: Parallelism) -> None:
+def add_communication(
+    c: list[float], terms: LinkTerms, model: Model, parallelism: Parallelism
+) -> None:
     """Put the all-reduces of a step into a coefficient array.
 
-    There are two per layer, and one where attention and MLP run side by side or the experts' outputs are combined in another way.
-    Small ones are one-shot kernels, used where they are faster; some engines use them up to a number of tokens in any case.
-    Norms over all heads add an all-reduce of two numbers per token (vLLM ``MiniMaxText01RMSNormTP``), which is latency alone.
+    There are two per layer, and one where attention and MLP run side by side or the experts'
+    outputs are combined in another way. Small ones are one-shot kernels, used where they are
+    faster; some engines use them up to a number of tokens in any case. Norms over all heads add an
+    all-reduce of two numbers per token (vLLM ``MiniMaxText01RMSNormTP``), which is latency alone.
     """
     tp = parallelism.tp
     reduces = model.layers if model.parallel_block else model.mixing_layers + model.inner_layers
@@ -176,8 +236,8 @@ def add_communication(c: list[float], terms: LinkTerms, model: Model, parallelis
 def _starvation(c: list[float], terms: LinkTerms, model: Model, tp: int, reduces: int) -> None:
     """A two-shot all-reduce splits its threads evenly over at most 24 blocks.
 
-    Beyond 16 blocks of work a hidden size with a larger odd factor leaves no such split but by that factor (29 of 14,848),
-    and then each block carries that many blocks' bytes, in and out.
+    Beyond 16 blocks of work a hidden size with a larger odd factor leaves no such split but by that
+    factor (29 of 14,848), and then each block carries that many blocks' bytes, in and out.
     """
     odd = model.hidden // (model.hidden & -model.hidden)
     if odd <= TWO_SHOT_BLOCKS:
@@ -195,38 +255,53 @@ def _starvation(c: list[float], terms: LinkTerms, model: Model, tp: int, reduces
 def check_split(deployment: Deployment) -> None:
     """Refuse a parallelism that the model does not allow.
 
-    Raises InputError: ``tp`` does not divide the query heads or does not go into the key/value heads; the experts cannot be spread as
-    asked; ``pp`` is not 1.
+    Raises InputError: ``tp`` does not divide the query heads or does not go into the key/value
+    heads; the experts cannot be spread as asked; ``pp`` is not 1.
     """
     model, tp, pp = deployment.model, deployment.parallelism.tp, deployment.parallelism.pp
     if pp != 1:
-        raise InputError(f"{option('pp')}: pipeline parallelism of {pp} is not estimated here; use 1")
+        raise InputError(
+            f"{option('pp')}: pipeline parallelism of {pp} is not estimated here; use 1"
+        )
     _check_experts(model, deployment.parallelism)
     if tp >= 1 and _splits(model, tp):
         return
     right = ", ".join(str(n) for n in range(1, 17) if _splits(model, n))
     raise InputError(
-        f"{option('tp')}: "
-        f"{model.name} with {model.heads} query and {model.kv_heads} key/value heads cannot be split over {tp} GPUs; use {right}"
+        f"{option('tp')}: {model.name} with {model.heads} query and {model.kv_heads} key/value"
+        f" heads cannot be split over {tp} GPUs; use {right}"
     )
 
 
 def _check_experts(model: Model, parallelism: Parallelism) -> None:
-    """Refuse degrees of data-parallel attention and expert parallelism that the model does not allow."""
+    """Refuse degrees of data-parallel attention and expert parallelism that the model does not
+    allow.
+    """
     dp, ep, gpus = parallelism.dp, parallelism.ep, parallelism.stage_gpus
     if dp < 1 or ep < 1:
-        raise InputError(f"{option('dp' if dp < 1 else 'ep')}: must be 1 or more, not {min(dp, ep)}")
+        raise InputError(
+            f"{option('dp' if dp < 1 else 'ep')}: must be 1 or more, not {min(dp, ep)}"
+        )
     if (dp > 1 or ep > 1) and not model.is_moe:
         name, what = ("dp", "replicate it instead") if dp > 1 else ("ep", f"use {option('tp')}")
         raise InputError(f"{option(name)}: {model.name} has no experts to spread over GPUs; {what}")
     if gpus % ep:
-        right = ", ".join(str(n) for n in range(1, gpus + 1) if gpus % n == 0 and model.experts % n == 0)
-        raise InputError(f"{option('ep')}: {ep} groups of experts do not divide TP {parallelism.tp} × DP {dp} = {gpus} GPUs; use {right}")
+        right = ", ".join(
+            str(n) for n in range(1, gpus + 1) if gpus % n == 0 and model.experts % n == 0
+        )
+        raise InputError(
+            f"{option('ep')}: {ep} groups of experts do not divide TP {parallelism.tp} × DP {dp} ="
+            f" {gpus} GPUs; use {right}"
+        )
     if model.experts % ep:
-        raise InputError(f"{option('ep')}: {model.experts} experts of {model.name} cannot be spread over {ep} groups evenly")
+        raise InputError(
+            f"{option('ep')}: {model.experts} experts of {model.name} cannot be spread over {ep}"
+            " groups evenly"
+        )
     if gpus > 1 and (dp > 1 or ep > 1) and model.ffn % parallelism.moe_tp:
         raise InputError(
-            f"{option('ep')}: experts of width {model.ffn} cannot be split over {parallelism.moe_tp} GPUs; use a larger {option('ep')}"
+            f"{option('ep')}: experts of width {model.ffn} cannot be split over"
+            f" {parallelism.moe_tp} GPUs; use a larger {option('ep')}"
         )
 
 

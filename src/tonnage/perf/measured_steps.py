@@ -1,7 +1,9 @@
-"""Deployments whose step times come from elsewhere than the fitted terms: from kernels, from AIConfigurator, or from a user's table.
+"""Deployments whose step times come from elsewhere than the fitted terms: from kernels, from
+AIConfigurator, or from a user's table.
 
-Such a deployment runs under the same scheduler, with the same memory plan and the same front end and client as any other;
-only the seconds of a step come from elsewhere, reduced to the array that the simulator reads.
+Such a deployment runs under the same scheduler, with the same memory plan and the same front end
+and client as any other; only the seconds of a step come from elsewhere, reduced to the array that
+the simulator reads.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from tonnage.perf import step_terms as at
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.lengths import number
 from tonnage.spec.precision import find_precision
-from tonnage.spec.step_times import AICONFIGURATOR, FITTED, KERNELS, OWNERS, Owner, StepSource, TimedStep
+from tonnage.spec.step_times import (
+    AICONFIGURATOR,
+    FITTED,
+    KERNELS,
+    OWNERS,
+    Owner,
+    StepSource,
+    TimedStep,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +40,21 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 
-# A CSV of step times has one engine step per line, with the columns of ``NEEDED``: ``prefill_tokens`` (new prompt tokens in the step, 0
-# for decodes alone), ``decode_sequences`` (which decode one token each), ``context_tokens`` (the sum of their contexts) and ``seconds``.
-# Optional are ``prefill_sequences`` (prompts that the new tokens belong to), ``past_tokens`` (tokens of each of these prompts that earlier
-# steps computed), and ``OWNERS``, which say whose step it is, of one attention rank where there are several. Without them the whole file
-# belongs to the one deployment of the question.
+# A CSV of step times has one engine step per line, with the columns of ``NEEDED``:
+# ``prefill_tokens`` (new prompt tokens in the step, 0 for decodes alone), ``decode_sequences``
+# (which decode one token each), ``context_tokens`` (the sum of their contexts) and ``seconds``.
+# Optional are ``prefill_sequences`` (prompts that the new tokens belong to), ``past_tokens``
+# (tokens of each of these prompts that earlier steps computed), and ``OWNERS``, which say whose
+# step it is, of one attention rank where there are several. Without them the whole file belongs to
+# the one deployment of the question.
 
-COUNTS = {"prefill_tokens": 0, "decode_sequences": 0, "context_tokens": 0, "prefill_sequences": 1, "past_tokens": 0}
+COUNTS = {
+    "prefill_tokens": 0,
+    "decode_sequences": 0,
+    "context_tokens": 0,
+    "prefill_sequences": 1,
+    "past_tokens": 0,
+}
 """Columns of whole numbers, and the value of an absent optional one."""
 
 NEEDED = ("prefill_tokens", "decode_sequences", "context_tokens", "seconds")
@@ -59,7 +77,10 @@ def step_source(name: str | Path) -> StepSource | None:
         return StepSource(name=name.lower())
     if not name.lower().endswith(".csv"):
         names = ", ".join((FITTED, *COMPUTED))
-        raise InputError(f"{option('step_model')}: '{name}' is not a step model; choose {names} or a .csv of step times")
+        raise InputError(
+            f"{option('step_model')}: '{name}' is not a step model; choose {names} or a .csv of"
+            " step times"
+        )
     return read_step_times(name)
 
 
@@ -76,17 +97,27 @@ def read_step_times(path: str) -> StepSource:
         if step is not None:
             found.setdefault(owner, []).append(step)
     if not errors and not found:
-        errors.append(f"{option('step_model')}: {path} holds no step; write one line per step under {', '.join(NEEDED)}")
+        errors.append(
+            f"{option('step_model')}: {path} holds no step; write one line per step under"
+            f" {', '.join(NEEDED)}"
+        )
     InputErrors.raise_if(errors)
-    return StepSource(name=path, table=tuple((owner, tuple(steps)) for owner, steps in found.items()))
+    return StepSource(
+        name=path, table=tuple((owner, tuple(steps)) for owner, steps in found.items())
+    )
 
 
 def _step(row: Mapping[str, str], where: str, errors: list[str]) -> TimedStep | None:
     known = len(errors)
-    counts = {name: _count(row.get(name, ""), name, default, where, errors) for name, default in COUNTS.items()}
+    counts = {
+        name: _count(row.get(name, ""), name, default, where, errors)
+        for name, default in COUNTS.items()
+    }
     seconds = number(row["seconds"])
     if seconds is None or seconds <= 0:
-        errors.append(f"{where}: seconds '{row['seconds']}' is not a duration; write a number above 0")
+        errors.append(
+            f"{where}: seconds '{row['seconds']}' is not a duration; write a number above 0"
+        )
     if len(errors) == known:
         errors += [f"{where}: {fault}" for fault in _faults(counts)]
     if len(errors) > known:
@@ -106,14 +137,30 @@ def _count(text: str, name: str, default: int, where: str, errors: list[str]) ->
 
 def _faults(counts: Mapping[str, int]) -> list[str]:
     """Everything about a step that is impossible."""
-    prompts, new, decodes = counts["prefill_sequences"], counts["prefill_tokens"], counts["decode_sequences"]
+    prompts, new, decodes = (
+        counts["prefill_sequences"],
+        counts["prefill_tokens"],
+        counts["decode_sequences"],
+    )
     context = counts["context_tokens"]
     return [
         fault
         for fault, holds in (
-            ("a step computes something; prefill_tokens and decode_sequences are both 0", new + decodes == 0),
-            (f"prefill_sequences {prompts} and prefill_tokens {new} do not go together", new > 0 and not 1 <= prompts <= new),
-            (f"context_tokens {context} is the sum over {decodes} decode sequences, at least 1 each", decodes > 0 and context < decodes),
+            (
+                "a step computes something; prefill_tokens and decode_sequences are both 0",
+                new + decodes == 0,
+            ),
+            (
+                f"prefill_sequences {prompts} and prefill_tokens {new} do not go together",
+                new > 0 and not 1 <= prompts <= new,
+            ),
+            (
+                (
+                    f"context_tokens {context} is the sum over {decodes} decode sequences, at least"
+                    " 1 each"
+                ),
+                decodes > 0 and context < decodes,
+            ),
             (f"context_tokens {context} without decode_sequences", decodes == 0 and context > 0),
         )
         if holds
@@ -137,7 +184,9 @@ def _name_of(kind: str, text: str) -> str:
     if kind in ("tp", "dp", "ep"):
         value = number(text)
         if value is None or value < 1 or value != round(value):
-            raise InputError(f"{kind} '{text}' is not a degree of parallelism; write a whole number from 1")
+            raise InputError(
+                f"{kind} '{text}' is not a degree of parallelism; write a whole number from 1"
+            )
         return str(round(value))
     if kind == "model":
         return find_model(text).name
@@ -146,23 +195,26 @@ def _name_of(kind: str, text: str) -> str:
     return find_precision(text).name if kind == "precision" else find_engine(text).name
 
 
-# Step times of any origin, reduced to the coefficient array that the simulator estimates steps from. The time of a step is taken to be
-# table(P + B) + host·(n + B) + prefill·[P > 0] + attention·A + (context + walk/B)·C with the symbols of ``step.step_seconds``: a table over
-# the tokens of the step, linear between its entries, and five terms. Where the shortest steps with prompts all take about as long, whatever
-# their tokens, that duration is a floor below which no step with a prompt goes. The rest is found by least squares of the relative errors
-# of the other steps, with no term below zero. What this form cannot express is the reduction's error; it is measured on the same steps and
-# goes into every output.
+# Step times of any origin, reduced to the coefficient array that the simulator estimates steps
+# from. The time of a step is taken to be table(P + B) + host·(n + B) + prefill·[P > 0] +
+# attention·A + (context + walk/B)·C with the symbols of ``step.step_seconds``: a table over the
+# tokens of the step, linear between its entries, and five terms. Where the shortest steps with
+# prompts all take about as long, whatever their tokens, that duration is a floor below which no
+# step with a prompt goes. The rest is found by least squares of the relative errors of the other
+# steps, with no term below zero. What this form cannot express is the reduction's error; it is
+# measured on the same steps and goes into every output.
 
 
 APART = 2 ** (1 / 8)
 """Least factor between the tokens of two entries of the table."""
 
 SMOOTH = 1e-2
-"""Weight that asks each entry to be on a line with its neighbours, relative to one step of the table."""
+"""Weight that asks each entry to be on a line with its neighbours, relative to one step of the
+table."""
 
 ALIKE, SEVERAL = 1.005, 4
-"""Steps with prompts are a floor where at least ``SEVERAL`` of them are within the factor ``ALIKE`` of the shortest, and their tokens
-differ by a factor of two or more."""
+"""Steps with prompts are a floor where at least ``SEVERAL`` of them are within the factor ``ALIKE``
+of the shortest, and their tokens differ by a factor of two or more."""
 
 TERMS = (at.HOST_SEQUENCE, at.HOST_PREFILL, at.ATTENTION, at.CONTEXT, at.WALK)
 
@@ -172,7 +224,8 @@ class Reduction:
     """A reduced step model, and how far it is from the steps that it was made of."""
 
     coefficients: NDArray[np.float64]  # array for ``StepModel``
-    # decode_mape, prefill_mape: mean size of the relative error, in percent, of steps of decodes alone and of the others
+    # decode_mape, prefill_mape: mean size of the relative error, in percent, of steps of decodes
+    # alone and of the others
     decode_mape: float
     prefill_mape: float
     worst: float  # largest size of any step's error, in percent
@@ -181,25 +234,32 @@ class Reduction:
     def __str__(self) -> str:
         """The error in words."""
         return (
-            f"{self.steps} steps reduced with an error of {self.decode_mape:.1f} % in decode steps, {self.prefill_mape:.1f} % in steps "
-            f"with prefill, {self.worst:.0f} % at most"
+            f"{self.steps} steps reduced with an error of {self.decode_mape:.1f} % in decode steps,"
+            f" {self.prefill_mape:.1f} % in steps with prefill, {self.worst:.0f} % at most"
         )
 
 
 def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
-    """The coefficient array that reproduces the steps of one deployment best; ``source`` names them in messages.
+    """The coefficient array that reproduces the steps of one deployment best; ``source`` names them
+    in messages.
 
-    Raises InputError: they do not say what a step of decodes, of longer contexts and of prompts takes.
+    Raises InputError: they do not say what a step of decodes, of longer contexts and of prompts
+    takes.
     """
     import numpy as np
 
     _check(steps, source)
-    tokens, seconds = np.array([s.tokens for s in steps], float), np.array([s.seconds for s in steps])
+    tokens, seconds = (
+        np.array([s.tokens for s in steps], float),
+        np.array([s.seconds for s in steps]),
+    )
     knots = _knots(tokens)
-    shares = np.array([np.interp(tokens, knots, entry) for entry in np.eye(len(knots))]).T  # of each entry in each step: (steps, knots)
+    # of each entry in each step: (steps, knots)
+    shares = np.array([np.interp(tokens, knots, entry) for entry in np.eye(len(knots))]).T
     design = np.hstack([shares, _terms(steps)]) / seconds[:, None]
     places = np.unique(tokens)
-    medians = np.interp(knots, places, [np.median(seconds[tokens == t]) for t in places])  # the scale on which a bend of the table counts
+    # the scale on which a bend of the table counts
+    medians = np.interp(knots, places, [np.median(seconds[tokens == t]) for t in places])
     smooth = _curvature(knots, medians, design.shape[1])
     decode = np.array([s.prefill_tokens == 0 for s in steps])
     floor, graphed = _floor(tokens[~decode], seconds[~decode])
@@ -221,13 +281,19 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
 
 
 def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """Least duration of steps with prompts, and most tokens that CUDA graphs spare it; 0 where steps are not alike, or too few are left."""
+    """Least duration of steps with prompts, and most tokens that CUDA graphs spare it; 0 where
+    steps are not alike, or too few are left.
+    """
     for graphed in (0.0, *sorted(set(tokens.tolist()))[:-1]):
         beyond = tokens > graphed
         least = float(seconds[beyond].min())
         shortest = beyond & (seconds <= ALIKE * least)
         alike, others = tokens[shortest], tokens[~shortest]
-        if len(alike) >= SEVERAL and alike.max() >= 2 * alike.min() and len(set(others.tolist())) >= 2:
+        if (
+            len(alike) >= SEVERAL
+            and alike.max() >= 2 * alike.min()
+            and len(set(others.tolist())) >= 2
+        ):
             return least, graphed
     return 0.0, 0.0
 
@@ -238,18 +304,24 @@ def _check(steps: Sequence[TimedStep], source: str) -> None:
         if s.prefill_tokens == 0:
             contexts.setdefault(s.decode_sequences, set()).add(s.context_tokens)
     missing = {
-        "steps of decodes alone (prefill_tokens 0) with two context_tokens at one number of decode_sequences": not any(
+        "steps of decodes alone (prefill_tokens 0) with two context_tokens at one number of decode_sequences": not any(  # noqa: E501
             len(context) > 1 for context in contexts.values()
         ),
-        "steps with two numbers of prefill_tokens": len({s.prefill_tokens for s in steps if s.prefill_tokens}) < 2,
+        "steps with two numbers of prefill_tokens": (
+            len({s.prefill_tokens for s in steps if s.prefill_tokens}) < 2
+        ),
     }
     for what, absent in missing.items():
         if absent:
-            raise InputError(f"{option('step_model')}: {source} needs {what}; otherwise their cost is unknown")
+            raise InputError(
+                f"{option('step_model')}: {source} needs {what}; otherwise their cost is unknown"
+            )
 
 
 def _knots(tokens: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tokens of the table's entries: those of the steps that are not too near each other, with the first and the last."""
+    """Tokens of the table's entries: those of the steps that are not too near each other, with the
+    first and the last.
+    """
     import numpy as np
 
     ordered = np.unique(tokens)
@@ -277,8 +349,12 @@ def _terms(steps: Sequence[TimedStep]) -> NDArray[np.float64]:
     return np.array(columns, float)
 
 
-def _curvature(knots: NDArray[np.float64], scale: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Rows that ask each inner entry to be between its neighbours, weakly: they decide what the steps leave open."""
+def _curvature(
+    knots: NDArray[np.float64], scale: NDArray[np.float64], width: int
+) -> NDArray[np.float64]:
+    """Rows that ask each inner entry to be between its neighbours, weakly: they decide what the
+    steps leave open.
+    """
     import numpy as np
 
     rows = np.zeros((max(len(knots) - 2, 0), width))
@@ -290,7 +366,9 @@ def _curvature(knots: NDArray[np.float64], scale: NDArray[np.float64], width: in
 
 
 def _not_negative(design: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares without negative solutions: the most negative unknown is set to zero until none is left."""
+    """Least squares without negative solutions: the most negative unknown is set to zero until none
+    is left.
+    """
     import numpy as np
 
     scale = np.maximum(np.abs(design).max(axis=0), np.finfo(float).tiny)
@@ -305,7 +383,9 @@ def _not_negative(design: NDArray[np.float64], target: NDArray[np.float64]) -> N
 
 
 def _array(knots: NDArray[np.float64], solution: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The terms in their places, and the table behind them; its last entry, at twice the last tokens, keeps its line from ever falling."""
+    """The terms in their places, and the table behind them; its last entry, at twice the last
+    tokens, keeps its line from ever falling.
+    """
     import numpy as np
 
     c = np.zeros(at.COEFFICIENTS)
@@ -332,10 +412,13 @@ def reduction(deployment: Deployment) -> Reduction:
 
 
 def check_stages(deployment: Deployment) -> None:
-    """Refuse pipeline stages where the step times are those of whole models. Raises InputError: the deployment has both."""
+    """Refuse pipeline stages where the step times are those of whole models. Raises InputError: the
+    deployment has both.
+    """
     if deployment.step_source is not None and deployment.parallelism.pp > 1:
         raise InputError(
-            f"{option('step_model')}: pipeline stages are estimated by the fitted terms only; choose PP 1 or {option('step_model')} fitted"
+            f"{option('step_model')}: pipeline stages are estimated by the fitted terms only;"
+            f" choose PP 1 or {option('step_model')} fitted"
         )
 
 
@@ -345,7 +428,9 @@ def _reduced(steps: tuple[TimedStep, ...], source: str) -> Reduction:
 
 
 def source_mark(deployment: Deployment) -> str:
-    """Where the step times come from and how well they were reduced, in words; empty for the fitted terms."""
+    """Where the step times come from and how well they were reduced, in words; empty for the fitted
+    terms.
+    """
     source = deployment.step_source
     if source is None:
         return ""
@@ -365,16 +450,22 @@ def checked_source(name: str | Path) -> StepSource | None:
     return source
 
 
-def check_source(source: StepSource | None, calibration: Calibration | None, deployments: int) -> None:
-    """Refuse a step model with a calibration, or one table for several deployments. Raises InputError."""
+def check_source(
+    source: StepSource | None, calibration: Calibration | None, deployments: int
+) -> None:
+    """Refuse a step model with a calibration, or one table for several deployments. Raises
+    InputError.
+    """
     if source is None:
         return
     if calibration is not None:
         raise InputError(
-            f"{option('step_model')}, {option('coefficients')}: a calibration multiplies the fitted terms; leave one of them out"
+            f"{option('step_model')}, {option('coefficients')}: a calibration multiplies the fitted"
+            " terms; leave one of them out"
         )
     if deployments > 1 and not source.names_owners:
         raise InputError(
-            f"{option('step_model')}: {source.name} does not say which of {deployments} deployments its steps are of; "
-            f"add columns such as {', '.join(OWNERS[:5])}, or ask for one deployment"
+            f"{option('step_model')}: {source.name} does not say which of {deployments} deployments"
+            f" its steps are of; add columns such as {', '.join(OWNERS[:5])}, or ask for one"
+            " deployment"
         )

@@ -26,11 +26,21 @@ if TYPE_CHECKING:
 
 
 def equations(plan: MemoryPlan, isl: int = 0, osl: int = 0) -> list[str]:
-    """One line for each part of the plan; where ``isl`` or ``osl`` is given, the last line counts requests of that many tokens."""
-    lines = [_weight_equation(plan), *_beside_equations(plan), *_rest_equations(plan), _budget_equation(plan), *_token_equations(plan)]
+    """One line for each part of the plan; where ``isl`` or ``osl`` is given, the last line counts
+    requests of that many tokens.
+    """
+    lines = [
+        _weight_equation(plan),
+        *_beside_equations(plan),
+        *_rest_equations(plan),
+        _budget_equation(plan),
+        *_token_equations(plan),
+    ]
     if isl + osl > 0:
         count, slots = plan.concurrent_requests(isl, osl), plan.deployment.knobs.max_batch_size
-        lines.append(f"requests of {isl:,} + {osl:,} tokens at once = {count:,} (at most {slots:,} slots)")
+        lines.append(
+            f"requests of {isl:,} + {osl:,} tokens at once = {count:,} (at most {slots:,} slots)"
+        )
     return lines
 
 
@@ -39,12 +49,22 @@ def _gb(size: float) -> str:
 
 
 def _weight_equation(plan: MemoryPlan) -> str:
-    model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
+    model, precision, tp = (
+        plan.deployment.model,
+        plan.deployment.precision,
+        plan.deployment.parallelism.tp,
+    )
     p = plan.deployment.parallelism
     split = f", {tp} GPUs" if tp > 1 else ""
     if p.dp > 1:
-        split = f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
-    note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
+        split = (
+            f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
+        )
+    note = (
+        " (embedding on every GPU)"
+        if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding
+        else ""
+    )
     products = " + ".join(_products(model, precision))
     filling = filling_bytes(plan.deployment)
     filled = f" + {_gb(filling)} that fill up experts" if filling else ""
@@ -52,7 +72,9 @@ def _weight_equation(plan: MemoryPlan) -> str:
 
 
 def _products(model: Model, precision: Precision) -> Iterator[str]:
-    """Weights times bytes: of the matrices by format, and of the tables with the router, or apart where these are in their own formats."""
+    """Weights times bytes: of the matrices by format, and of the tables with the router, or apart
+    where these are in their own formats.
+    """
     groups: dict[float, list[str]] = {}
     for group, count in model.group_parameters.items():
         if count:
@@ -62,13 +84,21 @@ def _products(model: Model, precision: Precision) -> Iterator[str]:
         weights = sum(model.group_parameters[group] for group in groups[bits])
         words = "" if bits == base else f" ({', '.join(groups[bits])})"
         yield f"{weights:,} × {bits / 8:.6g} B{words}"
-    width, tables = precision.unquantised_bytes, {"router": model.router_parameters, "further embeddings": model.further_embeddings}
-    tables |= {"embedding": model.head_parameters, "head": 0 if model.tied_embeddings else model.head_parameters}
+    width, tables = (
+        precision.unquantised_bytes,
+        {"router": model.router_parameters, "further embeddings": model.further_embeddings},
+    )
+    tables |= {
+        "embedding": model.head_parameters,
+        "head": 0 if model.tied_embeddings else model.head_parameters,
+    }
     apart = {name: precision.bits(name, model.is_moe) / 8 for name in TABLES if tables[name]}
     apart = {name: size for name, size in apart.items() if size != width}
     for name, size in apart.items():
         yield f"{tables.pop(name):,} × {size:.6g} B ({name})"
-    whose = [name for name in ("embedding", "head") if name not in apart] + (["router"] if model.is_moe else [])
+    whose = [name for name in ("embedding", "head") if name not in apart] + (
+        ["router"] if model.is_moe else []
+    )
     named = f"{', '.join(whose[:-1])} and {whose[-1]}" if len(whose) > 1 else "".join(whose)
     if any(tables.values()):
         yield f"{sum(tables.values()):,} × {width} B ({named})"
@@ -82,23 +112,50 @@ def _beside_equations(plan: MemoryPlan) -> list[str]:
         ("LoRA adapters", d.adapters, plan.adapter_bytes),
         ("image encoder", images, plan.encoder_bytes),
     )
-    return [f"{what} ({asked}) = {_gb(size)} per GPU" for what, asked, size in beside if asked is not None]
+    return [
+        f"{what} ({asked}) = {_gb(size)} per GPU"
+        for what, asked, size in beside
+        if asked is not None
+    ]
 
 
 def _rest_equations(plan: MemoryPlan) -> list[str]:
-    knobs, model, engine = plan.deployment.knobs, plan.deployment.model, find_engine(plan.deployment.engine)
-    what = "communication, graphs and what is outside of torch" if engine.profiled else "context, communication and graphs"
+    knobs, model, engine = (
+        plan.deployment.knobs,
+        plan.deployment.model,
+        find_engine(plan.deployment.engine),
+    )
+    what = (
+        "communication, graphs and what is outside of torch"
+        if engine.profiled
+        else "context, communication and graphs"
+    )
     reserve = f"{what} = {_gb(plan.reserve_bytes)} per GPU"
     if knobs.scheduler == "static":
-        each = f"{plan.request_bytes:,.0f} B per prompt token + {plan.logit_bytes:,.0f} B per request"
+        each = (
+            f"{plan.request_bytes:,.0f} B per prompt token + {plan.logit_bytes:,.0f} B per request"
+        )
         return [f"activations and logits = {each}, as the batch needs", reserve]
     if knobs.kv_rule == "mem_fraction_static":
-        return [f"activations and graphs = in the {100 * (1 - knobs.kv_fraction):.0f} % that mem_fraction_static leaves", reserve]
+        return [
+            (
+                f"activations and graphs = in the {100 * (1 - knobs.kv_fraction):.0f} % that"
+                " mem_fraction_static leaves"
+            ),
+            reserve,
+        ]
     tokens = f"{knobs.max_num_tokens:,} tokens × {step_bytes_per_token(plan.deployment):,.0f} B"
-    logits = f"{knobs.max_batch_size:,} slots × {model.vocab:,} × {engine.logit_bytes_per_vocabulary_row:g} B"
+    logits = (
+        f"{knobs.max_batch_size:,} slots × {model.vocab:,} ×"
+        f" {engine.logit_bytes_per_vocabulary_row:g} B"
+    )
     workspace = expert_workspace_bytes(plan.deployment)
     experts = f" + {_gb(workspace)} for tokens of experts" if engine.profiled and workspace else ""
-    peak = f"the larger of {tokens} and {logits}{experts}" if engine.profiled else f"{tokens} + {logits}"
+    peak = (
+        f"the larger of {tokens} and {logits}{experts}"
+        if engine.profiled
+        else f"{tokens} + {logits}"
+    )
     return [f"activations = {peak} = {_gb(plan.activation_bytes)} per GPU", reserve]
 
 
@@ -106,8 +163,14 @@ def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(shared_bytes(plan.deployment))
     taken = " − ".join(_gb(size) for size in _taken(plan) if size)
     if knobs.kv_rule in OF_ALL_MEMORY:
-        return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"
-    return f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
+        return (
+            f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)}"
+            f" per GPU ({knobs.kv_rule})"
+        )
+    return (
+        f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per"
+        " GPU (free_gpu_memory_fraction)"
+    )
 
 
 def _taken(plan: MemoryPlan) -> tuple[int, ...]:
@@ -116,18 +179,37 @@ def _taken(plan: MemoryPlan) -> tuple[int, ...]:
 
 
 def _token_equations(plan: MemoryPlan) -> list[str]:
-    model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
-    kept = [(some.layers, some.mixer) for some in model.by_kind if some.mixer.cache(precision.kv_bits, tp).token]
+    model, precision, tp = (
+        plan.deployment.model,
+        plan.deployment.precision,
+        plan.deployment.parallelism.tp,
+    )
+    kept = [
+        (some.layers, some.mixer)
+        for some in model.by_kind
+        if some.mixer.cache(precision.kv_bits, tp).token
+    ]
     widths = " + ".join(_width(layers, mixer, precision.kv_bits, tp) for layers, mixer in kept)
     speculation = plan.deployment.speculation
     drafter = None if speculation is None else speculation.layers_of(model)
     further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
-    token = f"({widths} + {further:g} of the drafter)" if further else widths if len(kept) == 1 else f"({widths})"
+    token = (
+        f"({widths} + {further:g} of the drafter)"
+        if further
+        else widths
+        if len(kept) == 1
+        else f"({widths})"
+    )
     in_bytes = any(mixer.kind in IN_BYTES for _, mixer in kept)
-    index = f", {plan.index_bytes_per_token:,} B of it index keys" if plan.index_bytes_per_token else ""
+    index = (
+        f", {plan.index_bytes_per_token:,} B of it index keys" if plan.index_bytes_per_token else ""
+    )
     size = plan.deployment.knobs.tokens_per_block
     return [
-        f"KV per token = {token}{'' if in_bytes else f' × {precision.kv_bytes:g} B'} = {plan.kv_bytes_per_token:,} B per GPU{index}",
+        (
+            f"KV per token = {token}{'' if in_bytes else f' × {precision.kv_bytes:g} B'} ="
+            f" {plan.kv_bytes_per_token:,} B per GPU{index}"
+        ),
         *_window_equation(plan),
         *_state_equation(plan),
         f"KV tokens = {plan.blocks:,} blocks × {size} = {plan.tokens:,}",
@@ -135,16 +217,24 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
 
 
 IN_BYTES = ("sparse-latent", "compressed", "block-sparse")
-"""Kinds of layers whose cached entries hold scales and index keys, and are therefore given in bytes."""
+"""Kinds of layers whose cached entries hold scales and index keys, and are therefore given in
+bytes."""
 
 
 def _width(layers: int, mixer: Mixer, kv_bits: int, tp: int) -> str:
     """What some layers of one kind keep per token."""
     if isinstance(mixer, LatentLayer):
-        return f"{layers} layers × ({mixer.widths.kv_lora_rank} + {mixer.widths.qk_rope_head_dim}) latent"
+        return (
+            f"{layers} layers × ({mixer.widths.kv_lora_rank} + {mixer.widths.qk_rope_head_dim})"
+            " latent"
+        )
     if isinstance(mixer, FullAttention):
         each = f"{layers} layers × {max(1, mixer.kv_heads // tp)} KV heads × "
-        return f"2 × {each}{mixer.head_dim}" if mixer.value_dim in (0, mixer.head_dim) else f"{each}({mixer.head_dim} + {mixer.value_dim})"
+        return (
+            f"2 × {each}{mixer.head_dim}"
+            if mixer.value_dim in (0, mixer.head_dim)
+            else f"{each}({mixer.head_dim} + {mixer.value_dim})"
+        )
     cache = mixer.cache(kv_bits, tp)
     return f"{layers} layers × {cache.token + cache.index:,.5g} B ({KINDS[mixer.kind]})"
 
@@ -166,5 +256,11 @@ def _state_equation(plan: MemoryPlan) -> list[str]:
     model = plan.deployment.model
     layers = sum(layers for layers, cache in model.caches(16, 1) if cache.sequence)
     as_tokens = plan.state_bytes / plan.kv_bytes_per_token
-    line = f"state = {layers} layers = {plan.state_bytes:,} B per GPU and sequence, as much as {as_tokens:,.0f} tokens of the KV cache"
-    return [f"{line}, {plan.windows.blocks:,} blocks", f"sequences by their states alone = {plan.blocks // plan.windows.blocks:,}"]
+    line = (
+        f"state = {layers} layers = {plan.state_bytes:,} B per GPU and sequence, as much as"
+        f" {as_tokens:,.0f} tokens of the KV cache"
+    )
+    return [
+        f"{line}, {plan.windows.blocks:,} blocks",
+        f"sequences by their states alone = {plan.blocks // plan.windows.blocks:,}",
+    ]

@@ -1,4 +1,6 @@
-"""How sure a prediction is: intervals from held-out errors (``residuals``) and from the noise of a finite run (``run_noise``)."""
+"""How sure a prediction is: intervals from held-out errors (``residuals``) and from the noise of a
+finite run (``run_noise``).
+"""
 
 from __future__ import annotations
 
@@ -32,22 +34,34 @@ MEASURED_VENDOR = "NVIDIA"
 """The vendor that rows of many GPUs are of."""
 
 SMALL_BATCH, FEW_CLIENTS, MANY_CLIENTS = 8, 8, 64
-"""Static batches and closed loops up to which a load is small or light, and from which a closed loop is heavy."""
+"""Static batches and closed loops up to which a load is small or light, and from which a closed
+loop is heavy."""
 
 
 LIGHT_S = 2e-3
-"""Seconds to read the weights of a token at the datasheet's bandwidth below which the host decides how long a small step takes. That tells
-little where the model itself was measured with the engine on the GPU."""
+"""Seconds to read the weights of a token at the datasheet's bandwidth below which the host decides
+how long a small step takes. That tells little where the model itself was measured with the engine
+on the GPU."""
 
 
 def regime_of(
-    deployment: Deployment, *, isl: float, osl: float, batch: int | None = None, clients: float | None = None, burst: bool = False
+    deployment: Deployment,
+    *,
+    isl: float,
+    osl: float,
+    batch: int | None = None,
+    clients: float | None = None,
+    burst: bool = False,
 ) -> Regime:
-    """The regime of a prediction; an open loop has neither ``batch`` nor ``clients``, and of a ``burst`` all requests come at once."""
+    """The regime of a prediction; an open loop has neither ``batch`` nor ``clients``, and of a
+    ``burst`` all requests come at once.
+    """
     if batch is not None:
         load = "small batch" if batch <= SMALL_BATCH else "large batch"
     elif clients is not None:
-        load = "light" if clients <= FEW_CLIENTS else "heavy" if clients >= MANY_CLIENTS else "middle"
+        load = (
+            "light" if clients <= FEW_CLIENTS else "heavy" if clients >= MANY_CLIENTS else "middle"
+        )
     else:
         load = "open"
     terms, gpu, engine = shipped(), deployment.gpu.name, find_engine(deployment.engine)
@@ -59,7 +73,9 @@ def regime_of(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
-        known_gpu=own_terms or f"compute_{bits}" in terms["gpus"].get(gpu, {}) or gpu in terms["origins"].get("gpus", {}),
+        known_gpu=own_terms
+        or f"compute_{bits}" in terms["gpus"].get(gpu, {})
+        or gpu in terms["origins"].get("gpus", {}),
         few_of_vendor=deployment.gpu.vendor != MEASURED_VENDOR,
         known_generation=own_terms or deployment.gpu.arch in terms["architectures"],
         known_model=own_terms or measured_model(deployment.model),
@@ -72,7 +88,9 @@ def regime_of(
         known_family=_known_family(deployment.model, preset, terms["origins"]),
         first_support=calibration is None and first_support(deployment),
         differs=differs(deployment) if batch is None else 1.0,
-        apart=frozenset() if calibration is not None or batch is not None else frozenset(_apart(deployment, preset, burst=burst)),
+        apart=frozenset()
+        if calibration is not None or batch is not None
+        else frozenset(_apart(deployment, preset, burst=burst)),
         current=preset in terms["origins"].get("engine_rows", {}),
         calibrated=calibration is not None,
         own_terms=own_terms,
@@ -82,7 +100,9 @@ def regime_of(
 
 
 def _apart(deployment: Deployment, preset: str, *, burst: bool) -> Iterator[str]:
-    """In what a deployment under load differs from the measured ones (keys of ``perf.residuals.ELSEWHERE``)."""
+    """In what a deployment under load differs from the measured ones (keys of
+    ``perf.residuals.ELSEWHERE``).
+    """
     gpu, model, split = deployment.gpu, deployment.model, deployment.parallelism
     current = shipped()["origins"].get("experts", {})
     weights = model.active_parameters * deployment.precision.weight_bytes / split.gpus
@@ -92,7 +112,11 @@ def _apart(deployment: Deployment, preset: str, *, burst: bool) -> Iterator[str]
         yield "pcie"
     if burst and preset in current:
         yield "burst"
-    near = measured_model(model) and fitted_engine(preset, gpu.name) and _known_family(model, preset, shipped()["origins"])
+    near = (
+        measured_model(model)
+        and fitted_engine(preset, gpu.name)
+        and _known_family(model, preset, shipped()["origins"])
+    )
     if preset in current and not near and weights / (gpu.memory_bandwidth_gb_s * 1e9) < LIGHT_S:
         yield "light weights"
     if deployment.precision.weight_bytes < 1:
@@ -100,14 +124,21 @@ def _apart(deployment: Deployment, preset: str, *, burst: bool) -> Iterator[str]
 
 
 def _known_family(model: Model, preset: str, origins: Mapping[str, Any]) -> bool:
-    """Whether rows of an engine have what the model has beyond dense layers; TensorRT-LLM's of 2024 have Mixtral's experts."""
+    """Whether rows of an engine have what the model has beyond dense layers; TensorRT-LLM's of 2024
+    have Mixtral's experts.
+    """
     if model.has_latent_cache:
         return bool(origins.get("latent", {}).get(preset))
-    return not model.is_moe or preset in WITH_EXPERTS or origins.get("experts", {}).get(preset, 0) > 0
+    return (
+        not model.is_moe or preset in WITH_EXPERTS or origins.get("experts", {}).get(preset, 0) > 0
+    )
 
 
-def intervals_of(values: Mapping[str, float], regime: Regime, noise: Mapping[str, float] | None = None) -> dict[str, tuple[float, float]]:
-    """The interval of each predicted value whose errors are known. Rates of an open loop have none, for they are what it sends.
+def intervals_of(
+    values: Mapping[str, float], regime: Regime, noise: Mapping[str, float] | None = None
+) -> dict[str, tuple[float, float]]:
+    """The interval of each predicted value whose errors are known. Rates of an open loop have none,
+    for they are what it sends.
 
     Args:
         values: by column, such as "ttft_ms".
@@ -120,7 +151,9 @@ def intervals_of(values: Mapping[str, float], regime: Regime, noise: Mapping[str
         own = like(name, noise) if noise else None
         given = regime.load == "open" and not name.endswith("_ms")
         if table.knows(name) and not given and value > 0 and math.isfinite(value):
-            found[name] = table.interval(name, value, regime, noise=noise[own] if noise and own else 0.0)
+            found[name] = table.interval(
+                name, value, regime, noise=noise[own] if noise and own else 0.0
+            )
     return found
 
 
@@ -132,13 +165,15 @@ BLOCKS = 10
 
 
 def run_noise(requests: Requests) -> dict[str, float]:
-    """Standard error of a run's means and rates as a share of them, from ``BLOCKS`` blocks in order of arrival.
+    """Standard error of a run's means and rates as a share of them, from ``BLOCKS`` blocks in order
+    of arrival.
 
-    Blocks of an open loop hardly depend on each other once each is several latencies long; where waves of a closed
-    loop repeat, the error is that of where the run was cut.
+    Blocks of an open loop hardly depend on each other once each is several latencies long; where
+    waves of a closed loop repeat, the error is that of where the run was cut.
 
     Returns:
-        By column: "ttft_ms", "itl_ms", "e2e_ms", "requests_s"; empty where too few requests completed.
+        By column: "ttft_ms", "itl_ms", "e2e_ms", "requests_s"; empty where too few requests
+            completed.
     """
     import numpy as np
 
@@ -150,13 +185,21 @@ def run_noise(requests: Requests) -> dict[str, float]:
     if count < len(requests) or (due[1:] < due[:-1]).any():
         done = np.flatnonzero(done)
         rows = done[np.argsort(due[done], kind="stable")]
-    columns = [column[rows] for column in (due, requests.first_token_ns, requests.last_token_ns, requests.osl)]
+    columns = [
+        column[rows]
+        for column in (due, requests.first_token_ns, requests.last_token_ns, requests.osl)
+    ]
     blocks = zip(*(np.array_split(column, BLOCKS) for column in columns), strict=True)
     means = [
-        [values.mean() for values in (first - due, (last - first) / np.maximum(osl - 1, 1), last - due)] for due, first, last, osl in blocks
+        [
+            values.mean()
+            for values in (first - due, (last - first) / np.maximum(osl - 1, 1), last - due)
+        ]
+        for due, first, last, osl in blocks
     ]
     each, more = divmod(count - 1, BLOCKS)
-    edges = [number * each + min(number, more) for number in range(BLOCKS + 1)]  # of the gaps between ends, as numpy splits them
+    # of the gaps between ends, as numpy splits them
+    edges = [number * each + min(number, more) for number in range(BLOCKS + 1)]
     ends = np.partition(columns[2], edges)[edges]
     ttft, itl, e2e = np.array(means).T
     return {

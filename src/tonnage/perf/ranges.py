@@ -1,7 +1,9 @@
-"""What was measured: ``perf/coefficients/ranges.json``, which ``./fit ranges`` writes from the rows that the fit reads.
+"""What was measured: ``perf/coefficients/ranges.json``, which ``./fit ranges`` writes from the rows
+that the fit reads.
 
-By generation of engines and kind of model: how many rows there are of each GPU, and how long, how many at once and on how many GPUs their
-requests were. The current versions of an engine are one generation, because their terms are small corrections of one value.
+By generation of engines and kind of model: how many rows there are of each GPU, and how long, how
+many at once and on how many GPUs their requests were. The current versions of an engine are one
+generation, because their terms are small corrections of one value.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class Ranges:
 
     date: str  # of the fit that read the rows
     rows: dict[str, int]  # how many, by file
-    # the rows of each GPU, of any engine, by the bits of the arithmetic ("8" or "16") in which it was measured
+    # the rows of each GPU, of any engine, by the bits of the arithmetic ("8" or "16") in which it
+    # was measured
     gpus: dict[str, dict[str, int]]
     engines: dict[str, str]  # the generation of each engine preset
     loads: dict[str, dict[str, MeasuredLoads]]  # by generation and kind of model (``kind_of``)
@@ -83,16 +86,24 @@ def kind_of(model: Model) -> str:
 def shipped_ranges() -> Ranges:
     """The ranges that the package ships.
 
-    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each
+    fault.
     """
-    return read_as(Ranges, shipped_json("ranges.json", "reinstall, or write it again with ./fit ranges"), "perf/coefficients/ranges.json")
+    return read_as(
+        Ranges,
+        shipped_json("ranges.json", "reinstall, or write it again with ./fit ranges"),
+        "perf/coefficients/ranges.json",
+    )
 
 
-# What is behind a prediction: which measurements its terms were fitted to, and which of its numbers were fitted to none.
+# What is behind a prediction: which measurements its terms were fitted to, and which of its numbers
+# were fitted to none.
 
 
 def coefficient_source(engine: str) -> str:
-    """Where the coefficients of an engine come from: the file, its date and the data that its terms were fitted on."""
+    """Where the coefficients of an engine come from: the file, its date and the data that its terms
+    were fitted on.
+    """
     preset = find_engine(engine).coefficients
     origins = shipped()["origins"]
     rows = origins["rows"].get(preset, "published start values")
@@ -100,7 +111,9 @@ def coefficient_source(engine: str) -> str:
 
 
 def fitted_engine(preset: str, gpu: str) -> bool:
-    """Whether an engine's terms were fitted to rows that cover this GPU; an engine that names no GPUs holds for all."""
+    """Whether an engine's terms were fitted to rows that cover this GPU; an engine that names no
+    GPUs holds for all.
+    """
     if preset in shipped()["origins"]["engines"]:
         return False
     rows = shipped()["origins"].get("engine_rows", {}).get(preset)
@@ -108,30 +121,51 @@ def fitted_engine(preset: str, gpu: str) -> bool:
 
 
 def measured_model(model: Model) -> bool:
-    """Whether the fit had rows of a model, or of one of the same sizes, such as another checkpoint of the same architecture."""
+    """Whether the fit had rows of a model, or of one of the same sizes, such as another checkpoint
+    of the same architecture.
+    """
     names = shipped()["origins"].get("models", ())
-    return model.name in names or any(sizes_of(find_model(name)) == sizes_of(model) for name in names)
+    return model.name in names or any(
+        sizes_of(find_model(name)) == sizes_of(model) for name in names
+    )
 
 
 def sizes_of(model: Model) -> tuple[object, ...]:
     """What decides the time of a step: the same for all checkpoints of an architecture."""
-    matrices = model.common_parameters, model.expert_parameters, model.head_parameters, model.experts, model.experts_per_token
+    matrices = (
+        model.common_parameters,
+        model.expert_parameters,
+        model.head_parameters,
+        model.experts,
+        model.experts_per_token,
+    )
     return model.layers, model.hidden, *matrices, frozenset(model.by_kind)
 
 
 def nearest_model(model: Model) -> str:
-    """The measured model that is most like another one: of its kind, with like layers, and nearest in weights, in all and per token."""
+    """The measured model that is most like another one: of its kind, with like layers, and nearest
+    in weights, in all and per token.
+    """
 
     def distance(name: str) -> tuple[bool, int, float]:
         other = find_model(name)
-        sizes = ((other.parameters, model.parameters), (other.active_parameters, model.active_parameters))
-        return kind_of(other) != kind_of(model), len(other.kinds ^ model.kinds), sum(abs(math.log(one / two)) for one, two in sizes)
+        sizes = (
+            (other.parameters, model.parameters),
+            (other.active_parameters, model.active_parameters),
+        )
+        return (
+            kind_of(other) != kind_of(model),
+            len(other.kinds ^ model.kinds),
+            sum(abs(math.log(one / two)) for one, two in sizes),
+        )
 
     return min(shipped()["origins"].get("models", ()), key=distance, default="")
 
 
 def nearest_gpu(gpu: Gpu, among: Iterable[str]) -> str:
-    """Which of some measured GPUs is most like another one, of its generation or of one with the same kernels; "" where none is."""
+    """Which of some measured GPUs is most like another one, of its generation or of one with the
+    same kernels; "" where none is.
+    """
     found = list(among)
     sibling = shipped()["siblings"].get(gpu.name)
     if sibling in found:
@@ -139,18 +173,30 @@ def nearest_gpu(gpu: Gpu, among: Iterable[str]) -> str:
 
     def distance(name: str) -> tuple[bool, float]:
         other = find_gpu(name)
-        rates = ((other.memory_bandwidth_gb_s, gpu.memory_bandwidth_gb_s), (other.fp16_tflops, gpu.fp16_tflops))
+        rates = (
+            (other.memory_bandwidth_gb_s, gpu.memory_bandwidth_gb_s),
+            (other.fp16_tflops, gpu.fp16_tflops),
+        )
         return other.arch != gpu.arch, sum(abs(math.log(one / two)) for one, two in rates)
 
-    return min((name for name in found if find_gpu(name).arch.split()[0] == gpu.arch.split()[0]), key=distance, default="")
+    return min(
+        (name for name in found if find_gpu(name).arch.split()[0] == gpu.arch.split()[0]),
+        key=distance,
+        default="",
+    )
 
 
 def nearest_format(precision: Precision) -> str:
-    """The measured format of weights that is most like another one: multiplied in as many bits, and nearest in those of a weight."""
+    """The measured format of weights that is most like another one: multiplied in as many bits, and
+    nearest in those of a weight.
+    """
 
     def distance(name: str) -> tuple[float, float]:
         other = find_precision(name)
-        pairs = ((other.activation_bits, precision.activation_bits), (other.value_bits, precision.value_bits))
+        pairs = (
+            (other.activation_bits, precision.activation_bits),
+            (other.value_bits, precision.value_bits),
+        )
         multiplied, stored = (abs(math.log(one / two)) for one, two in pairs)
         return multiplied, stored
 
@@ -158,48 +204,71 @@ def nearest_format(precision: Precision) -> str:
 
 
 STATIC_MARK = (
-    "the front end lets requests in one by one, and a running static batch takes no more: in a closed loop a batch of one request and "
-    "a batch of the others alternate"
+    "the front end lets requests in one by one, and a running static batch takes no more: in a"
+    " closed loop a batch of one request and a batch of the others alternate"
 )
 
 
-FIRST_SUPPORT = "first support of this model, format and GPU in this engine; no image of a released version was measured"
+FIRST_SUPPORT = (
+    "first support of this model, format and GPU in this engine; no image of a released version was"
+    " measured"
+)
 
 
 def first_support(deployment: Deployment) -> bool:
-    """Whether all that was measured of a model and format on a GPU in an engine is of images before its first release with them."""
+    """Whether all that was measured of a model and format on a GPU in an engine is of images before
+    its first release with them.
+    """
     d, engine = deployment, find_engine(deployment.engine)
-    return f"{engine.family} {d.model.name} {d.precision.weights} {d.gpu.name}" in shipped()["origins"].get("first_support", ())
+    return f"{engine.family} {d.model.name} {d.precision.weights} {d.gpu.name}" in shipped()[
+        "origins"
+    ].get("first_support", ())
 
 
 DIFFERS = 1.2
-"""From this ratio on, two step models that differ say that a prediction is less sure: with a model left out its time per token was off by
-15 % there and by 9 % elsewhere, in sample by 15 and 8 % (docs/fit.md, 2026-11-28)."""
+"""From this ratio on, two step models that differ say that a prediction is less sure: with a model
+left out its time per token was off by 15 % there and by 9 % elsewhere, in sample by 15 and 8 %
+(docs/fit.md, 2026-11-28)."""
 
 
 @lru_cache(maxsize=1024)
 def second_opinion(deployment: Deployment) -> float:
-    """How many times as long decode steps take by kernels (``perf.kernels``) as by the fitted terms; 1 where one of them says nothing.
+    """How many times as long decode steps take by kernels (``perf.kernels``) as by the fitted
+    terms; 1 where one of them says nothing.
 
-    Of a dense model that was measured its own rows say more: there the error does not grow with the difference.
+    Of a dense model that was measured its own rows say more: there the error does not grow with the
+    difference.
     """
-    model, gpu, stated = deployment.model, deployment.gpu, (deployment.step_source, deployment.calibration, deployment.adapters)
-    if any((*stated, deployment.images)) or deployment.parallelism.pp > 1 or (measured_model(model) and not model.is_moe):
+    model, gpu, stated = (
+        deployment.model,
+        deployment.gpu,
+        (deployment.step_source, deployment.calibration, deployment.adapters),
+    )
+    if (
+        any((*stated, deployment.images))
+        or deployment.parallelism.pp > 1
+        or (measured_model(model) and not model.is_moe)
+    ):
         return 1.0
-    if not kernels.covers(deployment) or gpu != find_gpu(gpu.name):  # with another host, clock or power limit
+    # with another host, clock or power limit
+    if not kernels.covers(deployment) or gpu != find_gpu(gpu.name):
         return 1.0
     return kernels.ratio_to(step_model(deployment).coefficients, deployment)
 
 
 def differs(deployment: Deployment) -> float:
-    """The larger over the smaller of both step models' seconds where that is ``DIFFERS`` or more; 1 elsewhere."""
+    """The larger over the smaller of both step models' seconds where that is ``DIFFERS`` or more; 1
+    elsewhere.
+    """
     ratio = second_opinion(deployment)
     larger = max(ratio, 1.0 / ratio)
     return larger if larger >= DIFFERS else 1.0
 
 
 def marks(deployment: Deployment) -> tuple[str, ...]:
-    """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
+    """What a prediction should be marked with: which of its numbers were not fitted to measurements
+    of this GPU and engine, if any.
+    """
     model = deployment.model
     unsure = f"{model.name}: {model.layout_mark}" if model.layout_mark else ""
     if deployment.step_source is not None:
@@ -212,41 +281,72 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     elif calibrated_for(deployment, engine):
         found = []
     else:
-        found = [f"{deployment.model.name} {precision.name}: not among the loads that the terms were fitted to"]
+        found = [
+            f"{deployment.model.name} {precision.name}: not among the loads that the terms were"
+            " fitted to"
+        ]
     if deployment.model.has_latent_cache and engine not in terms["origins"].get("latent", ()):
-        found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
+        found.append(
+            f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted"
+        )
     if not measured_model(deployment.model) and not own_terms_of(deployment, engine):
         found.append(f"{deployment.model.name}: no measurements of this model")
     if first_support(deployment):
         found.append(f"{model.name} {deployment.precision.weights} on {gpu.name}: {FIRST_SUPPORT}")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
-    found += [mark for mark, asked in ((ADAPTERS_MARK, deployment.adapters), (ENCODER_MARK, deployment.images)) if asked is not None]
-    if deployment.knobs.scheduler == "static" and terms["engines"][engine].get("frontend_s", 0.0) > 0:
+    found += [
+        mark
+        for mark, asked in ((ADAPTERS_MARK, deployment.adapters), (ENCODER_MARK, deployment.images))
+        if asked is not None
+    ]
+    if (
+        deployment.knobs.scheduler == "static"
+        and terms["engines"][engine].get("frontend_s", 0.0) > 0
+    ):
         found.append(STATIC_MARK)
     if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
-        found.append(f"{deployment.engine}: expert parallelism and data-parallel attention estimated from the datasheet, not fitted")
+        found.append(
+            f"{deployment.engine}: expert parallelism and data-parallel attention estimated from"
+            " the datasheet, not fitted"
+        )
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
         found.append(calibrated)
     apart = differs(deployment)
-    opinions = f"two step models differ by {100 * (apart - 1):.0f} % here, fitted terms and kernels timed alone: measure"
-    host = "" if gpu.host_speed == 1.0 else f"cores of the host at {gpu.host_speed:g} of the measured hosts' speed, as stated"
-    return tuple(filter(None, (unsure, *found, opinions if apart > 1.0 else "", limit_mark(gpu), host)))
+    opinions = (
+        f"two step models differ by {100 * (apart - 1):.0f} % here, fitted terms and kernels timed"
+        " alone: measure"
+    )
+    host = (
+        ""
+        if gpu.host_speed == 1.0
+        else f"cores of the host at {gpu.host_speed:g} of the measured hosts' speed, as stated"
+    )
+    return tuple(
+        filter(None, (unsure, *found, opinions if apart > 1.0 else "", limit_mark(gpu), host))
+    )
 
 
 def _transferred(deployment: Deployment, engine: str) -> list[str]:
     """What of a deployment's efficiencies and host terms was fitted on other GPUs or engines."""
     terms, gpu, found = shipped(), deployment.gpu, []
     bits = fitted_bits(gpu.executes(deployment.precision))
-    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}) and gpu.name not in terms["origins"].get("gpus", {}):
-        origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
+    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}) and gpu.name not in terms[
+        "origins"
+    ].get("gpus", {}):
+        origin = terms["origins"]["architectures"].get(
+            gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs"
+        )
         if gpu.name in terms["siblings"]:
             origin = f"efficiencies transferred from {terms['siblings'][gpu.name]}"
         if gpu.name in terms["gpus"]:
-            found.append(f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the {gpu.arch} generation")
+            found.append(
+                f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the"
+                f" {gpu.arch} generation"
+            )
         else:
             found.append(f"{gpu.name}: no measurements; {origin}")
     if engine in terms["origins"]["engines"]:
@@ -257,6 +357,10 @@ def _transferred(deployment: Deployment, engine: str) -> list[str]:
 
 
 def unfitted_formats_of(deployment: Deployment) -> tuple[tuple[str, str], ...]:
-    """The parts of a deployment's number format that were not fitted to measurements, each with where its terms come from."""
+    """The parts of a deployment's number format that were not fitted to measurements, each with
+    where its terms come from.
+    """
     gpu = deployment.gpu
-    return unfitted_formats(gpu.executes(deployment.precision), gpu, shipped()["origins"]["formats"])
+    return unfitted_formats(
+        gpu.executes(deployment.precision), gpu, shipped()["origins"]["formats"]
+    )

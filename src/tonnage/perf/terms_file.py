@@ -1,6 +1,7 @@
 """The fitted terms that the package ships: ``coefficients/terms.json``, read once and strictly.
 
-A key that no fitted term allows (``perf.fitted_terms``) is refused with its path, and so is a number that is none.
+A key that no fitted term allows (``perf.fitted_terms``) is refused with its path, and so is a
+number that is none.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from tonnage.spec.hardware import Gpu
 
 
-# Terms that a user's own loads have fitted, in place of the shipped ones. On hardware that no shipped term covers, factors on
-# transferred terms keep what was transferred. These terms take nothing from them: four shares of the datasheet's rates, and the host's
-# seconds. What a sweep of loads cannot tell apart is one term here: launching layers is part of ``step_s``, and streaming tokens is part
-# of ``sequence_s``. All terms of the shipped presets that these stand for are cleared, so that nothing is counted twice. What remains
-# shipped is the form of the step, the exponent of its norm, the activations, all-reduces where one GPU was measured, and how a number
+# Terms that a user's own loads have fitted, in place of the shipped ones. On hardware that no
+# shipped term covers, factors on transferred terms keep what was transferred. These terms take
+# nothing from them: four shares of the datasheet's rates, and the host's seconds. What a sweep of
+# loads cannot tell apart is one term here: launching layers is part of ``step_s``, and streaming
+# tokens is part of ``sequence_s``. All terms of the shipped presets that these stand for are
+# cleared, so that nothing is counted twice. What remains shipped is the form of the step, the
+# exponent of its norm, the activations, all-reduces where one GPU was measured, and how a number
 # format relates to 16 or 8 bits.
 
 
@@ -49,19 +52,32 @@ SECONDS = {
     "sequence_s": "seconds per sequence of a step, with the streaming of its token",
     "prefill_s": "further seconds of a step with prefill",
     "frontend_s": "front end, once per request",
-    "turnaround_s": "client and front end, from an answer to the next request, one request after another",
+    "turnaround_s": (
+        "client and front end, from an answer to the next request, one request after another"
+    ),
 }
 """Terms in seconds."""
 
-NEEDED = {"head_arithmetic": 0.0, "kv_8bit": 1.0, "kv_single": 1.0, "walk_s": 0.0, "layer_s": 0.0, "stream_s": 0.0}
+NEEDED = {
+    "head_arithmetic": 0.0,
+    "kv_8bit": 1.0,
+    "kv_single": 1.0,
+    "walk_s": 0.0,
+    "layer_s": 0.0,
+    "stream_s": 0.0,
+}
 """Terms that every preset has, at the values that mean nothing."""
 
 CLEARED = ("compute", "memory", "compute_blocks", "attention", "kv_8bit", "kv_single")
-"""Corrections of an engine to the shares that are fitted here; those with further words behind an underscore too."""
+"""Corrections of an engine to the shares that are fitted here; those with further words behind an
+underscore too."""
 
 
-def with_own_terms(terms: Mapping[str, Any], own: Mapping[str, float], preset: str) -> dict[str, Any]:
-    """The groups of ``terms.json`` for one GPU and one engine preset, with their own terms; the given groups are not changed.
+def with_own_terms(
+    terms: Mapping[str, Any], own: Mapping[str, float], preset: str
+) -> dict[str, Any]:
+    """The groups of ``terms.json`` for one GPU and one engine preset, with their own terms; the
+    given groups are not changed.
 
     Args:
         terms: the shipped groups.
@@ -70,12 +86,21 @@ def with_own_terms(terms: Mapping[str, Any], own: Mapping[str, float], preset: s
     """
     shipped: dict[str, float] = terms["engines"][preset]
     kept = {name: value for name, value in shipped.items() if not _cleared(name)}
-    engine = {**kept, **NEEDED, **{name: own[name] for name in (*SECONDS, "kv_bandwidth") if name in own}}
+    engine = {
+        **kept,
+        **NEEDED,
+        **{name: own[name] for name in (*SECONDS, "kv_bandwidth") if name in own},
+    }
     every = terms["architectures"]["*"]
     rates = {f"{kind}_{bits}": own[kind] for kind in ("compute", "memory") for bits in ("8", "16")}
     return {
         **terms,
-        "shared": {**terms["shared"], "attention": own["attention"], "power_compute": 0.0, "power_memory": 0.0},
+        "shared": {
+            **terms["shared"],
+            "attention": own["attention"],
+            "power_compute": 0.0,
+            "power_memory": 0.0,
+        },
         "architectures": {"*": {**every, **rates, "attention": 1.0}},
         "gpus": {},
         "siblings": {},
@@ -85,14 +110,18 @@ def with_own_terms(terms: Mapping[str, Any], own: Mapping[str, float], preset: s
 
 def _cleared(name: str) -> bool:
     """Whether a shipped term of an engine is replaced by the own terms."""
-    return (name.endswith("_s") and name != "allreduce_s") or any(name == term or name.startswith(f"{term}_") for term in CLEARED)
+    return (name.endswith("_s") and name != "allreduce_s") or any(
+        name == term or name.startswith(f"{term}_") for term in CLEARED
+    )
 
 
-# A calibration laid over the fitted terms: its factors multiply numbers of ``terms.json``. All of these are terms of one engine preset;
-# ``perf.fitted_terms`` says which. The factors ``compute`` and ``memory`` stand for the GPU's efficiencies in that engine and hold for
-# the measured GPU alone; the others belong to the engine and hold on every GPU. ``kv_bandwidth`` speeds up decode attention as a whole,
-# and ``step_s`` stretches the host's seconds per step and per layer together, because the steps of one model cannot tell them apart.
-# Terms in place of factors (``with_own_terms``) hold for the measured GPU alone.
+# A calibration laid over the fitted terms: its factors multiply numbers of ``terms.json``. All of
+# these are terms of one engine preset; ``perf.fitted_terms`` says which. The factors ``compute``
+# and ``memory`` stand for the GPU's efficiencies in that engine and hold for the measured GPU
+# alone; the others belong to the engine and hold on every GPU. ``kv_bandwidth`` speeds up decode
+# attention as a whole, and ``step_s`` stretches the host's seconds per step and per layer together,
+# because the steps of one model cannot tell them apart. Terms in place of factors
+# (``with_own_terms``) hold for the measured GPU alone.
 
 
 ACTS_ON = acts_on()
@@ -103,12 +132,18 @@ OF_THE_GPU = ("compute", "memory")
 
 
 def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[str, Any]:
-    """The groups of ``terms.json`` with a calibration's factors, as they hold on a GPU; the given groups are not changed."""
+    """The groups of ``terms.json`` with a calibration's factors, as they hold on a GPU; the given
+    groups are not changed.
+    """
     own = terms["engines"].get(calibration.preset)
     if own is None:
         return terms
     if calibration.terms:
-        return with_own_terms(terms, dict(calibration.terms), calibration.preset) if gpu == calibration.gpu else terms
+        return (
+            with_own_terms(terms, dict(calibration.terms), calibration.preset)
+            if gpu == calibration.gpu
+            else terms
+        )
     engine = dict(own)
     for name, factor in calibration.multipliers:
         if name in OF_THE_GPU and gpu != calibration.gpu:
@@ -122,26 +157,41 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
 def calibrated_for(deployment: Deployment, preset: str) -> bool:
     """Whether a deployment's calibration was measured on it: engine, GPU, model, precision and TP.
 
-    It counts where it shifted the terms, and where ``FEWEST_OWN`` points or more confirmed the shipped ones.
+    It counts where it shifted the terms, and where ``FEWEST_OWN`` points or more confirmed the
+    shipped ones.
     """
     c = deployment.calibration
     if c is None or not (c.changes or confirms(c)):
         return False
     if deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
         return False
-    key = deployment_key(deployment.model.name, deployment.precision.name, deployment.parallelism.tp)
+    key = deployment_key(
+        deployment.model.name, deployment.precision.name, deployment.parallelism.tp
+    )
     return key in {re.sub(r"\+kv-\w+", "", name) for name in c.deployments}
 
 
 def confirms(calibration: Calibration) -> bool:
-    """Whether a calibration that keeps the shipped terms rests on points enough to say that these hold for what was measured."""
-    return not calibration.changes and any(points >= FEWEST_OWN for _, _, points in calibration.left_out)
+    """Whether a calibration that keeps the shipped terms rests on points enough to say that these
+    hold for what was measured.
+    """
+    return not calibration.changes and any(
+        points >= FEWEST_OWN for _, _, points in calibration.left_out
+    )
 
 
 def own_terms_of(deployment: Deployment, preset: str) -> bool:
-    """Whether a deployment is estimated with terms that loads on its GPU and engine have fitted, whatever the model."""
+    """Whether a deployment is estimated with terms that loads on its GPU and engine have fitted,
+    whatever the model.
+    """
     c = deployment.calibration
-    return c is not None and bool(c.terms) and deployment.step_source is None and preset == c.preset and deployment.gpu.name == c.gpu
+    return (
+        c is not None
+        and bool(c.terms)
+        and deployment.step_source is None
+        and preset == c.preset
+        and deployment.gpu.name == c.gpu
+    )
 
 
 def calibration_mark(deployment: Deployment, preset: str) -> str:
@@ -153,11 +203,18 @@ def calibration_mark(deployment: Deployment, preset: str) -> str:
         return f"not calibrated: the measurements are of '{calibration.preset}', this is '{preset}'"
     if not calibration.changes:
         found = "confirmed" if calibrated_for(deployment, preset) else "not calibrated"
-        return f"{found}: {calibration.data} gave nothing that predicts better than the shipped terms"
+        return (
+            f"{found}: {calibration.data} gave nothing that predicts better than the shipped terms"
+        )
     if calibration.terms and deployment.gpu.name != calibration.gpu:
-        return f"not calibrated: the terms fitted to {calibration.data} are of {calibration.gpu} alone"
+        return (
+            f"not calibrated: the terms fitted to {calibration.data} are of {calibration.gpu} alone"
+        )
     if deployment.gpu.name != calibration.gpu:
-        return f"calibrated on {calibration.data}: the engine's terms only, for those of the GPU are of {calibration.gpu}"
+        return (
+            f"calibrated on {calibration.data}: the engine's terms only, for those of the GPU are"
+            f" of {calibration.gpu}"
+        )
     return f"{'terms fitted to' if calibration.terms else 'calibrated on'} {calibration.data}"
 
 
@@ -180,7 +237,8 @@ class Origins:
     """Where the terms come from, in words."""
 
     date: str  # of the fit
-    # architectures, engines, formats: what is behind generations, engines and formats that are not fitted
+    # architectures, engines, formats: what is behind generations, engines and formats that are not
+    # fitted
     architectures: Texts
     engines: Texts
     rows: Texts  # what each engine was fitted on
@@ -190,15 +248,19 @@ class Origins:
     experts: dict[str, int] = field(default_factory=dict)
     latent: dict[str, int] = field(default_factory=dict)
     front_end: tuple[str, ...] = ()  # engines whose seconds per streamed token were chosen by rows
-    gpus: dict[str, int] = field(default_factory=dict)  # by GPU whose generation was fitted as a whole, its points of 2026
+    # by GPU whose generation was fitted as a whole, its points of 2026
+    gpus: dict[str, int] = field(default_factory=dict)
     models: tuple[str, ...] = ()  # the models of the rows
-    # engine, model, format and GPU, such as "vllm glm-5 fp8 mi355x", of which no image of a released version has a row
+    # engine, model, format and GPU, such as "vllm glm-5 fp8 mi355x", of which no image of a
+    # released version has a row
     first_support: tuple[str, ...] = ()
 
 
 @strict
 class TermsFile:
-    """``terms.json`` as it is written; ``report`` is for people. The groups are those of ``TermGroups``."""
+    """``terms.json`` as it is written; ``report`` is for people. The groups are those of
+    ``TermGroups``.
+    """
 
     shared: Numbers
     architectures: dict[str, Numbers]
@@ -215,7 +277,8 @@ class TermsFile:
 def shipped() -> dict[str, Any]:
     """The terms that the package ships: the content of ``coefficients/terms.json``.
 
-    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each
+    fault.
     """
     return checked(shipped_json("terms.json", AGAIN), "perf/coefficients/terms.json")
 
@@ -233,7 +296,11 @@ def checked(document: dict[str, Any], where: str) -> dict[str, Any]:
         number = document[group][owner][key] if owner else document[group][key]
         if term is None:
             near = difflib.get_close_matches(key, known_keys(group), n=2, cutoff=0.6)
-            hint = f"did you mean {' or '.join(near)}?" if near else "every term is described in perf/fitted_terms.py"
+            hint = (
+                f"did you mean {' or '.join(near)}?"
+                if near
+                else "every term is described in perf/fitted_terms.py"
+            )
             faults.append(f"{path}: unknown key; {hint}")
         elif not 0 <= number < math.inf:
             faults.append(f"{path}: {number} is no number from 0")
@@ -244,14 +311,18 @@ def checked(document: dict[str, Any], where: str) -> dict[str, Any]:
 def terms_of(deployment: Deployment) -> dict[str, Any]:
     """The shipped terms, with the deployment's calibration over them."""
     calibration = deployment.calibration
-    return shipped() if calibration is None else overlaid(shipped(), calibration, deployment.gpu.name)
+    return (
+        shipped() if calibration is None else overlaid(shipped(), calibration, deployment.gpu.name)
+    )
 
 
-# The fitted terms that speak for one engine on one GPU, out of the groups of ``coefficients/terms.json``. ``shared`` holds for
-# everything, ``architectures`` for a GPU generation, and ``gpus`` are corrections to the generation: a GPU without measurements has those
-# of the measured one that ``siblings`` names, or none, and so gets its generation's mean. ``links`` holds for NVLink and PCIe, and
-# ``engines`` for one engine generation each: host terms, decode attention, latency of all-reduces. ``formats`` says what a number format
-# reaches of the efficiencies (``perf.matrices``).
+# The fitted terms that speak for one engine on one GPU, out of the groups of
+# ``coefficients/terms.json``. ``shared`` holds for everything, ``architectures`` for a GPU
+# generation, and ``gpus`` are corrections to the generation: a GPU without measurements has those
+# of the measured one that ``siblings`` names, or none, and so gets its generation's mean. ``links``
+# holds for NVLink and PCIe, and ``engines`` for one engine generation each: host terms, decode
+# attention, latency of all-reduces. ``formats`` says what a number format reaches of the
+# efficiencies (``perf.matrices``).
 
 
 Group = dict[str, float]
@@ -264,20 +335,27 @@ class TermGroups:
     gpu: Gpu  # what they are for
     shared: Group  # terms that hold for everything
     generation: Group  # those of the GPU's generation, over those of an unmeasured one
-    own: Group  # corrections of the GPU, or of the measured GPU that it is most like, to its generation
+    # corrections of the GPU, or of the measured GPU that it is most like, to its generation
+    own: Group
     engine: Group  # those of the engine preset
     links: dict[str, Group]  # those of each kind of link
     formats: dict[str, Group]  # those of each number format
 
     @property
     def kernels(self) -> str:
-        """The generation in the names of engine terms: Blackwell Ultra runs the kernels of Blackwell."""
+        """The generation in the names of engine terms: Blackwell Ultra runs the kernels of
+        Blackwell.
+        """
         return self.gpu.arch.split()[0].lower()
 
 
 def groups_of(terms: dict[str, Any], gpu: Gpu, preset: str) -> TermGroups:
-    """The groups that speak for an engine preset on a GPU. Raises DataError: there are no terms of that preset."""
-    own: Group = terms["gpus"].get(gpu.name) or terms["gpus"].get(terms["siblings"].get(gpu.name), {})
+    """The groups that speak for an engine preset on a GPU. Raises DataError: there are no terms of
+    that preset.
+    """
+    own: Group = terms["gpus"].get(gpu.name) or terms["gpus"].get(
+        terms["siblings"].get(gpu.name), {}
+    )
     return TermGroups(
         gpu=gpu,
         shared=terms["shared"],
@@ -294,5 +372,7 @@ def engine_terms(terms: dict[str, Any], preset: str) -> Group:
     try:
         engine: Group = terms["engines"][preset]
     except KeyError:
-        raise DataError(f"perf/coefficients/terms.json: no terms of the engine preset '{preset}'") from None
+        raise DataError(
+            f"perf/coefficients/terms.json: no terms of the engine preset '{preset}'"
+        ) from None
     return engine

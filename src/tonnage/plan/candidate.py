@@ -17,7 +17,9 @@ from tonnage.spec.typed_values import strict
 
 @strict
 class Power:
-    """Predicted power of the GPUs, in watts of one of them; hosts, fans and cooling are not in it (``perf.power``)."""
+    """Predicted power of the GPUs, in watts of one of them; hosts, fans and cooling are not in it
+    (``perf.power``).
+    """
 
     watts: float  # at the peak
     # low, high: between which a measurement is expected with a probability of 80 %
@@ -27,15 +29,20 @@ class Power:
     idle_watts: float
     tdp_watts: float
     joules_per_output_token: float  # at the peak, of all GPUs of an instance
-    # requests per second of one instance, from 0 on in rising order, and the watts of each of its GPUs
+    # requests per second of one instance, from 0 on in rising order, and the watts of each of its
+    # GPUs
     by_load: tuple[tuple[float, float], ...]
 
     def share_at(self, requests_per_second: float) -> float:
-        """Watts over the highest at a load of one instance, between the loads of ``by_load`` on a straight line."""
+        """Watts over the highest at a load of one instance, between the loads of ``by_load`` on a
+        straight line.
+        """
         (low, below), *others = self.by_load
         for high, above in others:
             if requests_per_second <= high:
-                return (below + (above - below) * (requests_per_second - low) / (high - low)) / self.tdp_watts
+                return (
+                    below + (above - below) * (requests_per_second - low) / (high - low)
+                ) / self.tdp_watts
             low, below = high, above
         return below / self.tdp_watts
 
@@ -55,13 +62,16 @@ class Identity:
 
     gpu: str  # catalog id
     precision: str  # number format, such as "fp8"
-    # tp, pp, dp, ep: tensor-parallel and pipeline-parallel degree, data-parallel attention ranks, expert-parallel degree
+    # tp, pp, dp, ep: tensor-parallel and pipeline-parallel degree, data-parallel attention ranks,
+    # expert-parallel degree
     tp: int
     pp: int = 1
     dp: int = 1
     ep: int = 1
     engine: str  # with its version and its speculative decoding, such as "vllm-0.32 + eagle k=3"
-    engine_preset: str = ""  # the range of versions that was simulated, such as "vllm-0.32"; "" where the engine was measured
+    # the range of versions that was simulated, such as "vllm-0.32"; "" where the engine was
+    # measured
+    engine_preset: str = ""
 
     @property
     def parallelism(self) -> Parallelism:
@@ -80,7 +90,9 @@ class Identity:
 
 
 # ``reserve`` is the CUDA context, communication buffers and CUDA graphs
-MemoryUse = Literal["weights", "drafter", "adapters", "encoder", "activations", "reserve", "kv_cache", "unused"]
+MemoryUse = Literal[
+    "weights", "drafter", "adapters", "encoder", "activations", "reserve", "kv_cache", "unused"
+]
 
 
 @strict
@@ -105,34 +117,51 @@ class Pool(Identity):
     gpus_per_system: int  # GPUs in one of them
     knobs: EngineKnobs | None  # of the engine; None where a benchmark did not say them
     instances: int  # spare ones included
-    systems: int  # spare ones included; two pools on one kind of system are in the same ones, and both name all of them
-    memory: tuple[MemoryPart, ...] = ()  # where the memory of each GPU goes; empty where it is not known
-    kv_tokens: int | None = None  # tokens that the KV cache of one instance holds; None where it is not known
-    # the command that starts the engine of one instance, as an argument list; empty where no command is known. What makes it a prefill or a
-    # decode instance is not in it: that depends on what runs it, and ``tonnage deploy`` adds it.
+    # spare ones included; two pools on one kind of system are in the same ones, and both name all
+    # of them
+    systems: int
+    # where the memory of each GPU goes; empty where it is not known
+    memory: tuple[MemoryPart, ...] = ()
+    # tokens that the KV cache of one instance holds; None where it is not known
+    kv_tokens: int | None = None
+    # the command that starts the engine of one instance, as an argument list; empty where no
+    # command is known. What makes it a prefill or a decode instance is not in it: that depends on
+    # what runs it, and ``tonnage deploy`` adds it.
     launch: tuple[str, ...] = ()
-    # the configuration file that this command names ``plan.launch.FILE``, as nested values; empty where it needs none
+    # the configuration file that this command names ``plan.launch.FILE``, as nested values; empty
+    # where it needs none
     launch_file: dict[str, Any] = field(default_factory=dict)
 
     @property
     def fleet(self) -> Fleet:
         """Its systems, and what an instance takes of them."""
-        return Fleet(systems=self.systems, gpus_per_instance=self.parallelism.gpus, gpus_per_system=self.gpus_per_system)
+        return Fleet(
+            systems=self.systems,
+            gpus_per_instance=self.parallelism.gpus,
+            gpus_per_system=self.gpus_per_system,
+        )
 
 
 CONFIDENCE = 0.8  # the confidence that decides where none is requested
 
-CONFIDENCES = (0.5, 0.99)  # the lowest and the highest that can be asked for: beyond, no held-out error says anything
+# the lowest and the highest that can be asked for: beyond, no held-out error says anything
+CONFIDENCES = (0.5, 0.99)
 
 BESIDE = (0.5, 0.8, 0.95)  # levels that a plan always names, next to the requested one
 
-MOST_TIMES = 2  # A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them
+# A confidence above the asked one that takes more than this many times the systems is not reached:
+# nobody would buy them
+MOST_TIMES = 2
 
-ROWS, FAR = 8, 8  # other deployments that a first screen shows, and the times the GPUs of the choice beyond which one is no row of it
+# other deployments that a first screen shows, and the times the GPUs of the choice beyond which one
+# is no row of it
+ROWS, FAR = 8, 8
 
 
 def first_rows(gpus: Sequence[str], most: int = ROWS) -> list[int]:
-    """Places of so many deployments, in order: the first of every GPU other than that of the choice, which is ``gpus[0]``, then others."""
+    """Places of so many deployments, in order: the first of every GPU other than that of the
+    choice, which is ``gpus[0]``, then others.
+    """
     order = sorted(range(len(gpus) - 1), key=lambda place: gpus[place + 1] in gpus[: place + 1])
     return sorted(order[:most])
 
@@ -146,15 +175,19 @@ def percent_key(share: float) -> str:
 class Confidence:
     """How sure the number of systems is."""
 
-    asked: float = CONFIDENCE  # the requested confidence, as a share; the number of systems is the smallest that reaches it
-    # probability that this number of systems carries the peak inside the limits; None where it was not looked for, as of deployments next
-    # to the choice
+    # the requested confidence, as a share; the number of systems is the smallest that reaches it
+    asked: float = CONFIDENCE
+    # probability that this number of systems carries the peak inside the limits; None where it was
+    # not looked for, as of deployments next to the choice
     meets: float | None
-    # systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one, by percent; None where no number does,
-    # or only one that is more than ``MOST_TIMES`` the plan's. Of deployments next to the choice only the one that decided is known.
+    # systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one,
+    # by percent; None where no number does, or only one that is more than ``MOST_TIMES`` the
+    # plan's. Of deployments next to the choice only the one that decided is known.
     systems: dict[str, int | None]
     step_factors: dict[str, float]  # the factors on step times that stand for these
-    metric: str  # the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s"
+    # the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or
+    # "requests_s"
+    metric: str
 
     @property
     def reached(self) -> bool:
@@ -163,8 +196,14 @@ class Confidence:
 
     @property
     def counted(self) -> float | None:
-        """The confidence that the systems are counted for: the asked one, else the highest below it that is reached; None without any."""
-        below = (float(level) / 100 for level, count in self.systems.items() if count is not None and float(level) < 100 * self.asked)
+        """The confidence that the systems are counted for: the asked one, else the highest below it
+        that is reached; None without any.
+        """
+        below = (
+            float(level) / 100
+            for level, count in self.systems.items()
+            if count is not None and float(level) < 100 * self.asked
+        )
         return self.asked if self.reached else max(below, default=None)
 
 
@@ -172,7 +211,9 @@ T = TypeVar("T")
 
 
 class Agreed(Generic[T]):
-    """What every pool of a candidate has under the same name (``Pool`` describes it). Raises ValueError: the pools differ."""
+    """What every pool of a candidate has under the same name (``Pool`` describes it). Raises
+    ValueError: the pools differ.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -188,73 +229,108 @@ class Agreed(Generic[T]):
 class Candidate(Shown):
     """One deployment that can carry the load, and how many of it are needed.
 
-    It has one pool, as is usual, or two: prefill and decode. What its pools agree on can be read on the candidate itself, in Python and in
-    JSON: everything of one pool; of two pools of one deployment all but the role. Figures of one
-    instance are those of all instances over their number, so that they count instances of both pools alike.
+    It has one pool, as is usual, or two: prefill and decode. What its pools agree on can be read on
+    the candidate itself, in Python and in JSON: everything of one pool; of two pools of one
+    deployment all but the role. Figures of one instance are those of all instances over their
+    number, so that they count instances of both pools alike.
     """
 
     DERIVED: ClassVar[tuple[str, ...]] = (
-        *("gpu", "system", "gpus_per_system", "precision", "tp", "pp", "dp", "ep", "engine", "engine_preset", "knobs"),
+        *(
+            "gpu",
+            "system",
+            "gpus_per_system",
+            "precision",
+            "tp",
+            "pp",
+            "dp",
+            "ep",
+            "engine",
+            "engine_preset",
+            "knobs",
+        ),
         *("instances", "systems", "memory", "kv_tokens", "launch", "launch_file"),
     )
 
     WHERE_ASKED = ("power", "gpu_limit")
 
-    # what is deployed; one pool, or one for prefill and one for decode. Pools on one kind of system are in the same systems.
+    # what is deployed; one pool, or one for prefill and one for decode. Pools on one kind of system
+    # are in the same systems.
     pools: tuple[Pool, ...]
     systems_exact: float  # systems at the asked confidence, without rounding and spare
-    requests_per_second_per_instance: float  # highest load of one instance inside the limits; likewise per GPU and per 8 GPUs
+    # highest load of one instance inside the limits; likewise per GPU and per 8 GPUs
+    requests_per_second_per_instance: float
     requests_per_second_per_gpu: float
     requests_per_second_per_8_gpus: float
     output_tokens_per_second_per_8_gpus: float | None  # at that load; None where not measured
     saturation_requests_per_second_per_instance: float  # what it completes when always busy
-    concurrency_per_instance: float | None  # requests in flight at the highest load; None where not measured
-    utilisation: float  # load at the peak over what the systems carry inside the limits, spare ones left out
-    headroom_to_saturation: float  # how much more than the peak they complete when always busy, as a share
-    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds; of a job only the time per token is known, since
-    # every request waits in the queue of the whole
+    # requests in flight at the highest load; None where not measured
+    concurrency_per_instance: float | None
+    # load at the peak over what the systems carry inside the limits, spare ones left out
+    utilisation: float
+    # how much more than the peak they complete when always busy, as a share
+    headroom_to_saturation: float
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds; of a job
+    # only the time per token is known, since every request waits in the queue of the whole
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
     binds: Bound
     load: Load  # how requests reach an instance at that load
-    # which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source
+    # which parts of the prediction rest on something other than measurements of this GPU and
+    # engine, each with its source
     marks: tuple[str, ...] = ()
-    # accuracy_impact, calibration: published findings on the number format: "very low" to "high", and how long; "" where nothing is
+    # accuracy_impact, calibration: published findings on the number format: "very low" to "high",
+    # and how long; "" where nothing is
     accuracy_impact: str = ""
     calibration: str = ""
-    confidence: Confidence | None = None  # how sure the number of systems is; None where nothing was predicted
-    # what the number of systems counts on: the load of one instance inside the limits when steps take as much longer as the asked
-    # confidence allows for; None where nothing was predicted
+    # how sure the number of systems is; None where nothing was predicted
+    confidence: Confidence | None = None
+    # what the number of systems counts on: the load of one instance inside the limits when steps
+    # take as much longer as the asked confidence allows for; None where nothing was predicted
     sized_requests_per_second_per_instance: float | None = None
-    at_peak: AtPeak | None = None  # what requests see at the asked peak; None where there is none (a job, a closed loop, measured points)
+    # what requests see at the asked peak; None where there is none (a job, a closed loop, measured
+    # points)
+    at_peak: AtPeak | None = None
     standby: Standby | None = None  # standby systems for failures; None where none was requested
-    # whether the whole fleet was simulated at this number of systems; otherwise the number is an estimate from the runs of one instance,
-    # which agrees with the check within a few percent
+    # whether the whole fleet was simulated at this number of systems; otherwise the number is an
+    # estimate from the runs of one instance, which agrees with the check within a few percent
     checked: bool = False
-    power: Power | None = None  # of the GPUs; None where it is not predicted (a job, two pools, measured points, an unknown TDP)
-    gpu_limit: GpuLimit | None = None  # the requested power limit or clock of each GPU; None where it has its own
+    # of the GPUs; None where it is not predicted (a job, two pools, measured points, an unknown
+    # TDP)
+    power: Power | None = None
+    # the requested power limit or clock of each GPU; None where it has its own
+    gpu_limit: GpuLimit | None = None
 
     def derived(self) -> tuple[str, ...]:
         """What adds up over the pools, and what they agree on."""
         added = {"instances", "systems"}
         first = self.pools[0] if self.pools else None
-        agreed = {name for name in self.DERIVED if first and all(getattr(pool, name) == getattr(first, name) for pool in self.pools)}
+        agreed = {
+            name
+            for name in self.DERIVED
+            if first and all(getattr(pool, name) == getattr(first, name) for pool in self.pools)
+        }
         return tuple(name for name in self.DERIVED if name in added | agreed)
 
     @property
     def pool(self) -> Pool:
         """The only pool. Raises ValueError: there are several."""
         if len(self.pools) != 1:
-            raise ValueError(f"the deployment has {len(self.pools)} pools; look at each of them in pools")
+            raise ValueError(
+                f"the deployment has {len(self.pools)} pools; look at each of them in pools"
+            )
         return self.pools[0]
 
     def same(self, read: Callable[[Pool], T]) -> T:
         """What is read of every pool, which they agree on. Raises ValueError: the pools differ."""
         first, *others = map(read, self.pools)
         if any(other != first for other in others):
-            raise ValueError(f"the {len(self.pools)} pools of the deployment differ; look at each of them in pools")
+            raise ValueError(
+                f"the {len(self.pools)} pools of the deployment differ; look at each of them in"
+                " pools"
+            )
         return first
 
     @property
@@ -265,7 +341,11 @@ class Candidate(Shown):
     @property
     def fleet(self) -> Fleet:
         """Its systems, and what an instance of any pool takes of them."""
-        return Fleet(systems=self.systems, gpus_per_instance=self.parallelism.gpus, gpus_per_system=self.gpus_per_system)
+        return Fleet(
+            systems=self.systems,
+            gpus_per_instance=self.parallelism.gpus,
+            gpus_per_system=self.gpus_per_system,
+        )
 
     identity = Agreed[Identity]()
     parallelism = Agreed[Parallelism]()
@@ -292,7 +372,9 @@ class Candidate(Shown):
 
     @property
     def systems(self) -> int:
-        """Whole systems of all pools, spare ones included; pools on one kind of system share them."""
+        """Whole systems of all pools, spare ones included; pools on one kind of system share
+        them.
+        """
         return sum(pool.systems for pool in self._shared())
 
     @property
@@ -301,7 +383,9 @@ class Candidate(Shown):
         return sum(pool.fleet.gpus for pool in self._shared())
 
     def _shared(self) -> list[Pool]:
-        """Of the pools on each kind of system the one with most of them, which houses the others too."""
+        """Of the pools on each kind of system the one with most of them, which houses the others
+        too.
+        """
         most: dict[str, Pool] = {}
         for pool in self.pools:
             most[pool.system] = max(most.get(pool.system, pool), pool, key=lambda one: one.systems)
@@ -320,13 +404,20 @@ class Candidate(Shown):
         first, last = self.pools
         prefill = min(max(round(instances * first.instances / self.instances), 1), instances - 1)
         counts = (prefill, instances - prefill)
-        return replace(self, pools=tuple(replace(one, systems=systems, instances=n) for one, n in zip((first, last), counts, strict=True)))
+        return replace(
+            self,
+            pools=tuple(
+                replace(one, systems=systems, instances=n)
+                for one, n in zip((first, last), counts, strict=True)
+            ),
+        )
 
 
 def mean_latency(candidate: Candidate) -> float:
     """Mean E2E in milliseconds, mean TTFT where E2E was not measured, infinite where neither was.
 
-    At the asked peak, so that deployments are compared at the same load; at the highest load inside the limits where no peak is known.
+    At the asked peak, so that deployments are compared at the same load; at the highest load inside
+    the limits where no peak is known.
     """
     at = candidate if candidate.at_peak is None else candidate.at_peak
     value = at.ttft_ms.mean if at.e2e_ms.mean is None else at.e2e_ms.mean
@@ -334,9 +425,16 @@ def mean_latency(candidate: Candidate) -> float:
 
 
 def by_gpus_needed(candidate: Candidate) -> tuple[bool, float, float, float]:
-    """Sort key: first whether one reaches the confidence; then fewest whole GPUs, fewest exactly, lowest latency."""
+    """Sort key: first whether one reaches the confidence; then fewest whole GPUs, fewest exactly,
+    lowest latency.
+    """
     per_system, sure = candidate.gpus / candidate.systems, candidate.confidence
-    return (sure is not None and not sure.reached, candidate.gpus, candidate.systems_exact * per_system, mean_latency(candidate))
+    return (
+        sure is not None and not sure.reached,
+        candidate.gpus,
+        candidate.systems_exact * per_system,
+        mean_latency(candidate),
+    )
 
 
 Mark = Literal["peak", "limit", ""]
@@ -346,8 +444,11 @@ Mark = Literal["peak", "limit", ""]
 class CurvePoint:
     """What requests see at one load."""
 
-    mark: Mark  # "peak" for the load of the plan at its peak, "limit" for the highest inside the limits, otherwise empty
-    # requests_per_second_per_instance, requests_per_second_per_8_gpus, output_tokens_per_second_per_8_gpus: the load
+    # "peak" for the load of the plan at its peak, "limit" for the highest inside the limits,
+    # otherwise empty
+    mark: Mark
+    # requests_per_second_per_instance, requests_per_second_per_8_gpus,
+    # output_tokens_per_second_per_8_gpus: the load
     requests_per_second_per_instance: float
     requests_per_second_per_8_gpus: float
     output_tokens_per_second_per_8_gpus: float

@@ -21,29 +21,37 @@ class WayOutlook:
     """One way of serving over the years, in USD."""
 
     where: str
-    # spent in 3 and in 5 years, by the number of years: the purchase on the first day, and what is paid in every year. Nothing is written
-    # off, discounted or sold.
+    # spent in 3 and in 5 years, by the number of years: the purchase on the first day, and what is
+    # paid in every year. Nothing is written off, discounted or sold.
     usd: dict[str, float]
-    usd_per_user_month: float | None = None  # a month of the yearly cost over the users; None where these are not known
+    # a month of the yearly cost over the users; None where these are not known
+    usd_per_user_month: float | None = None
 
 
 @strict
 class PaysOff:
     """When bought systems have cost less than the rented GPUs."""
 
-    months: float | None  # from the purchase on until what was spent is equal; None where it is not within ten years
+    # from the purchase on until what was spent is equal; None where it is not within ten years
+    months: float | None
     date: str  # that month, as YYYY-MM, for a purchase today; "" where no day is known
-    saved_usd_per_month: float  # what owning saves from then on, electricity and hosting paid; negative where renting is cheaper
+    # what owning saves from then on, electricity and hosting paid; negative where renting is
+    # cheaper
+    saved_usd_per_month: float
 
 
 @strict
 class Outlook:
-    """What a cost comes to over the years: money spent, when owning has paid off, a user's month, racks and heat."""
+    """What a cost comes to over the years: money spent, when owning has paid off, a user's month,
+    racks and heat.
+    """
 
     ways: tuple[WayOutlook, ...]  # those whose cost is known
-    pays_off: PaysOff | None = None  # bought systems against cloud GPUs; None where one of them has no cost
+    # bought systems against cloud GPUs; None where one of them has no cost
+    pays_off: PaysOff | None = None
     users: float | None = None  # whose load it is; None where it was not given
-    footprint: Footprint | None = None  # of the systems of the plan; None where their power is not known
+    # of the systems of the plan; None where their power is not known
+    footprint: Footprint | None = None
 
 
 @strict
@@ -56,19 +64,24 @@ class Serving:
     # gpus_per_instance, gpus_per_system: whole GPUs
     gpus_per_instance: int
     gpus_per_system: int
-    requests_per_second_per_instance: float  # what the plan counts on: the highest load inside the limits at the asked confidence
+    # what the plan counts on: the highest load inside the limits at the asked confidence
+    requests_per_second_per_instance: float
     system_watts: float | None  # highest power of one system; None where unknown
     watts_from: str  # where that comes from, in words
     spare: int = 0  # systems owned on top of what the load needs
-    # the systems that a plan decided on, spare ones included: its simulation of the whole fleet may ask for more than the capacity of one
-    # instance says. None leaves the count to the capacity.
+    # the systems that a plan decided on, spare ones included: its simulation of the whole fleet may
+    # ask for more than the capacity of one instance says. None leaves the count to the capacity.
     systems: int | None = None
     power: Power | None = None  # of its GPUs, as predicted; None where it is not
 
     @property
     def fleet(self) -> Fleet:
         """No systems yet, with what an instance takes of one: ``fleet.of(3)`` are three of them."""
-        return Fleet(systems=0, gpus_per_instance=self.gpus_per_instance, gpus_per_system=self.gpus_per_system)
+        return Fleet(
+            systems=0,
+            gpus_per_instance=self.gpus_per_instance,
+            gpus_per_system=self.gpus_per_system,
+        )
 
 
 HOURS_PER_YEAR = 8_760
@@ -81,7 +94,8 @@ class Hours:
 
     hours_per_year: float
     requests_per_second: float | None  # what arrives in them; None where only the peak is known
-    sized_requests_per_second: float  # what is provided for in them: bursts within the hour included
+    # what is provided for in them: bursts within the hour included
+    sized_requests_per_second: float
 
 
 @strict
@@ -93,19 +107,25 @@ class Traffic:
     # input_tokens, output_tokens: mean of a request
     input_tokens: float
     output_tokens: float
-    profile: tuple[float, ...] = ()  # requests/s hour by hour, a day, a week or a year that repeats; empty where there is none
+    # requests/s hour by hour, a day, a week or a year that repeats; empty where there is none
+    profile: tuple[float, ...] = ()
 
     @property
     def requests_per_year(self) -> float | None:
         """Requests in 365 days; None where only the peak is known."""
-        return None if self.mean_requests_per_second is None else self.mean_requests_per_second * SECONDS_PER_YEAR
+        return (
+            None
+            if self.mean_requests_per_second is None
+            else self.mean_requests_per_second * SECONDS_PER_YEAR
+        )
 
     @property
     def hours(self) -> tuple[Hours, ...]:
         """The year's hours, those of one load together, the quietest first.
 
         The busiest hour of a profile is provided for at the peak; every other hour has the same
-        room for bursts, peak over busiest hour. Without a profile the peak is provided for all year.
+        room for bursts, peak over busiest hour. Without a profile the peak is provided for all
+        year.
         """
         if not self.profile:
             return (
@@ -119,7 +139,11 @@ class Traffic:
         room = max(1.0, self.peak_requests_per_second / busiest) if busiest else 1.0
         each = HOURS_PER_YEAR / len(self.profile)
         return tuple(
-            Hours(hours_per_year=count * each, requests_per_second=rate, sized_requests_per_second=rate * room)
+            Hours(
+                hours_per_year=count * each,
+                requests_per_second=rate,
+                sized_requests_per_second=rate * room,
+            )
             for rate, count in sorted(Counter(self.profile).items())
         )
 
@@ -143,8 +167,9 @@ WAYS: tuple[Where, ...] = ("on-prem", "cloud", "hybrid", "api", "hybrid-api")
 class Energy(Shown):
     """An estimate of the electricity of owned systems: their power × PUE.
 
-    Where the power of the GPUs is predicted, a system draws its highest power times the predicted watts of a GPU over its TDP, idle hours
-    included; elsewhere its highest power times the utilisation.
+    Where the power of the GPUs is predicted, a system draws its highest power times the predicted
+    watts of a GPU over its TDP, idle hours included; elsewhere its highest power times the
+    utilisation.
     """
 
     WHERE_ASKED = ("peak_kw", "mean_kw", "kg_co2_per_year")
@@ -154,7 +179,8 @@ class Energy(Shown):
     utilisation: float  # mean over the year of load over what the systems carry inside the limits
     added: bool  # whether it is part of the cost; otherwise hosting pays for it
     how: str  # the arithmetic
-    # peak_kw, mean_kw: of the owned systems without the building; None where the power of the GPUs is not predicted
+    # peak_kw, mean_kw: of the owned systems without the building; None where the power of the GPUs
+    # is not predicted
     peak_kw: float | None = None
     mean_kw: float | None = None
     kg_co2_per_year: float | None = None  # by the grid's intensity; None where the prices have none
@@ -180,12 +206,16 @@ class WayCost(Shown):
     DERIVED: ClassVar[tuple[str, ...]] = ("capex_usd_per_year", "opex_usd_per_year")
 
     where: Where
-    total_usd_per_year: float | None  # all parts; None where a price is not known, and ``reason`` says which
-    # usd_per_year_low, usd_per_year_high: at the ends of the ranges of its prices; None where none has a range
+    # all parts; None where a price is not known, and ``reason`` says which
+    total_usd_per_year: float | None
+    # usd_per_year_low, usd_per_year_high: at the ends of the ranges of its prices; None where none
+    # has a range
     usd_per_year_low: float | None = None
     usd_per_year_high: float | None = None
-    usd_per_year_exact: float | None = None  # without rounding to whole systems and without spare; None where nothing is rounded
-    # usd_per_1000_requests, usd_per_1000_requests_exact: over the requests of the year; None where they are not known
+    # without rounding to whole systems and without spare; None where nothing is rounded
+    usd_per_year_exact: float | None = None
+    # usd_per_1000_requests, usd_per_1000_requests_exact: over the requests of the year; None where
+    # they are not known
     usd_per_1000_requests: float | None = None
     usd_per_1000_requests_exact: float | None = None
     # usd_per_million_input_tokens, usd_per_million_output_tokens: split by the price ratio
@@ -202,7 +232,8 @@ class WayCost(Shown):
     cloud_gpu_hours_per_year: float = 0.0
     cloud_gpus_at_peak: int = 0
     api_requests_per_year: float = 0.0  # what owned systems leave to an API
-    energy: Energy | None = None  # of what is owned; None where nothing is, or its power is not known
+    # of what is owned; None where nothing is, or its power is not known
+    energy: Energy | None = None
     how: tuple[str, ...] = ()  # the arithmetic, one line each
     figures: tuple[Figure, ...] = ()  # every price that went into it
     reason: NoCost | None = None  # why there is no cost; None where there is one
@@ -225,11 +256,13 @@ class BreakEven:
     between: tuple[str, str]
     cheaper_below: str  # the cheaper of them at small volumes; empty where they cost the same
     cheaper_above: str  # the cheaper of them at the largest volume looked at
-    first_requests_per_year: float | None  # where the cheaper one changes first; None where it never does
-    last_requests_per_year: float | None  # where it changes last; whole systems make it change more than once
+    # where the cheaper one changes first; None where it never does
+    first_requests_per_year: float | None
+    # where it changes last; whole systems make it change more than once
+    last_requests_per_year: float | None
     changes: int
-    # where the fleet of this plan, bought whole, costs as much as the API: with less traffic than this the API is the cheaper. None for
-    # other pairs, or where it is never reached.
+    # where the fleet of this plan, bought whole, costs as much as the API: with less traffic than
+    # this the API is the cheaper. None for other pairs, or where it is never reached.
     bought_fleet_requests_per_year: float | None
     searched_to_requests_per_year: float  # the largest volume looked at
 
@@ -273,19 +306,22 @@ class JobCost:
     # requests, hours: the job
     requests: float
     hours: float
-    # systems for the job, owned all year, without electricity and without shares per request, as both hang on how often it is run
+    # systems for the job, owned all year, without electricity and without shares per request, as
+    # both hang on how often it is run
     owned: WayCost
-    power_usd_per_job: float  # electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known
-    # the fewest rented machines that finish in time, until the job is done, for one hour at least; None where the rent is not known. A
-    # later deadline never costs more.
+    # electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known
+    power_usd_per_job: float
+    # the fewest rented machines that finish in time, until the job is done, for one hour at least;
+    # None where the rent is not known. A later deadline never costs more.
     cloud_usd_per_job: float | None
     cloud_gpu_hours_per_job: float  # of all GPUs of these machines
     api_usd_per_job: float | None  # the tokens; None where no API price is known
-    # jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is cheaper; None where a price is not known, or a
-    # year has no time for so many
+    # jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is
+    # cheaper; None where a price is not known, or a year has no time for so many
     jobs_per_year_against_cloud: float | None
     jobs_per_year_against_api: float | None
-    most_jobs_per_year: float  # for how many a year has time on the owned systems, one after another, each until it is done
+    # for how many a year has time on the owned systems, one after another, each until it is done
+    most_jobs_per_year: float
     # cloud_how, api_how: the arithmetic of the cloud and of the API; "" where they have no cost
     cloud_how: str = ""
     api_how: str = ""

@@ -8,20 +8,36 @@ from tonnage.plan.candidate import Identity
 from tonnage.plan.limit import Bound
 from tonnage.spec.typed_values import strict
 
-BURSTY = 1.5  # coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there
+# coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too
+# low there
+BURSTY = 1.5
 
-DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing", "sessions", "concurrency"]
+DemandKind = Literal[
+    "peak",
+    "mean",
+    "calls",
+    "users",
+    "profile",
+    "trace",
+    "job",
+    "existing",
+    "sessions",
+    "concurrency",
+]
 
 
 @strict
 class DemandSource:
     """What the asker gave; None where it does not come into it."""
 
-    # "peak": requests/s at the peak; "mean": mean requests/s; "calls": a year's calls; "users": people and what each asks a day; "profile":
-    # hourly requests/s as they are; "trace": recorded requests; "job": so many requests within a time; "sessions": recorded sessions at
-    # once; "existing": none, the plan is for what systems that exist carry; "concurrency": requests in flight at once
+    # "peak": requests/s at the peak; "mean": mean requests/s; "calls": a year's calls; "users":
+    # people and what each asks a day; "profile": hourly requests/s as they are; "trace": recorded
+    # requests; "job": so many requests within a time; "sessions": recorded sessions at once;
+    # "existing": none, the plan is for what systems that exist carry; "concurrency": requests in
+    # flight at once
     kind: DemandKind
-    # the rate that this gave before any peak was made of it: as given, of the mean, or of the working hours
+    # the rate that this gave before any peak was made of it: as given, of the mean, or of the
+    # working hours
     requests_per_second: float | None = None
     # calls_per_year, requests_per_call: of "calls"
     calls_per_year: float | None = None
@@ -31,18 +47,22 @@ class DemandSource:
     requests_per_user_day: float | None = None
     working_hours: float | None = None
     profile_hours: int | None = None  # length of an hourly profile that gives the shape, 24 or 168
-    counted: float | None = None  # arrivals in the percentile of seconds, before they are raised to the mean
+    # arrivals in the percentile of seconds, before they are raised to the mean
+    counted: float | None = None
     # trace, trace_change: of "trace": the file, and what was done to its times, in words
     trace: str = ""
     trace_change: str = ""
     # trace_requests, trace_seconds: its size
     trace_requests: int | None = None
     trace_seconds: float | None = None
-    # sessions, engineers: of "sessions": recorded ones at once, and the people who hold them, where these were given
+    # sessions, engineers: of "sessions": recorded ones at once, and the people who hold them, where
+    # these were given
     sessions: float | None = None
     engineers: float | None = None
     concurrency: float | None = (
-        None  # of "concurrency": requests in flight at the peak, on average, whose rate the choice's E2E latency gave
+        # of "concurrency": requests in flight at the peak, on average, whose rate the choice's E2E
+        # latency gave
+        None
     )
     # session_seconds, session_requests: of a session, on average, as it was recorded
     session_seconds: float | None = None
@@ -54,17 +74,24 @@ class Demand:
     """The load at the peak."""
 
     peak_requests_per_second: float  # what the course's percentile way sizes for
-    # what the systems are sized for. By simulation it is the peak, or with a percentile the mean, whose bursts the simulation makes itself,
-    # and of a trace its mean; by measured points it is the peak.
+    # what the systems are sized for. By simulation it is the peak, or with a percentile the mean,
+    # whose bursts the simulation makes itself, and of a trace its mean; by measured points it is
+    # the peak.
     sizing_requests_per_second: float
-    mean_requests_per_second: float | None = None  # the mean over all hours; None where only a peak was given
-    percentile: float | None = None  # of the Poisson count in one second; None where it does not come into it
+    # the mean over all hours; None where only a peak was given
+    mean_requests_per_second: float | None = None
+    # of the Poisson count in one second; None where it does not come into it
+    percentile: float | None = None
     factor: float | None = None  # peak over mean; None where it does not come into it
-    profile: tuple[float, ...] | None = None  # requests per second of each hour of a day (24 values) or a week (168); None where not known
-    cv: float | None = None  # standard deviation of a trace's gaps over their mean; None without a trace
+    # requests per second of each hour of a day (24 values) or a week (168); None where not known
+    profile: tuple[float, ...] | None = None
+    # standard deviation of a trace's gaps over their mean; None without a trace
+    cv: float | None = None
     peak_second: int | None = None  # requests in the busiest second of a trace; None without one
-    poisson_peak_requests_per_second: float | None = None  # what a Poisson peak of the trace's mean would be; None without one
-    offline_requests: int | None = None  # how many requests are to be done, where only throughput decides; None elsewhere
+    # what a Poisson peak of the trace's mean would be; None without one
+    poisson_peak_requests_per_second: float | None = None
+    # how many requests are to be done, where only throughput decides; None elsewhere
+    offline_requests: int | None = None
     offline_seconds: float | None = None  # the time for them; None elsewhere
     source: DemandSource
 
@@ -93,7 +120,8 @@ class Ahead:
 
     months: int  # from today on
     requests_per_second: float  # of the load then, as the plan sizes for it
-    systems: int | None  # found by the same search, spare ones included; None where no number of them holds the limits
+    # found by the same search, spare ones included; None where no number of them holds the limits
+    systems: int | None
     systems_exact: float | None  # before rounding up, without standby ones; None likewise
 
 
@@ -102,10 +130,12 @@ class Growth:
     """What the growth of the load means for the choice."""
 
     per_month: float  # of the load, as a share
-    # whole months for which the systems of the plan are enough, the next one being needed in the month after; None where the load does not
-    # grow, or where they are enough for fifty years
+    # whole months for which the systems of the plan are enough, the next one being needed in the
+    # month after; None where the load does not grow, or where they are enough for fifty years
     months_left: int | None
-    ahead: tuple[Ahead, ...]  # the load and the systems in 12, 24 and 36 months; without those whose load is beyond what can be sized
+    # the load and the systems in 12, 24 and 36 months; without those whose load is beyond what can
+    # be sized
+    ahead: tuple[Ahead, ...]
 
 
 @strict
@@ -115,7 +145,8 @@ class OwnedGroup:
     # count, system: how many, and what
     count: int
     system: str
-    deployment: Identity | None  # what runs on them; None where no deployment on these systems meets the limits
+    # what runs on them; None where no deployment on these systems meets the limits
+    deployment: Identity | None
     instances: int  # on all of them
     requests_per_second: float  # of them together, inside the limits
     binds: Bound | None  # what breaks first there; None where nothing runs
@@ -131,7 +162,8 @@ class ADay:
     requests: float
     input_tokens: float
     output_tokens: float
-    # requests_per_user, users: what each user asks in a day, and how many users that makes; None where it was not given
+    # requests_per_user, users: what each user asks in a day, and how many users that makes; None
+    # where it was not given
     requests_per_user: float | None = None
     users: float | None = None
 
@@ -142,11 +174,15 @@ class Existing:
 
     groups: tuple[OwnedGroup, ...]  # one per kind of system
     requests_per_second: float  # the highest load of all together inside the limits
-    asked_requests_per_second: float | None  # the load today, as the plan sizes for it; None where no load was requested
-    headroom: float | None  # how much more than today's load they carry, as a share; negative where they are too few; None likewise
+    # the load today, as the plan sizes for it; None where no load was requested
+    asked_requests_per_second: float | None
+    # how much more than today's load they carry, as a share; negative where they are too few; None
+    # likewise
+    headroom: float | None
     breaks_first: Bound | None  # what breaks first when the load grows; None where nothing runs
     growth_per_month: float | None  # of the load; None where it was not given
-    # whole months after which the load still fits, −1 where it does not today; None without growth, or where it never ends
+    # whole months after which the load still fits, −1 where it does not today; None without growth,
+    # or where it never ends
     months_left: int | None
     a_day: ADay | None = None  # a working day of the highest load; None where nothing runs
 
@@ -160,7 +196,8 @@ class HeldTier:
     bytes_per_instance: float
     bytes_per_second: float | None = None
     latency_seconds: float | None = None
-    per_system: float | None  # sessions that a system holds with it; None where no load is inside the limits
+    # sessions that a system holds with it; None where no load is inside the limits
+    per_system: float | None
     systems: int | None  # that the load takes then, spare ones left out; None likewise
 
 
@@ -169,10 +206,12 @@ class HeldSessions:
     """What recorded sessions are like on the choice."""
 
     at_once: float  # sessions that are held at the same time, as asked
-    # per_instance, per_system: of them that one instance, and one system, carries inside the limits, at the asked confidence
+    # per_instance, per_system: of them that one instance, and one system, carries inside the
+    # limits, at the asked confidence
     per_instance: float
     per_system: float
-    # requests, input_tokens, computed_tokens, output_tokens: of a session, on average; what its cache leaves to compute at that load
+    # requests, input_tokens, computed_tokens, output_tokens: of a session, on average; what its
+    # cache leaves to compute at that load
     requests: float
     input_tokens: float
     computed_tokens: float
@@ -193,17 +232,22 @@ class HeldSessions:
 
 @strict
 class JobDone:
-    """When a job is done on the chosen fleet, where every instance gets an equal share of it at the start."""
+    """When a job is done on the chosen fleet, where every instance gets an equal share of it at the
+    start.
+    """
 
     requests: int  # of the whole job
     requests_per_instance: int  # the largest share of an instance
     allowed_seconds: float  # the time in which the job has to be done
     finish_seconds: float  # from the start to the last token of the slowest instance
-    # fixed_seconds, seconds_per_request: the time of one instance as a line over the length of its queue: ramp-up and drain, and the time
-    # of each request. They depend neither on the fleet nor on the time allowed.
+    # fixed_seconds, seconds_per_request: the time of one instance as a line over the length of its
+    # queue: ramp-up and drain, and the time of each request. They depend neither on the fleet nor
+    # on the time allowed.
     fixed_seconds: float
     seconds_per_request: float
 
     def seconds_on(self, instances: int) -> float:
-        """Seconds until that many instances have finished the job, each with an equal share of it."""
+        """Seconds until that many instances have finished the job, each with an equal share of
+        it.
+        """
         return self.fixed_seconds + self.seconds_per_request * self.requests / instances

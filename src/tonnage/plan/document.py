@@ -1,8 +1,9 @@
 """Values as JSON, and back: one rule for every class of a plan.
 
-A class that derives from ``Shown`` names properties in ``DERIVED`` that its JSON shows next to its fields, for readers who want the
-answer without following it, such as ``choice.gpu`` for ``choice.pools[0].gpu``. They are never a second source: reading compares
-the whole document with the values that were read from it.
+A class that derives from ``Shown`` names properties in ``DERIVED`` that its JSON shows next to its
+fields, for readers who want the answer without following it, such as ``choice.gpu`` for
+``choice.pools[0].gpu``. They are never a second source: reading compares the whole document with
+the values that were read from it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ def json_of(value: Any) -> Any:
         return to_document(value)
     if is_dataclass(value):
         left_out = value.WHERE_ASKED if isinstance(value, Shown) else ()
-        kept = [part.name for part in fields(value) if part.name not in left_out or getattr(value, part.name) is not None]
+        kept = [
+            part.name
+            for part in fields(value)
+            if part.name not in left_out or getattr(value, part.name) is not None
+        ]
         found = {name: json_of(getattr(value, name)) for name in kept}
         derived: tuple[str, ...] = value.derived() if isinstance(value, Shown) else ()
         return found | {name: json_of(getattr(value, name)) for name in derived}
@@ -39,10 +44,12 @@ class Shown:
     """A value whose JSON also shows some of its properties."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar = {"extra": "ignore"}  # ``first_difference`` refuses what is neither a field nor a property
+    # ``first_difference`` refuses what is neither a field nor a property
+    __pydantic_config__: ClassVar = {"extra": "ignore"}
 
     DERIVED: ClassVar[tuple[str, ...]] = ()
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ()  # fields that the JSON has only where they hold something
+    # fields that the JSON has only where they hold something
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ()
 
     def derived(self) -> tuple[str, ...]:
         """The properties that the JSON of this value shows."""
@@ -71,14 +78,21 @@ AGAIN = "give the plan as tonnage size --json wrote it"
 
 
 def read_back(kind: type[T], document: Mapping[str, Any], name: str) -> T:
-    """The value that ``json_of`` wrote. Raises InputErrors: everything that cannot be used, each with its path."""
+    """The value that ``json_of`` wrote. Raises InputErrors: everything that cannot be used, each
+    with its path.
+    """
     from pydantic import ValidationError
 
     try:
         found: T = adapter(cast("Hashable", kind)).validate_python(document)
     except ValidationError as error:
-        places = {".".join(map(str, fault["loc"])) or name: fault["msg"] for fault in error.errors(include_url=False)}
-        raise InputErrors(f"{place}: {message}; {AGAIN}" for place, message in places.items()) from None
+        places = {
+            ".".join(map(str, fault["loc"])) or name: fault["msg"]
+            for fault in error.errors(include_url=False)
+        }
+        raise InputErrors(
+            f"{place}: {message}; {AGAIN}" for place, message in places.items()
+        ) from None
     other = first_difference(document, json_of(found))
     if other is not None:
         raise InputError(f"{other[0]}: {other[1]}; {AGAIN}")
@@ -86,7 +100,8 @@ def read_back(kind: type[T], document: Mapping[str, Any], name: str) -> T:
 
 
 def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tuple[str, str] | None:
-    """Where a document says something other than the values that were read from it, and what is wrong there.
+    """Where a document says something other than the values that were read from it, and what is
+    wrong there.
 
     What the document leaves out is no difference: it was filled in.
     """
@@ -102,14 +117,30 @@ def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tupl
         return None
     if isinstance(given, list | tuple) and isinstance(shown, list) and len(given) == len(shown):
         pairs = enumerate(zip(given, shown, strict=True))
-        return next((found for i, (one, other) in pairs if (found := first_difference(one, other, (*path, str(i)))) is not None), None)
+        return next(
+            (
+                found
+                for i, (one, other) in pairs
+                if (found := first_difference(one, other, (*path, str(i)))) is not None
+            ),
+            None,
+        )
     same = given == shown and isinstance(given, bool) == isinstance(shown, bool)
-    return None if same else (".".join(path), f"{given!r} contradicts the rest of the plan, which makes it {shown!r}")
+    return (
+        None
+        if same
+        else (
+            ".".join(path),
+            f"{given!r} contradicts the rest of the plan, which makes it {shown!r}",
+        )
+    )
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """Says of a union of classes by which field pydantic tells them apart; pydantic loads only when a plan is read."""
+    """Says of a union of classes by which field pydantic tells them apart; pydantic loads only when
+    a plan is read.
+    """
 
     field: str
 

@@ -1,4 +1,6 @@
-"""Instances, systems and GPUs: how many whole systems a load needs, standby ones, the simulated fleet, racks, and autoscaling."""
+"""Instances, systems and GPUs: how many whole systems a load needs, standby ones, the simulated
+fleet, racks, and autoscaling.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tonnage.spec.typed_values import strict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Whole systems, fully populated with instances of one deployment. An instance that is wider than a system takes whole systems."""
+    """Whole systems, fully populated with instances of one deployment. An instance that is wider
+    than a system takes whole systems.
+    """
 
     systems: int
     # gpus_per_instance, gpus_per_system: whole GPUs
@@ -50,7 +54,9 @@ class Fleet:
         return self.of(-(-instances // self.instances_per_system) * self.systems_per_instance)
 
     def carrying(self, load: float, per_instance: float) -> Fleet:
-        """The fewest whole systems, at least those of one instance, that carry a load; what divides evenly is not rounded up."""
+        """The fewest whole systems, at least those of one instance, that carry a load; what divides
+        evenly is not rounded up.
+        """
         groups = max(1, math.ceil(round(load / (per_instance * self.instances_per_system), 9)))
         return self.of(groups * self.systems_per_instance)
 
@@ -65,7 +71,9 @@ class Fleet:
 
 def fleet(gpus_per_instance: int, gpus_per_system: int, systems: int = 0) -> Fleet:
     """So many systems, of which each instance takes ``gpus_per_instance`` GPUs."""
-    return Fleet(systems=systems, gpus_per_instance=gpus_per_instance, gpus_per_system=gpus_per_system)
+    return Fleet(
+        systems=systems, gpus_per_instance=gpus_per_instance, gpus_per_system=gpus_per_system
+    )
 
 
 Unit = Literal["system", "instance"]
@@ -81,16 +89,21 @@ class Standby:
     needed: int  # units that carry the peak inside the limits
     standing: int  # units that there are
     extra_systems: int = 0  # systems that were added for failures, beyond the requested spare ones
-    # mtbf_hours, repair_hours: mean time between failures of one unit, and until it works again; None where not given
+    # mtbf_hours, repair_hours: mean time between failures of one unit, and until it works again;
+    # None where not given
     mtbf_hours: float | None = None
     repair_hours: float | None = None
-    repairers: int | None = None  # repairs that go on at once; None for as many as there are failures
+    # repairs that go on at once; None for as many as there are failures
+    repairers: int | None = None
     asked: float | None = None  # the requested probability; None where none was
-    availability: float | None = None  # probability that at least ``needed`` units work; None where no times are given
+    # probability that at least ``needed`` units work; None where no times are given
+    availability: float | None = None
 
     @property
     def short_hours_per_year(self) -> float | None:
-        """Hours of a year in which fewer units work than the peak needs; None where no times are given."""
+        """Hours of a year in which fewer units work than the peak needs; None where no times are
+        given.
+        """
         return None if self.availability is None else (1 - self.availability) * HOURS_PER_YEAR
 
 
@@ -132,8 +145,11 @@ class BehindRouter:
     """The choice behind one router."""
 
     router: str  # a name of ``simulator.router``
-    systems: int | None  # the fewest, without spare ones, that hold the limits behind it at the asked confidence; None where no number does
-    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as predicted, in milliseconds
+    # the fewest, without spare ones, that hold the limits behind it at the asked confidence; None
+    # where no number does
+    systems: int | None
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as
+    # predicted, in milliseconds
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies
@@ -152,7 +168,9 @@ class Footprint:
     systems: int
     kw: float  # of all of them; ``kw_from`` says where the power of one comes from
     kw_from: str
-    racks: int  # by power alone, ``per_rack`` systems in each; a system that is itself a rack, or draws more than one, takes one
+    # by power alone, ``per_rack`` systems in each; a system that is itself a rack, or draws more
+    # than one, takes one
+    racks: int
     per_rack: int
     rack_kw: float = RACK_KW  # kW that one rack can feed and cool
     building_kw: float  # with the power usage effectiveness of the building
@@ -168,16 +186,28 @@ class Footprint:
         return self.kw / KW_PER_TON
 
 
-def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = RACK_KW, pue: float = 1.0) -> Footprint:
+def footprint(
+    systems: int, watts: float, watts_from: str, *, rack_kw: float = RACK_KW, pue: float = 1.0
+) -> Footprint:
     """The footprint of so many systems of so many watts each."""
     per_rack = max(1, math.floor(rack_kw / (watts / 1e3) + 1e-9))
     kw, racks = systems * watts / 1e3, math.ceil(systems / per_rack)
-    return Footprint(systems=systems, kw=kw, kw_from=watts_from, racks=racks, per_rack=per_rack, rack_kw=rack_kw, building_kw=kw * pue)
+    return Footprint(
+        systems=systems,
+        kw=kw,
+        kw_from=watts_from,
+        racks=racks,
+        per_rack=per_rack,
+        rack_kw=rack_kw,
+        building_kw=kw * pue,
+    )
 
 
 @strict
 class AtPeak(Shown):
-    """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems are on standby."""
+    """A deployment under the asked peak, on its number of systems, by the prediction as it is;
+    spare systems are on standby.
+    """
 
     WHERE_ASKED = ("attained", "sure")
 
@@ -188,19 +218,25 @@ class AtPeak(Shown):
     tpot_ms: Latencies
     e2e_ms: Latencies
     utilisation: float  # the peak over what these instances carry inside the limits
-    instances: int  # how many were simulated together: the whole fleet of the choice, one instance under its share elsewhere
-    attained: tuple[Attained, ...] | None = None  # shares of the requests that meet joint limits there; None without such a limit
-    sure: tuple[float, ...] | None = None  # the same shares where times are as much longer as the asked confidence allows for
+    # how many were simulated together: the whole fleet of the choice, one instance under its share
+    # elsewhere
+    instances: int
+    # shares of the requests that meet joint limits there; None without such a limit
+    attained: tuple[Attained, ...] | None = None
+    # the same shares where times are as much longer as the asked confidence allows for
+    sure: tuple[float, ...] | None = None
 
 
-# By which rule a controller scales the fleet of a plan over its day, week or trace, and what that saves.
+# By which rule a controller scales the fleet of a plan over its day, week or trace, and what that
+# saves.
 
 
-# What a controller looks at: requests in flight at the instances that serve, or requests that come in a second
+# What a controller looks at: requests in flight at the instances that serve, or requests that come
+# in a second
 Metric = Literal["outstanding", "rate"]
 
-# Why there is no proposal: one instance serves the peak; a controller is not simulated over attention ranks; or no rule that was tried
-# holds the limits
+# Why there is no proposal: one instance serves the peak; a controller is not simulated over
+# attention ranks; or no rule that was tried holds the limits
 WhyNot = Literal["one-instance", "attention-ranks", "no-rule"]
 
 
@@ -210,7 +246,8 @@ class LimitOverHours:
 
     limit: Limit
     share: float  # of all requests that took longer than the limit's time
-    broken_hours: int  # hours in which the limit's statistic, over the requests that were due in them, was above it
+    # hours in which the limit's statistic, over the requests that were due in them, was above it
+    broken_hours: int
     hours: int  # those in which a request was due
     worst_hour: int  # the one with the largest share of such requests, counted from 0
     worst_share: float
@@ -230,7 +267,8 @@ class OverHours(Shown):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("instance_hours",)
 
-    held: tuple[Held, ...]  # instances that were held, with starting, standby and leaving ones, the fewest first
+    # instances that were held, with starting, standby and leaving ones, the fewest first
+    held: tuple[Held, ...]
     limits: tuple[LimitOverHours, ...]  # what became of each limit but those on single gaps
 
     @property
@@ -255,7 +293,9 @@ class Proposal:
     most: int
     warm: int  # further instances that are kept started
     start_s: float  # seconds from the decision until a new instance takes requests
-    hold_s: float  # seconds for which the highest number asked for is kept; the scale-down stabilization window of Kubernetes
+    # seconds for which the highest number asked for is kept; the scale-down stabilization window of
+    # Kubernetes
+    hold_s: float
     interval_s: float  # seconds between two looks
     run: OverHours  # over the whole day, week or trace
 
@@ -279,13 +319,16 @@ class Autoscaling(Shown):
     instances: int  # of the fixed fleet, without spare ones
     simulated_instances: int  # how many of them were simulated, with their share of the load
     requests: int  # that were simulated in each run over all hours
-    # of the hours, in which limits may be broken, as asked. Hours in which the fixed fleet breaks a limit too do not count.
+    # of the hours, in which limits may be broken, as asked. Hours in which the fixed fleet breaks a
+    # limit too do not count.
     broken_hours_share: float
     fixed: OverHours | None  # the fixed fleet over the same hours
-    proposals: tuple[Proposal, ...] = ()  # one for each metric that holds the limits, the fewest instance-hours first
+    # one for each metric that holds the limits, the fewest instance-hours first
+    proposals: tuple[Proposal, ...] = ()
     tried: int = 0  # runs of the search
     reason: WhyNot | None = None  # why there is no proposal; None where there is one
-    cost: AutoscalingCost | None = None  # at the cloud's price; None where that is not known, or nothing is proposed
+    # at the cloud's price; None where that is not known, or nothing is proposed
+    cost: AutoscalingCost | None = None
 
     @property
     def best(self) -> Proposal | None:
@@ -294,7 +337,9 @@ class Autoscaling(Shown):
 
     @property
     def saved_share(self) -> float | None:
-        """Share of the fixed fleet's instance-hours that the first proposal saves; None without one."""
+        """Share of the fixed fleet's instance-hours that the first proposal saves; None without
+        one.
+        """
         if self.best is None or self.fixed is None or self.fixed.instance_hours == 0:
             return None
         return 1.0 - self.best.run.instance_hours / self.fixed.instance_hours

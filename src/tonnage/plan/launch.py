@@ -1,4 +1,6 @@
-"""The command that starts an engine as it was sized, from the data of its preset: once for everybody who needs it."""
+"""The command that starts an engine as it was sized, from the data of its preset: once for
+everybody who needs it.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,22 @@ from tonnage.spec.typed_values import strict
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Pool
 
-FILE = "engine.yaml"  # where the command looks for the engine's configuration file, in the folder that it is started in
+# where the command looks for the engine's configuration file, in the folder that it is started in
+FILE = "engine.yaml"
 
 Value = bool | int | float | str
 
 # What a preset's ``launch`` may name next to the fields of ``Parallelism`` and ``EngineKnobs``
 SETTINGS: dict[str, str] = {
     "gpus": "GPUs of an instance",
-    "stage_gpus": "GPUs that one layer is spread over, tensor-parallel degree × data-parallel attention ranks",
+    "stage_gpus": (
+        "GPUs that one layer is spread over, tensor-parallel degree × data-parallel attention ranks"
+    ),
     "attention_dp": "whether attention runs in more than one rank",
     "max_context": "longest prompt with its output, in tokens",
-    "chunk_tokens": "prompt tokens of one step of all attention ranks together; −1 where prompts are not split",
+    "chunk_tokens": (
+        "prompt tokens of one step of all attention ranks together; −1 where prompts are not split"
+    ),
     "requests": "requests that run at once in all attention ranks together",
     "prompt_tokens": "prompt tokens of one step where prompts are not split",
     "kv_8bit": "whether the KV cache is kept in FP8",
@@ -45,7 +52,8 @@ class Command:
     """How one instance is started."""
 
     argv: tuple[str, ...] = ()  # the command as a list of arguments; empty where none is known
-    # the configuration file that the command names ``FILE``, as nested values; empty where it needs none
+    # the configuration file that the command names ``FILE``, as nested values; empty where it needs
+    # none
     file: dict[str, Any] = field(default_factory=dict)
 
 
@@ -66,12 +74,16 @@ def command(
 
     Args:
         checkpoint: the model's folder, or its name at a hub, in the number format that was sized.
-        kv_8bit: the KV cache is kept in FP8; kv_16bit: it is kept in 16 bits, and the checkpoint declares fewer.
-        speculation: speculative decoding; the words of the command then hold ``DRAFTER`` where its method needs a drafter's checkpoint,
-            and there is no command where the engine is not known to be started with that method.
+        kv_8bit: the KV cache is kept in FP8; kv_16bit: it is kept in 16 bits, and the checkpoint
+            declares fewer.
+        speculation: speculative decoding; the words of the command then hold ``DRAFTER`` where its
+            method needs a drafter's checkpoint, and there is no command where the engine is not
+            known to be started with that method.
         offloading, tiers: what keeps blocks below the KV cache, and in which memories.
     """
-    drafting = None if launch is None or speculation is None else launch.drafting(speculation.method)
+    drafting = (
+        None if launch is None or speculation is None else launch.drafting(speculation.method)
+    )
     if launch is None or (speculation is not None and drafting is None):
         return Command()
     settings = _settings(parallelism, knobs, max_context, kv_8bit) | {"kv_16bit": kv_16bit}
@@ -82,16 +94,28 @@ def command(
     kept, keys = offloading.switched_on(tiers, parallelism)
     for key, size in keys.items():
         _put(file, key, size)
-    flags = [*_values(launch, settings), *_switches(launch, settings), *((launch.file_flag, FILE) if file else ())]
+    flags = [
+        *_values(launch, settings),
+        *_switches(launch, settings),
+        *((launch.file_flag, FILE) if file else ()),
+    ]
     words = () if drafting is None else drafting.words
-    flags += [word.replace(GUESSES, str(guesses)).replace(ONE_MORE, str(guesses + 1)) for word in words]
+    flags += [
+        word.replace(GUESSES, str(guesses)).replace(ONE_MORE, str(guesses + 1)) for word in words
+    ]
     flags += kept
     words = launch.command if FLAGS in launch.command else (*launch.command, FLAGS)
-    argv = [part for word in words for part in (flags if word == FLAGS else [word.replace(MODEL, checkpoint)])]
+    argv = [
+        part
+        for word in words
+        for part in (flags if word == FLAGS else [word.replace(MODEL, checkpoint)])
+    ]
     return Command(argv=tuple(argv), file=file)
 
 
-def _settings(parallelism: Parallelism, knobs: EngineKnobs, max_context: int, kv_8bit: bool) -> dict[str, Value | None]:
+def _settings(
+    parallelism: Parallelism, knobs: EngineKnobs, max_context: int, kv_8bit: bool
+) -> dict[str, Value | None]:
     """Every setting that a preset may name, by its name; None for what does not apply."""
     chunked = knobs.chunked_prefill
     return {
@@ -147,16 +171,20 @@ def _put(file: dict[str, Any], key: str, value: Value) -> None:
     file[name] = value
 
 
-# A command that was read from a file, held against the preset: a plan comes from anywhere, and its words are run.
+# A command that was read from a file, held against the preset: a plan comes from anywhere, and its
+# words are run.
 
-CHECKPOINT_NAME = re.compile(r"[\w/.][\w./:@+-]*")  # a repository, an image or a folder; nothing that a shell or an engine takes for a flag
+# a repository, an image or a folder; nothing that a shell or an engine takes for a flag
+CHECKPOINT_NAME = re.compile(r"[\w/.][\w./:@+-]*")
 PLAIN_VALUE = re.compile(r"[\w.:+-]{1,64}")
 
 
 def foreign_word(pool: Pool) -> str:
-    """The first word or key of a pool's command that its preset does not write for its knobs; empty where there is none.
+    """The first word or key of a pool's command that its preset does not write for its knobs; empty
+    where there is none.
 
-    The context and the sizes of memories below the KV cache may be any whole number: a plan does not say them apart.
+    The context and the sizes of memories below the KV cache may be any whole number: a plan does
+    not say them apart.
     """
     launch, offloaders = find_engine(pool.engine_preset or pool.engine).launch, offloadings()
     if launch is None or not pool.launch:
@@ -174,10 +202,15 @@ def foreign_word(pool: Pool) -> str:
     for word, written in zip((*argv[: len(first)], *argv[middle:]), (*first, *last), strict=True):
         if not _fits(word, written):
             return word
-    patterns = [*_flag_patterns(launch, settings), *(list(offloader.flags) for offloader in offloaders)]
+    patterns = [
+        *_flag_patterns(launch, settings),
+        *(list(offloader.flags) for offloader in offloaders),
+    ]
     place = len(first)
     while place < middle:
-        taken = next((len(words) for words in patterns if words and _all_fit(argv[place:middle], words)), 0)
+        taken = next(
+            (len(words) for words in patterns if words and _all_fit(argv[place:middle], words)), 0
+        )
         if not taken:
             return argv[place]
         place += taken
@@ -187,7 +220,11 @@ def foreign_word(pool: Pool) -> str:
 def _flag_patterns(launch: Launch, settings: Mapping[str, Value | None]) -> Iterator[list[str]]:
     """Each run of words that the flags of a command may hold, with placeholders."""
     for setting, flag in launch.values:
-        value = ANY if setting == "max_context" or setting not in settings else _written(settings[setting])
+        value = (
+            ANY
+            if setting == "max_context" or setting not in settings
+            else _written(settings[setting])
+        )
         yield [flag + value] if flag.endswith("=") else [flag, value]
     for _, switch in launch.switches:
         yield from ([flag] for flag in (switch.enable, switch.disable) if flag)
@@ -205,31 +242,48 @@ def _written(value: Value | None) -> str:
 
 
 def _all_fit(argv: Sequence[str], words: Sequence[str]) -> bool:
-    return len(argv) >= len(words) and all(_fits(word, written) for word, written in zip(argv, words, strict=False))
+    return len(argv) >= len(words) and all(
+        _fits(word, written) for word, written in zip(argv, words, strict=False)
+    )
 
 
 def _fits(word: str, written: str) -> bool:
-    """Whether a word is one of a preset, in which placeholders stand for a checkpoint, a number or a plain value."""
+    """Whether a word is one of a preset, in which placeholders stand for a checkpoint, a number or
+    a plain value.
+    """
     if word == written:
         return True
     pattern = re.escape(written)
-    pattern = pattern.replace(re.escape(MODEL), CHECKPOINT_NAME.pattern).replace(re.escape(ANY), PLAIN_VALUE.pattern)
+    pattern = pattern.replace(re.escape(MODEL), CHECKPOINT_NAME.pattern).replace(
+        re.escape(ANY), PLAIN_VALUE.pattern
+    )
     pattern = re.sub(r"\\{\w+(?:\\\+1)?\\}", r"(?:\\d+|\g<0>)", pattern)
     return re.fullmatch(pattern, word) is not None
 
 
-def _foreign_key(file: Mapping[str, Any], launch: Launch, settings: Mapping[str, Value | None], offloaders: Sequence[Offloading]) -> str:
+def _foreign_key(
+    file: Mapping[str, Any],
+    launch: Launch,
+    settings: Mapping[str, Value | None],
+    offloaders: Sequence[Offloading],
+) -> str:
     """The first key of a configuration file, with its value, that the preset does not write."""
     written: dict[str, Value | None] = {}
     for setting, key in launch.file_keys:
         value = settings.get(setting)
-        written[key.removeprefix("not ")] = not value if key.startswith("not ") and value is not None else value
+        written[key.removeprefix("not ")] = (
+            not value if key.startswith("not ") and value is not None else value
+        )
     for _, drafting in launch.speculation:
         written |= dict.fromkeys(key for key, _ in drafting.file)
     for offloader in offloaders:
         written |= dict.fromkeys(offloader.file_keys.values())
     for key, value in _leaves(file):
-        plain = isinstance(value, bool | int | float) or value == DRAFTER or PLAIN_VALUE.fullmatch(str(value)) is not None
+        plain = (
+            isinstance(value, bool | int | float)
+            or value == DRAFTER
+            or PLAIN_VALUE.fullmatch(str(value)) is not None
+        )
         if key not in written or not plain or (settings and written[key] not in (None, value)):
             return f"{key}: {value}"
     return ""
@@ -243,8 +297,11 @@ def _leaves(file: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
             yield f"{above}{key}", value
 
 
-def without_checkpoint(argv: tuple[str, ...], launch: Launch, model: str, weights: str) -> tuple[str, ...]:
-    """A command with the model's name in place of its checkpoint, and without the arguments that make the engine quantise that.
+def without_checkpoint(
+    argv: tuple[str, ...], launch: Launch, model: str, weights: str
+) -> tuple[str, ...]:
+    """A command with the model's name in place of its checkpoint, and without the arguments that
+    make the engine quantise that.
 
     Args:
         model: catalog id of the model.
@@ -259,7 +316,10 @@ def without_checkpoint(argv: tuple[str, ...], launch: Launch, model: str, weight
 
 def with_drafter(started: Command, drafter: str) -> Command:
     """A command with the drafter's checkpoint in its place."""
-    return Command(argv=tuple(word.replace(DRAFTER, drafter) for word in started.argv), file=_named(started.file, drafter))
+    return Command(
+        argv=tuple(word.replace(DRAFTER, drafter) for word in started.argv),
+        file=_named(started.file, drafter),
+    )
 
 
 def _named(value: Any, drafter: str) -> Any:
@@ -274,7 +334,9 @@ def needs_drafter(started: Command) -> bool:
 
 
 def with_metrics(file: dict[str, Any]) -> dict[str, Any]:
-    """TensorRT-LLM's configuration file with its metrics switched on; empty where an engine needs no file."""
+    """TensorRT-LLM's configuration file with its metrics switched on; empty where an engine needs
+    no file.
+    """
     return {**file, "return_perf_metrics": True} if file else {}
 
 

@@ -1,4 +1,6 @@
-"""Latency limits: how far they are used, what breaks them, and what ends the load of an instance."""
+"""Latency limits: how far they are used, what breaks them, and what ends the load of an
+instance.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ BoundKind = Literal["limit", "saturation", "throughput", "highest-measured"]
 
 @strict
 class Limit(Shown):
-    """One latency limit: a statistic of a metric ("ttft", "itl", "tpot" or "e2e") that must not exceed so many milliseconds.
+    """One latency limit: a statistic of a metric ("ttft", "itl", "tpot" or "e2e") that must not
+    exceed so many milliseconds.
 
-    Joint attainment ("attain", "share") has the ratio to its parts that is allowed, in thousandths, in place of milliseconds.
+    Joint attainment ("attain", "share") has the ratio to its parts that is allowed, in thousandths,
+    in place of milliseconds.
     """
 
     WHERE_ASKED = ("share", "parts")
@@ -26,8 +30,10 @@ class Limit(Shown):
     metric: LimitMetric
     statistic: Statistic
     milliseconds: float
-    share: float | None = None  # of the requests that must meet all parts at once; None but for joint attainment
-    parts: tuple[tuple[LimitMetric, float], ...] | None = None  # metric and milliseconds of each of its limits; likewise
+    # of the requests that must meet all parts at once; None but for joint attainment
+    share: float | None = None
+    # metric and milliseconds of each of its limits; likewise
+    parts: tuple[tuple[LimitMetric, float], ...] | None = None
 
     @property
     def seconds(self) -> float:
@@ -38,13 +44,23 @@ class Limit(Shown):
     def name(self) -> str:
         """What is limited, such as "TTFT p95", or "attainment of 95%"."""
         name = LIMITED.get(self.metric, self.metric.upper())
-        return f"{name} {self.statistic}" if self.share is None else f"attainment of {100 * self.share:g}%"
+        return (
+            f"{name} {self.statistic}"
+            if self.share is None
+            else f"attainment of {100 * self.share:g}%"
+        )
 
     @property
     def asked(self) -> Asked:
         """As a question has it."""
         parts = tuple((metric, each / 1e3) for metric, each in self.parts or ())
-        return Asked(metric=self.metric, statistic=self.statistic, seconds=self.seconds, share=self.share, parts=parts)
+        return Asked(
+            metric=self.metric,
+            statistic=self.statistic,
+            seconds=self.seconds,
+            share=self.share,
+            parts=parts,
+        )
 
     def __str__(self) -> str:
         """As the question writes it, such as "TTFT p95 ≤ 500 ms"."""
@@ -54,12 +70,20 @@ class Limit(Shown):
 def limit_of(asked: Asked) -> Limit:
     """A limit of a question as a value of the plan."""
     parts = tuple((metric, 1e3 * each) for metric, each in asked.parts) or None
-    return Limit(metric=asked.metric, statistic=asked.statistic, milliseconds=1e3 * asked.seconds, share=asked.share, parts=parts)
+    return Limit(
+        metric=asked.metric,
+        statistic=asked.statistic,
+        milliseconds=1e3 * asked.seconds,
+        share=asked.share,
+        parts=parts,
+    )
 
 
 @strict
 class LimitUse:
-    """One limit at a stated load: the value there in milliseconds, and the share of the limit that it uses; None where undefined."""
+    """One limit at a stated load: the value there in milliseconds, and the share of the limit that
+    it uses; None where undefined.
+    """
 
     limit: Limit
     value_ms: float | None
@@ -68,7 +92,9 @@ class LimitUse:
 
 @strict
 class Breach:
-    """A limit and the value that breaks it, in milliseconds; None where the value was not measured."""
+    """A limit and the value that breaks it, in milliseconds; None where the value was not
+    measured.
+    """
 
     limit: Limit
     value_ms: float | None
@@ -83,7 +109,8 @@ class Breach:
 class Bound:
     """What ends the load that an instance can carry."""
 
-    # "limit"; "saturation", where every limit holds up to it; "throughput" of a job; or "highest-measured", the last point of a benchmark
+    # "limit"; "saturation", where every limit holds up to it; "throughput" of a job; or
+    # "highest-measured", the last point of a benchmark
     kind: BoundKind
     limit: Limit | None = None  # which one; None for the other kinds
 
@@ -100,7 +127,8 @@ def bound_by(limit: Asked) -> Bound:
 
 BudgetOf = Literal["purchase", "year"]
 
-# Kilowatts of a rack where nothing is given: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)
+# Kilowatts of a rack where nothing is given: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD
+# reference architecture for DGX H100, 2023)
 RACK_KW = 42.0
 
 
@@ -108,9 +136,11 @@ RACK_KW = 42.0
 class Aim:
     """What a choice aims at."""
 
-    # what to minimise: GPUs, the cost of a year, the power of the systems, or the latency at the peak
+    # what to minimise: GPUs, the cost of a year, the power of the systems, or the latency at the
+    # peak
     objective: Objective = "gpus"
-    # most that may be spent; None for no limit. ``budget_of`` says on what: the purchase, or a year of serving.
+    # most that may be spent; None for no limit. ``budget_of`` says on what: the purchase, or a year
+    # of serving.
     budget_usd: float | None = None
     budget_of: BudgetOf = "purchase"
     max_kw: float | None = None  # most kW that the systems may draw together; None for no limit
@@ -130,10 +160,11 @@ LoadKind = Literal["open", "closed", "trace", "queued"]
 class Load:
     """How requests reach one instance."""
 
-    # "open": on a schedule; "closed": from clients that wait for their answers; "trace": a share of recorded traffic; "queued": all at
-    # once, as a job
+    # "open": on a schedule; "closed": from clients that wait for their answers; "trace": a share of
+    # recorded traffic; "queued": all at once, as a job
     kind: LoadKind
-    requests_per_second: float | None = None  # of an open loop, or the mean of a trace's share; None elsewhere
+    # of an open loop, or the mean of a trace's share; None elsewhere
+    requests_per_second: float | None = None
     clients: float | None = None  # of a closed loop; None elsewhere
     process: Process | None = None  # of the arrivals in a simulated open loop; None elsewhere
     cv: float | None = None  # coefficient of variation of gamma arrivals; None elsewhere

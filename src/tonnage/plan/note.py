@@ -32,13 +32,16 @@ class UseCaseDefaults:
     isl: str = ""
     osl: str = ""
     limits: tuple[Limit, ...] = ()
-    parts: tuple[DefaultPart, ...] = ()  # of the prompt, where the asker named others of them; ``isl`` is then the question alone
+    # of the prompt, where the asker named others of them; ``isl`` is then the question alone
+    parts: tuple[DefaultPart, ...] = ()
     code: Literal["use-case-defaults"] = "use-case-defaults"
 
 
 @strict
 class LengthInWords:
-    """A length that was written in words: ``which`` is "isl" or "osl", ``tokens`` the mean that it came to."""
+    """A length that was written in words: ``which`` is "isl" or "osl", ``tokens`` the mean that it
+    came to.
+    """
 
     which: Which
     written: str
@@ -49,7 +52,9 @@ class LengthInWords:
 
 @strict
 class LengthInCharacters:
-    """A length that was written in characters: ``which`` is "isl" or "osl", ``tokens`` the mean that it came to."""
+    """A length that was written in characters: ``which`` is "isl" or "osl", ``tokens`` the mean
+    that it came to.
+    """
 
     which: Which
     written: str
@@ -60,11 +65,14 @@ class LengthInCharacters:
 
 @strict
 class LengthsVary:
-    """Lengths that were given as single numbers, which are taken as means: around them lengths vary evenly by a share, or as recorded."""
+    """Lengths that were given as single numbers, which are taken as means: around them lengths vary
+    evenly by a share, or as recorded.
+    """
 
     which: tuple[Which, ...]
     share: float  # 0 where they vary as recorded
-    recorded: str = ""  # whose coefficients of variation log-normal lengths have: a name of ``recorded_lengths.yaml``
+    # whose coefficients of variation log-normal lengths have: a name of ``recorded_lengths.yaml``
+    recorded: str = ""
     cvs: tuple[float, ...] = ()  # these coefficients, for each of ``which``
     code: Literal["lengths-vary"] = "lengths-vary"
 
@@ -89,7 +97,9 @@ class PromptParts:
 
 @strict
 class Routed:
-    """The number of systems is that of instances behind this router; so many were simulated together to find what one carries."""
+    """The number of systems is that of instances behind this router; so many were simulated
+    together to find what one carries.
+    """
 
     router: str
     together: int
@@ -98,7 +108,9 @@ class Routed:
 
 @strict
 class ModelRead:
-    """A model that is no entry of the catalog: ``model.reading`` says how its name or file was read."""
+    """A model that is no entry of the catalog: ``model.reading`` says how its name or file was
+    read.
+    """
 
     model: Model
     code: Literal["model-read"] = "model-read"
@@ -115,7 +127,9 @@ class OlderPreset:
 
 @strict
 class RestsOn:
-    """What the prediction of the choice rests on in addition to measurements of this GPU and engine: the choice's ``marks``."""
+    """What the prediction of the choice rests on in addition to measurements of this GPU and
+    engine: the choice's ``marks``.
+    """
 
     marks: tuple[str, ...]
     code: Literal["rests-on"] = "rests-on"
@@ -149,7 +163,9 @@ class KnobsChanged:
 
 @strict
 class FrontEnds:
-    """The front ends of an instance of the choice, where there are several, or where one ends the load."""
+    """The front ends of an instance of the choice, where there are several, or where one ends the
+    load.
+    """
 
     front_ends: int  # of an instance
     setting: str  # the engine's flag for their number; "" where it has none
@@ -160,7 +176,9 @@ class FrontEnds:
 
 @strict
 class TiersNotStarted:
-    """Memories below the KV cache that count, and that the command and file of the choice do not switch on."""
+    """Memories below the KV cache that count, and that the command and file of the choice do not
+    switch on.
+    """
 
     offloader: str  # what keeps blocks there; "" for plain tiers
     tiers: tuple[str, ...]
@@ -176,7 +194,9 @@ class QueuedFromStart:
 
 @strict
 class NoLimit:
-    """No latency limit was given: saturation bounds the load, or of a benchmark its highest throughput."""
+    """No latency limit was given: saturation bounds the load, or of a benchmark its highest
+    throughput.
+    """
 
     measured: bool = False
     code: Literal["no-limit"] = "no-limit"
@@ -184,7 +204,9 @@ class NoLimit:
 
 @strict
 class BenchmarkAsMeasured:
-    """Throughput and latencies are those of a benchmark at the chosen load; nothing is interpolated and no queue is simulated."""
+    """Throughput and latencies are those of a benchmark at the chosen load; nothing is interpolated
+    and no queue is simulated.
+    """
 
     code: Literal["benchmark-as-measured"] = "benchmark-as-measured"
 
@@ -208,7 +230,9 @@ class GpusNotMeasured:
 
 @strict
 class UnsteadyPoints:
-    """Points of the benchmark that were not steady: requests/s × E2E is below ``threshold`` × clients; the first of them."""
+    """Points of the benchmark that were not steady: requests/s × E2E is below ``threshold`` ×
+    clients; the first of them.
+    """
 
     unsteady: int
     points: int
@@ -220,7 +244,9 @@ class UnsteadyPoints:
 
 @strict
 class InvalidRun:
-    """A measured run that is not to be believed, why, whether it counts all the same, and the option that decides; "" where none does."""
+    """A measured run that is not to be believed, why, whether it counts all the same, and the
+    option that decides; "" where none does.
+    """
 
     run: str
     why: str
@@ -235,13 +261,16 @@ class Judged:
 
     precision: str  # of the checkpoint
     original: str  # the original's folder
-    text: str = ""  # "held_back", or "calibration" where there was no other; "" where there was none
+    # "held_back", or "calibration" where there was no other; "" where there was none
+    text: str = ""
     # perplexity_original, perplexity, top1_agreement: on that text; 0 where there was none
     perplexity_original: float = 0.0
     perplexity: float = 0.0
     top1_agreement: float = 0.0
-    scores: dict[str, tuple[float, float]]  # of each task of lm-evaluation-harness, the original's and the checkpoint's
-    # like, loss: the model nearest in size with a published loss in the format, and that loss in MMLU in per cent; "" where none is
+    # of each task of lm-evaluation-harness, the original's and the checkpoint's
+    scores: dict[str, tuple[float, float]]
+    # like, loss: the model nearest in size with a published loss in the format, and that loss in
+    # MMLU in per cent; "" where none is
     like: str = ""
     loss: float = 0.0
     code: Literal["judged"] = "judged"
@@ -260,7 +289,8 @@ OfQuestion = (
     | NoLimit
 )
 OfChoice = Routed | RestsOn | KnobsChanged | FrontEnds | TiersNotStarted
-Data = PointsLeftOut | GpusNotMeasured | UnsteadyPoints | InvalidRun  # what is wrong with measured points, or which were left out
+# what is wrong with measured points, or which were left out
+Data = PointsLeftOut | GpusNotMeasured | UnsteadyPoints | InvalidRun
 Measured = BenchmarkAsMeasured | Judged | Data
 Note = Annotated[OfQuestion | OfChoice | Measured, Tagged("code")]
 
@@ -269,7 +299,8 @@ Note = Annotated[OfQuestion | OfChoice | Measured, Tagged("code")]
 class NoCost:
     """Why a way has no cost."""
 
-    # "system-price", "cloud-price" or "api-price", where one is not known; "only-peak" where the tokens of a year are not
+    # "system-price", "cloud-price" or "api-price", where one is not known; "only-peak" where the
+    # tokens of a year are not
     code: Literal["system-price", "cloud-price", "api-price", "only-peak"]
     name: str = ""  # the system, GPU or model whose price is missing; "" elsewhere
 
@@ -307,7 +338,9 @@ class SameAs:
 
 @strict
 class CourseWay:
-    """USD per 1,000 requests over the fleet's requests, and NVIDIA's course's way: over what one system carries when always full."""
+    """USD per 1,000 requests over the fleet's requests, and NVIDIA's course's way: over what one
+    system carries when always full.
+    """
 
     systems_exact: float  # the systems whose cost both count, before rounding up
     usd_per_1000_requests: float  # ours; ``course_usd_per_1000_requests`` the course's
@@ -318,12 +351,15 @@ class CourseWay:
 
 @strict
 class OwnedElectricity:
-    """Electricity of the owned systems is an estimate; ``added`` says whether it is in the cost or paid for by hosting."""
+    """Electricity of the owned systems is an estimate; ``added`` says whether it is in the cost or
+    paid for by hosting.
+    """
 
     kwh_per_year: float
     usd_per_year: float | None
     added: bool
-    hosting_usd_per_year: float | None = None  # the hosting that pays for it, where that is less than the electricity alone; otherwise None
+    # the hosting that pays for it, where that is less than the electricity alone; otherwise None
+    hosting_usd_per_year: float | None = None
     code: Literal["owned-electricity"] = "owned-electricity"
 
 
@@ -346,21 +382,33 @@ class EstimatedPrice:
 
 @strict
 class HostingLeftOut:
-    """Hosting is paid by the kW, and the power of the system is not known, so that hosting is not in the cost."""
+    """Hosting is paid by the kW, and the power of the system is not known, so that hosting is not
+    in the cost.
+    """
 
     system: str
     code: Literal["hosting-left-out"] = "hosting-left-out"
 
 
 CostNote = Annotated[
-    TokenPriceRatio | NoProfile | OnlyPeakKnown | SameAs | CourseWay | OwnedElectricity | NotComparable | EstimatedPrice | HostingLeftOut,
+    TokenPriceRatio
+    | NoProfile
+    | OnlyPeakKnown
+    | SameAs
+    | CourseWay
+    | OwnedElectricity
+    | NotComparable
+    | EstimatedPrice
+    | HostingLeftOut,
     Tagged("code"),
 ]
 
 
 @strict
 class PcieForLargeModel:
-    """A large model's GPUs are joined by PCIe: ``value`` is the share of a decode step that all-reduces take."""
+    """A large model's GPUs are joined by PCIe: ``value`` is the share of a decode step that
+    all-reduces take.
+    """
 
     value: float
     model: str
@@ -371,25 +419,34 @@ class PcieForLargeModel:
 
 @strict
 class WideOverPcie:
-    """Tensor parallelism over PCIe, where hosts differ most: ``value`` is the share of a decode step that all-reduces take."""
+    """Tensor parallelism over PCIe, where hosts differ most: ``value`` is the share of a decode
+    step that all-reduces take.
+    """
 
     value: float
     tp: int
     gpu: str
     staged: bool = False  # whether the sums go through the host's memory
     link_gb_s: float = 0.0  # of the slot that the answer counts on, in one direction
-    larger: str = ""  # the smallest card of the vendor with the memory of all of them and no less bandwidth; "" where there is none
+    # the smallest card of the vendor with the memory of all of them and no less bandwidth; "" where
+    # there is none
+    larger: str = ""
     rule: Literal["tp-over-pcie"] = "tp-over-pcie"
 
 
 @strict
 class LengthToShorten:
-    """Shortening prompts, or answers, saves much more than shortening the other: read off the sensitivity of the plan."""
+    """Shortening prompts, or answers, saves much more than shortening the other: read off the
+    sensitivity of the plan.
+    """
 
-    value: float  # systems that the one saves, over the savings of the other, or over 1 % of all where it saves less
+    # systems that the one saves, over the savings of the other, or over 1 % of all where it saves
+    # less
+    value: float
     which: Literal["isl", "osl"]
     change: float  # by which each was shortened, such as −0.2
-    # saved, other_saved: systems saved, without rounding; those of another size are counted by their GPUs
+    # saved, other_saved: systems saved, without rounding; those of another size are counted by
+    # their GPUs
     saved: float
     other_saved: float
     gpus: int = 0  # saved by the one, of whole systems
@@ -409,7 +466,9 @@ class LimitHalvesThroughput:
 
 @strict
 class BurstyTrace:
-    """Coefficient of variation of a trace's gaps (``value``), with a Poisson peak of its mean next to its busiest second."""
+    """Coefficient of variation of a trace's gaps (``value``), with a Poisson peak of its mean next
+    to its busiest second.
+    """
 
     value: float
     poisson_peak: float
@@ -419,10 +478,13 @@ class BurstyTrace:
 
 @strict
 class SmallerModel:
-    """A model with fewer parameters publishes at least the same score: ``value`` is the ratio of their parameters."""
+    """A model with fewer parameters publishes at least the same score: ``value`` is the ratio of
+    their parameters.
+    """
 
     value: float
-    # model, other: the planned model and the smaller one, with ``parameters`` and ``other_parameters``
+    # model, other: the planned model and the smaller one, with ``parameters`` and
+    # ``other_parameters``
     model: str
     parameters: int
     # score, other_score: of the benchmark, asked in the setting that both share
@@ -437,7 +499,9 @@ class SmallerModel:
 
 @strict
 class CacheOfCheckpoint:
-    """The plan counts a KV cache of 16 bits, ``value`` times the one that the checkpoint declares; no flag of the engine keeps it so."""
+    """The plan counts a KV cache of 16 bits, ``value`` times the one that the checkpoint declares;
+    no flag of the engine keeps it so.
+    """
 
     value: float
     engine: str  # its family
@@ -446,6 +510,12 @@ class CacheOfCheckpoint:
 
 
 Warning = Annotated[
-    PcieForLargeModel | WideOverPcie | LengthToShorten | LimitHalvesThroughput | BurstyTrace | SmallerModel | CacheOfCheckpoint,
+    PcieForLargeModel
+    | WideOverPcie
+    | LengthToShorten
+    | LimitHalvesThroughput
+    | BurstyTrace
+    | SmallerModel
+    | CacheOfCheckpoint,
     Tagged("rule"),
 ]

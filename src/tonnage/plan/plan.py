@@ -1,4 +1,5 @@
-"""The answer of a sizing: the choice, what it rests on, what else was possible, why the rest was not, and what it costs.
+"""The answer of a sizing: the choice, what it rests on, what else was possible, why the rest was
+not, and what it costs.
 
 A plan is one JSON object; later commands read it and nothing else carries a decision.
 """
@@ -78,7 +79,9 @@ class Explanation:
 
 @strict
 class OtherServing:
-    """What the same question is answered with where prefill and decode are kept apart, or where they are not."""
+    """What the same question is answered with where prefill and decode are kept apart, or where
+    they are not.
+    """
 
     deployment: Identity
     ratio: str  # prefill to decode instances, such as "3:5"; "" where instances do both
@@ -93,7 +96,9 @@ class OtherServing:
 
 @strict
 class RunnerUp:
-    """What one would run on GPUs of another type: the cheapest of them, or where prices are not known the fewest GPUs."""
+    """What one would run on GPUs of another type: the cheapest of them, or where prices are not
+    known the fewest GPUs.
+    """
 
     deployment: Identity
     system: str  # what is bought, a catalog id
@@ -101,8 +106,10 @@ class RunnerUp:
     systems: int
     gpus: int
     systems_exact: float  # before rounding up, without spare
-    usd_per_year: float | None  # of the cheapest way to own or rent them; None where no price is known
-    # what that is more than the cheapest way to own or rent the choice, negative where it is less; None likewise
+    # of the cheapest way to own or rent them; None where no price is known
+    usd_per_year: float | None
+    # what that is more than the cheapest way to own or rent the choice, negative where it is less;
+    # None likewise
     more_usd_per_year: float | None
 
 
@@ -111,7 +118,8 @@ class Understood:
     """The question as the plan understood it: names resolved, defaults filled in."""
 
     model: str  # catalog id
-    # gpus, precisions, tps, pps, dps, eps, engines: what might be combined; an empty list of degrees left them to the search
+    # gpus, precisions, tps, pps, dps, eps, engines: what might be combined; an empty list of
+    # degrees left them to the search
     gpus: tuple[str, ...]
     precisions: tuple[str, ...]
     tps: tuple[int, ...]
@@ -119,32 +127,40 @@ class Understood:
     dps: tuple[int, ...] = ()
     eps: tuple[int, ...] = ()
     engines: tuple[str, ...]
-    # isl, osl: prompt and output lengths, in the form in which they are written; ``mean_isl`` and ``mean_osl`` in tokens
+    # isl, osl: prompt and output lengths, in the form in which they are written; ``mean_isl`` and
+    # ``mean_osl`` in tokens
     isl: str
     osl: str
     mean_isl: float
     mean_osl: float
-    limits: tuple[Limit, ...]  # latency limits as asked; ``limits_that_count`` has the ones of this mode
+    # latency limits as asked; ``limits_that_count`` has the ones of this mode
+    limits: tuple[Limit, ...]
     limits_that_count: tuple[Limit, ...]
     mode: Mode | None = None  # who waits for what; None for a plan from measured points
     step_factor: float = 1.0  # on the time of every step; 1 for the model as it is
     step_model: str = ""  # whose step times: "fitted" or a name; "" for measured points
-    load: Literal["open", "closed", "measured"]  # "open", "closed", or "measured" where a benchmark decides
-    # arrivals, cv: process of the open loop, "trace" for a recording, and its coefficient of variation; None for measured points
+    # "open", "closed", or "measured" where a benchmark decides
+    load: Literal["open", "closed", "measured"]
+    # arrivals, cv: process of the open loop, "trace" for a recording, and its coefficient of
+    # variation; None for measured points
     arrivals: Process | Literal["trace"] | None = None
     cv: float | None = None
     spare_systems: int = 0  # added to what the load needs
-    confidence: float | None = None  # with which the number of systems is to meet the limits, as a share; None for measured points
+    # with which the number of systems is to meet the limits, as a share; None for measured points
+    confidence: float | None = None
     seed: int | None = None  # of every random draw; None for measured points
     speculation: str = ""  # speculative decoding that was tried as well; "" for none
     router: str = ""  # what gives requests to the instances; "" for measured points
-    shares: str = ""  # what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was requested.
+    # what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl``
+    # what was requested.
+    shares: str = ""
     benchmarks: str = ""  # the file of measured points; "" where the plan was simulated
 
 
 SCHEMA = "tonnage-plan/4"
 
-MOST_GPUS = 2  # GPUs of the candidate with the lowest latency, at most, in times those of the choice
+# GPUs of the candidate with the lowest latency, at most, in times those of the choice
+MOST_GPUS = 2
 
 
 @strict
@@ -153,61 +169,90 @@ class Plan(Saved, InNotebooks):
 
     SCHEMA: ClassVar[str] = SCHEMA
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead", "sessions", "narrow_cache")
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = (
+        "autoscaling",
+        "growth",
+        "pools_instead",
+        "together_instead",
+        "sessions",
+        "narrow_cache",
+    )
 
     scenario: Understood  # the question as it was understood
-    asked: Scenario | None = None  # the question as it was written; None where it was not written as a scenario
+    # the question as it was written; None where it was not written as a scenario
+    asked: Scenario | None = None
     demand: Demand  # where the peak came from
     candidates: tuple[Candidate, ...]  # every deployment inside the limits, best first
     rejected: tuple[Rejected, ...]  # every other one
-    reachable: Reachable | None = None  # how near the deployments come where none meets the limits; None where one does, or none fits
+    # how near the deployments come where none meets the limits; None where one does, or none fits
+    reachable: Reachable | None = None
     notes: tuple[Note, ...]  # what a reader must know about the numbers
-    percentile_answer: PercentileAnswer | None = None  # the course's percentile sizing next to the simulated one; None unless asked
+    # the course's percentile sizing next to the simulated one; None unless asked
+    percentile_answer: PercentileAnswer | None = None
     provenance: Provenance  # version, coefficients, data, seed, command
-    curve: tuple[CurvePoint, ...] = ()  # what the choice does at every load up to saturation; empty where nothing was chosen or simulated
+    # what the choice does at every load up to saturation; empty where nothing was chosen or
+    # simulated
+    curve: tuple[CurvePoint, ...] = ()
     pareto: tuple[ParetoPoint, ...] = ()  # every candidate as GPUs and cost against latency
     explain: Explanation | None = None  # why the choice is where it is
     sensitivity: Sensitivity | None = None  # what would change the answer
     warnings: tuple[Warning, ...] = ()  # rules of thumb that the answer runs against
-    # where the question leaves what was measured; empty where it does not, or nothing was chosen or predicted
+    # where the question leaves what was measured; empty where it does not, or nothing was chosen or
+    # predicted
     beyond: tuple[Beyond, ...] = ()
     fleet_check: FleetCheck | None = None  # the whole fleet simulated at its peak
-    # the confidence that no number of the chosen systems reaches, and what would; None where they reach every one that is named
+    # the confidence that no number of the chosen systems reaches, and what would; None where they
+    # reach every one that is named
     tail: Unreached | None = None
-    # the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one
+    # the same fleet behind its router and behind others; empty where one instance serves, or the
+    # load is no open one
     routers: tuple[BehindRouter, ...] = ()
-    # what the caches of the choice find of its prompts; None where they share nothing, or nothing was chosen
+    # what the caches of the choice find of its prompts; None where they share nothing, or nothing
+    # was chosen
     prefix_cache: PrefixCache | None = None
-    job: JobDone | None = None  # when a job is done on the choice; None where it asks for no job, or nothing was chosen
+    # when a job is done on the choice; None where it asks for no job, or nothing was chosen
+    job: JobDone | None = None
     existing: Existing | None = None  # what systems that exist carry; None unless asked
     cost: Cost | None = None  # of the choice; None where nothing was chosen
     aim: Aim | None = None  # objective and maxima; None without one, and the fewest GPUs are chosen
-    runner_up: RunnerUp | None = None  # the best deployment on another GPU type; None where none was tried or meets the limits
-    measurement: Measurement | None = None  # what measuring the choice would buy; None where that cannot be said
-    measured: Measured | None = None  # the answer of the scenario's own benchmarks; None where it names none
-    autoscaling: Autoscaling | None = None  # by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked
-    # the best deployment in two pools, prefill and decode, where it needs fewer GPUs than the choice, whose instances do both; None, and
-    # not in the JSON, where none does, or none was looked for
+    # the best deployment on another GPU type; None where none was tried or meets the limits
+    runner_up: RunnerUp | None = None
+    # what measuring the choice would buy; None where that cannot be said
+    measurement: Measurement | None = None
+    # the answer of the scenario's own benchmarks; None where it names none
+    measured: Measured | None = None
+    # by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked
+    autoscaling: Autoscaling | None = None
+    # the best deployment in two pools, prefill and decode, where it needs fewer GPUs than the
+    # choice, whose instances do both; None, and not in the JSON, where none does, or none was
+    # looked for
     pools_instead: OtherServing | None = None
-    # the best deployment whose instances do both, where the choice has two pools; None, and not in the JSON, elsewhere and where none meets
-    # the limits at the asked confidence
+    # the best deployment whose instances do both, where the choice has two pools; None, and not in
+    # the JSON, elsewhere and where none meets the limits at the asked confidence
     together_instead: OtherServing | None = None
-    # the same question with the KV cache in FP8, where that saves systems; None, and not in the JSON, elsewhere
+    # the same question with the KV cache in FP8, where that saves systems; None, and not in the
+    # JSON, elsewhere
     narrow_cache: NarrowCache | None = None
-    # how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist ``existing``
-    # says it
+    # how many systems of the choice a growing load takes later; None, and not in the JSON, unless
+    # asked; of systems that exist ``existing`` says it
     growth: Growth | None = None
-    sessions: HeldSessions | None = None  # recorded sessions on the choice; None, and not in the JSON, where the load is none
+    # recorded sessions on the choice; None, and not in the JSON, where the load is none
+    sessions: HeldSessions | None = None
 
     @property
     def choice(self) -> Candidate | None:
-        """The candidate that needs the fewest GPUs, or is the best by what the plan aims at; None when nothing meets the limits."""
+        """The candidate that needs the fewest GPUs, or is the best by what the plan aims at; None
+        when nothing meets the limits.
+        """
         return self.candidates[0] if self.candidates else None
 
     @property
     def choices(self) -> dict[str, Candidate | None]:
         """The best by latency and by throughput."""
-        return {"latency_optimal": self.latency_optimal, "throughput_optimal": self.throughput_optimal}
+        return {
+            "latency_optimal": self.latency_optimal,
+            "throughput_optimal": self.throughput_optimal,
+        }
 
     @property
     def throughput_optimal(self) -> Candidate | None:
@@ -216,9 +261,11 @@ class Plan(Saved, InNotebooks):
 
     @property
     def latency_optimal(self) -> Candidate | None:
-        """The candidate with the lowest mean E2E at the asked load (mean TTFT where E2E was not measured).
+        """The candidate with the lowest mean E2E at the asked load (mean TTFT where E2E was not
+        measured).
 
-        Of those on at most ``MOST_GPUS`` times the GPUs of the choice: any load is fast on enough of them.
+        Of those on at most ``MOST_GPUS`` times the GPUs of the choice: any load is fast on enough
+        of them.
         """
         near = (c for c in self.candidates if c.gpus <= MOST_GPUS * self.candidates[0].gpus)
         return min(near, key=mean_latency, default=None)
@@ -239,7 +286,8 @@ class Measured:
     """The answer of the scenario's own benchmarks, and the prediction to hold next to it."""
 
     plan: Plan  # from the measured points
-    predicted: tuple[Candidate, ...] = ()  # candidates of the same question in a closed loop, the way that benchmarks are run
+    # candidates of the same question in a closed loop, the way that benchmarks are run
+    predicted: tuple[Candidate, ...] = ()
 
 
 def _check_schema(document: Mapping[str, Any]) -> None:
@@ -247,5 +295,10 @@ def _check_schema(document: Mapping[str, Any]) -> None:
     if found == SCHEMA:
         return
     if isinstance(found, str) and found.startswith("tonnage-plan/"):
-        raise InputError(f"schema: {found[:40]} was written by another version of tonnage, this one reads {SCHEMA}; make the plan again")
-    raise InputError(f"schema: no plan; give the JSON that tonnage size --json wrote, whose schema is {SCHEMA}")
+        raise InputError(
+            f"schema: {found[:40]} was written by another version of tonnage, this one reads"
+            f" {SCHEMA}; make the plan again"
+        )
+    raise InputError(
+        f"schema: no plan; give the JSON that tonnage size --json wrote, whose schema is {SCHEMA}"
+    )

@@ -24,7 +24,9 @@ class VendorUnsupported:
 
 @strict
 class PrecisionUnsupported:
-    """Hardware or engine cannot compute in the number format; ``lacks`` names what is missing, such as "no FP8 matrix units"."""
+    """Hardware or engine cannot compute in the number format; ``lacks`` names what is missing, such
+    as "no FP8 matrix units".
+    """
 
     subject: str
     lacks: str
@@ -62,7 +64,9 @@ class TooManyStages:
 
 @strict
 class CannotRun:
-    """The deployment was refused before any simulation: it does not fit the memory, or the model cannot be split so."""
+    """The deployment was refused before any simulation: it does not fit the memory, or the model
+    cannot be split so.
+    """
 
     error: str  # the message of the refusal, with its arithmetic
     code: Literal["cannot-run"] = "cannot-run"
@@ -70,7 +74,8 @@ class CannotRun:
 
 @strict
 class Outdone:
-    """By closed form it carries at most so many requests/s per GPU, less than it would have to, to do better than another.
+    """By closed form it carries at most so many requests/s per GPU, less than it would have to, to
+    do better than another.
 
     ``needed_per_gpu`` is None where no load would be enough, as its answers take longer at any.
     """
@@ -83,7 +88,9 @@ class Outdone:
 
 @strict
 class Behind:
-    """A limit breaks at a load that it would have to carry, to need fewer GPUs than another deployment."""
+    """A limit breaks at a load that it would have to carry, to need fewer GPUs than another
+    deployment.
+    """
 
     breach: Breach
     requests_per_second: float
@@ -94,7 +101,9 @@ class Behind:
 
 @strict
 class NeedsMoreGpus:
-    """It meets the limits, on more GPUs than another deployment on the same GPU type; in whole systems."""
+    """It meets the limits, on more GPUs than another deployment on the same GPU type; in whole
+    systems.
+    """
 
     gpus: int
     systems_exact: float
@@ -105,7 +114,9 @@ class NeedsMoreGpus:
 
 @strict
 class NotSure:
-    """A single client meets the limits as predicted, but not with steps as many times as long as the asked confidence allows for."""
+    """A single client meets the limits as predicted, but not with steps as many times as long as
+    the asked confidence allows for.
+    """
 
     breach: Breach
     step_factor: float
@@ -114,7 +125,9 @@ class NotSure:
 
 @strict
 class BrokenAtAnyLoad:
-    """A limit breaks for a single client already, or in every measured load; ``lowest`` is then the measured load nearest to it."""
+    """A limit breaks for a single client already, or in every measured load; ``lowest`` is then the
+    measured load nearest to it.
+    """
 
     breach: Breach
     lowest: Load | None = None
@@ -132,7 +145,9 @@ class AboveSaturation:
 
 @strict
 class BrokenEarly:
-    """A limit breaks at the lowest load that the search tried, which is this share of saturation."""
+    """A limit breaks at the lowest load that the search tried, which is this share of
+    saturation.
+    """
 
     breach: Breach
     requests_per_second: float
@@ -221,13 +236,17 @@ class Most:
     """What the most that is allowed would carry of a deployment that takes more."""
 
     system: str = ""  # what its systems are; "" where it is not known
-    most_systems: int | None = None  # how many are allowed, or hold what a year's budget pays for; None where that is not known
-    most_requests_per_second: float | None = None  # what these, or the instances that are paid for, carry inside the limits
+    # how many are allowed, or hold what a year's budget pays for; None where that is not known
+    most_systems: int | None = None
+    # what these, or the instances that are paid for, carry inside the limits
+    most_requests_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverBudget(Most):
-    """Its systems cost more than may be spent, to buy or in a year; ``usd`` is None where no price of it is known."""
+    """Its systems cost more than may be spent, to buy or in a year; ``usd`` is None where no price
+    of it is known.
+    """
 
     usd: float | None
     budget_usd: float
@@ -246,7 +265,9 @@ class OverPower(Most):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverRacks(Most):
-    """Its systems take more racks than are allowed; ``racks`` is None where their power is not known."""
+    """Its systems take more racks than are allowed; ``racks`` is None where their power is not
+    known.
+    """
 
     racks: int | None
     most_racks: int
@@ -254,9 +275,24 @@ class OverRacks(Most):
     code: Literal["over-racks"] = "over-racks"
 
 
-Impossible = VendorUnsupported | PrecisionUnsupported | TargetLacks | WiderThanSystem | TooManyStages | CannotRun
+Impossible = (
+    VendorUnsupported
+    | PrecisionUnsupported
+    | TargetLacks
+    | WiderThanSystem
+    | TooManyStages
+    | CannotRun
+)
 Worse = Outdone | Behind | NeedsMoreGpus | NotSure
-Broken = BrokenAtAnyLoad | AboveSaturation | BrokenEarly | BrokenInVerification | BrokenOnManyInstances | TooSlowForJob | NothingMeetsLimits
+Broken = (
+    BrokenAtAnyLoad
+    | AboveSaturation
+    | BrokenEarly
+    | BrokenInVerification
+    | BrokenOnManyInstances
+    | TooSlowForJob
+    | NothingMeetsLimits
+)
 Measured = DoesNotDivide | ThroughputNotMeasured | StatisticNotMeasured | NoMeasuredLoadHolds
 TooMuch = OverBudget | OverPower | OverRacks
 Reason = Annotated[Impossible | Worse | Broken | Measured | TooMuch, Tagged("code")]
@@ -278,7 +314,8 @@ def rejected(deployment: Identity, reason: Reason) -> Rejected:
 class Reached:
     """What one deployment reaches at its lightest load."""
 
-    limit: Limit | None  # the limit that asks for it; None for the time in which a job has to be done
+    # the limit that asks for it; None for the time in which a job has to be done
+    limit: Limit | None
     asked_ms: float  # at most so many milliseconds
     value_ms: float  # what is reached, in milliseconds
     deployment: Identity
@@ -293,18 +330,30 @@ class Reached:
 class Reachable:
     """How near the deployments come to limits that none of them meets.
 
-    The lightest load is one request at a time, of a job a single request, and of a benchmark the measured load that comes nearest.
+    The lightest load is one request at a time, of a job a single request, and of a benchmark the
+    measured load that comes nearest.
     """
 
     best: tuple[Reached, ...]  # for each limit the lowest value that any deployment reaches
-    nearest: tuple[Reached, ...]  # every limited value of the deployment that exceeds its limits by the smallest factor
+    # every limited value of the deployment that exceeds its limits by the smallest factor
+    nearest: tuple[Reached, ...]
 
 
 def nearest_of(found: Iterable[tuple[Reached, ...]]) -> Reachable | None:
-    """The best value for each limit and the deployment nearest to all, from the values of each deployment; None where there are none."""
+    """The best value for each limit and the deployment nearest to all, from the values of each
+    deployment; None where there are none.
+    """
     known = [values for values in found if values]
     if not known:
         return None
     limits = dict.fromkeys(one.limit for values in known for one in values)
-    best = tuple(min((one for values in known for one in values if one.limit == limit), key=lambda one: one.excess) for limit in limits)
-    return Reachable(best=best, nearest=min(known, key=lambda values: max(value.excess for value in values)))
+    best = tuple(
+        min(
+            (one for values in known for one in values if one.limit == limit),
+            key=lambda one: one.excess,
+        )
+        for limit in limits
+    )
+    return Reachable(
+        best=best, nearest=min(known, key=lambda values: max(value.excess for value in values))
+    )

@@ -55,7 +55,9 @@ class Relaxed:
 class OtherSpread:
     """The answer where single lengths vary in another way around the same means."""
 
-    spread: str  # "exact", a share such as "20%", or the kind of recorded traffic that they vary as much as, such as "chat"
+    # "exact", a share such as "20%", or the kind of recorded traffic that they vary as much as,
+    # such as "chat"
+    spread: str
     # isl, osl: the lengths then
     isl: str
     osl: str
@@ -86,7 +88,9 @@ class CacheLoss:
 
 @strict
 class NarrowCache:
-    """The answer to the same question with the KV cache of the chosen format in FP8, where that saves systems."""
+    """The answer to the same question with the KV cache of the chosen format in FP8, where that
+    saves systems.
+    """
 
     deployment: Identity
     system: str
@@ -101,11 +105,14 @@ class NarrowCache:
 
 @strict
 class PercentileAnswer:
-    """A percentile of the arrivals in one second over the throughput of a benchmark, and what the simulation says instead."""
+    """A percentile of the arrivals in one second over the throughput of a benchmark, and what the
+    simulation says instead.
+    """
 
     percentile: float  # of the arrivals in one second
-    # mean_requests_per_second, peak_requests_per_second: the mean of the time that is sized for, such as the working hours, which is the
-    # rate that is simulated; and that percentile of its arrivals
+    # mean_requests_per_second, peak_requests_per_second: the mean of the time that is sized for,
+    # such as the working hours, which is the rate that is simulated; and that percentile of its
+    # arrivals
     mean_requests_per_second: float
     peak_requests_per_second: float
     # requests_per_second_per_instance, concurrency_per_instance: of a closed loop inside the limits
@@ -127,16 +134,24 @@ class PrefixCache:
     """The choice with its prefix caches, at the asked peak."""
 
     shares: str  # what prompts share, in words
-    hit_rate: float  # share of the prompt tokens that come from the caches of the fleet, behind the router of the plan
+    # share of the prompt tokens that come from the caches of the fleet, behind the router of the
+    # plan
+    hit_rate: float
     router: str  # that router, a name of ``simulator.router``
-    shared_out_as: str  # the router by whose rule requests were shared out in the simulation: it finds as much of the prompts, or less
+    # the router by whose rule requests were shared out in the simulation: it finds as much of the
+    # prompts, or less
+    shared_out_as: str
     instances: int
-    simulated_instances: int  # how many of them were simulated for the hit rate, with their share of the load
-    one_instance: float  # the share of one instance by itself, at the highest load inside the limits
-    # one that treats conversations and prompts the other way; "" where there is one instance, or it makes no difference
+    # how many of them were simulated for the hit rate, with their share of the load
+    simulated_instances: int
+    # the share of one instance by itself, at the highest load inside the limits
+    one_instance: float
+    # one that treats conversations and prompts the other way; "" where there is one instance, or it
+    # makes no difference
     other_router: str = ""
     other_hit_rate: float | None = None  # the hit rate behind it; None where there is none
-    # systems, spare ones included, that the same deployment would take without a prefix cache; None where no number would do
+    # systems, spare ones included, that the same deployment would take without a prefix cache; None
+    # where no number would do
     without_systems: int | None = None
     # what an instance would carry without it; None where no load is inside the limits
     without_requests_per_second_per_instance: float | None = None
@@ -150,16 +165,20 @@ class ParetoPoint(Identity):
     systems: int
     gpus: int
     cost_per_year: float | None  # in USD; None where it is not known
-    # ttft_ms, e2e_ms: means in milliseconds at the asked peak, or at the highest load of the candidate inside the limits where no peak is
-    # known; None where not measured
+    # ttft_ms, e2e_ms: means in milliseconds at the asked peak, or at the highest load of the
+    # candidate inside the limits where no peak is known; None where not measured
     ttft_ms: float | None
     e2e_ms: float | None
-    front_gpus: bool  # no other candidate has at most as many GPUs and a lower mean E2E (TTFT where E2E was not measured)
+    # no other candidate has at most as many GPUs and a lower mean E2E (TTFT where E2E was not
+    # measured)
+    front_gpus: bool
     front_cost: bool  # the same with cost per year in place of GPUs; False where cost is not known
     chosen: bool  # whether it is the plan's choice
 
 
-def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None) -> tuple[ParetoPoint, ...]:
+def pareto(
+    candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None
+) -> tuple[ParetoPoint, ...]:
     """Every candidate with its place on the two fronts."""
     known = costs or {}
     latency = [mean_latency(c) for c in candidates]
@@ -182,7 +201,9 @@ def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = 
 
 
 def _front(points: Sequence[tuple[float, float]]) -> set[int]:
-    """Places of the points that no other beats on one number without losing on the other; of equals, the first."""
+    """Places of the points that no other beats on one number without losing on the other; of
+    equals, the first.
+    """
     front: set[int] = set()
     best = math.inf
     for index in sorted(range(len(points)), key=lambda i: (*points[i], i)):
@@ -194,7 +215,9 @@ def _front(points: Sequence[tuple[float, float]]) -> set[int]:
 
 @strict
 class OtherSystems:
-    """Another deployment that reaches the confidence; ``systems``, each a ``system``, and ``gpus`` are whole systems with spare ones."""
+    """Another deployment that reaches the confidence; ``systems``, each a ``system``, and ``gpus``
+    are whole systems with spare ones.
+    """
 
     deployment: Identity
     system: str
@@ -204,7 +227,9 @@ class OtherSystems:
 
 @strict
 class RelaxedLimit:
-    """One limit, relaxed to ``to_ms`` milliseconds, and what then reaches the confidence; systems and GPUs as of ``OtherSystems``."""
+    """One limit, relaxed to ``to_ms`` milliseconds, and what then reaches the confidence; systems
+    and GPUs as of ``OtherSystems``.
+    """
 
     limit: Limit
     to_ms: float
@@ -215,17 +240,22 @@ class RelaxedLimit:
 
 @strict
 class Unreached:
-    """A confidence that no number of the chosen systems reaches, or only one that nobody would buy."""
+    """A confidence that no number of the chosen systems reaches, or only one that nobody would
+    buy.
+    """
 
     confidence: float  # as a share
     step_factor: float  # how many times as long as predicted steps may take for it
-    # the limit that a single client then comes nearest to, and the value there: above the limit it breaks at any load. None without limits.
+    # the limit that a single client then comes nearest to, and the value there: above the limit it
+    # breaks at any load. None without limits.
     alone: Breach | None
     other: OtherSystems | None  # what reaches it instead; None where nothing requested does
-    relaxed: RelaxedLimit | None  # the limit that would have to be looser for it; None where that does not help
+    # the limit that would have to be looser for it; None where that does not help
+    relaxed: RelaxedLimit | None
 
 
-# What the commands call the server, the folder of the runs, the file of this plan and the file of the calibration
+# What the commands call the server, the folder of the runs, the file of this plan and the file of
+# the calibration
 SERVER, FOLDER, PLAN, CALIBRATED = "127.0.0.1:8000", "measured", "plan.json", "calibrated.json"
 
 LEAST_GAIN = 0.05  # systems that have to be saved, on average, for a measurement to gain anything
@@ -244,7 +274,9 @@ class Sweep:
 
 @strict
 class Measurement(Shown):
-    """Points of the chosen deployment to measure and calibrate on, and the systems that the load takes afterwards."""
+    """Points of the chosen deployment to measure and calibrate on, and the systems that the load
+    takes afterwards.
+    """
 
     DERIVED: ClassVar[tuple[str, ...]] = ("points", "bench", "calibrate")
 
@@ -252,11 +284,16 @@ class Measurement(Shown):
     confidence: float  # requested, as a share
     sweeps: tuple[Sweep, ...]  # the points, one benchmark for each pair of lengths
     seconds: float  # that they take of one system, the start of an instance included
-    left: float  # share of the variance of the deciding prediction that the points cannot tell, as far as a calibration can tell it at all
-    # that do with each confidence now, by percent; spare and standby ones included. None where no number does.
+    # share of the variance of the deciding prediction that the points cannot tell, as far as a
+    # calibration can tell it at all
+    left: float
+    # that do with each confidence now, by percent; spare and standby ones included. None where no
+    # number does.
     systems: dict[str, int | None]
-    after: dict[str, int | None]  # the same after the calibration, where it finds the deployment as predicted
-    # mean number after the calibration at the requested confidence, over what it may find; None where no number does now
+    # the same after the calibration, where it finds the deployment as predicted
+    after: dict[str, int | None]
+    # mean number after the calibration at the requested confidence, over what it may find; None
+    # where no number does now
     expected_systems: float | None
     usd: float | None = None  # what these seconds of a system cost; None without a price
     saved_usd_per_year: float | None = None  # mean saving, less ``usd``; None without a price
@@ -274,33 +311,64 @@ class Measurement(Shown):
     @property
     def saved_systems(self) -> float:
         """Systems that are saved on average; 0 where that is not known."""
-        return 0.0 if self.now is None or self.expected_systems is None else self.now - self.expected_systems
+        return (
+            0.0
+            if self.now is None or self.expected_systems is None
+            else self.now - self.expected_systems
+        )
 
     @property
     def narrows(self) -> bool:
         """Whether it lowers the number of systems at any confidence, or on average."""
-        return self.gains or any(self.after.get(level) != count for level, count in self.systems.items())
+        return self.gains or any(
+            self.after.get(level) != count for level, count in self.systems.items()
+        )
 
     @property
     def gains(self) -> bool:
         """Whether the measurement saves more than it costs, on average."""
-        return self.saved_systems >= LEAST_GAIN and (self.saved_usd_per_year is None or self.saved_usd_per_year > 0)
+        return self.saved_systems >= LEAST_GAIN and (
+            self.saved_usd_per_year is None or self.saved_usd_per_year > 0
+        )
 
     @property
     def bench(self) -> tuple[tuple[str, ...], ...]:
         """The commands that measure the points, as argument lists."""
         return tuple(
             (
-                *("tonnage", "bench", "--url", SERVER, "--model", self.model, "--endpoint-type", "completions"),
-                *("--isl", str(sweep.isl), "--osl", str(sweep.osl), "--concurrency", ",".join(map(str, sweep.concurrency))),
-                *("--benchmark-duration", f"{sweep.seconds}s", "--artifact-dir", f"{FOLDER}/{sweep.isl}-{sweep.osl}"),
+                *(
+                    "tonnage",
+                    "bench",
+                    "--url",
+                    SERVER,
+                    "--model",
+                    self.model,
+                    "--endpoint-type",
+                    "completions",
+                ),
+                *(
+                    "--isl",
+                    str(sweep.isl),
+                    "--osl",
+                    str(sweep.osl),
+                    "--concurrency",
+                    ",".join(map(str, sweep.concurrency)),
+                ),
+                *(
+                    "--benchmark-duration",
+                    f"{sweep.seconds}s",
+                    "--artifact-dir",
+                    f"{FOLDER}/{sweep.isl}-{sweep.osl}",
+                ),
             )
             for sweep in self.sweeps
         )
 
     @property
     def calibrate(self) -> tuple[str, ...]:
-        """The command that calibrates on them, as an argument list; sizing takes its file as coefficients."""
+        """The command that calibrates on them, as an argument list; sizing takes its file as
+        coefficients.
+        """
         return ("tonnage", "calibrate", FOLDER, "--plan", PLAN, "--output", CALIBRATED)
 
 
@@ -311,11 +379,14 @@ class Provenance:
     tonnage: str
     # source of the fitted terms by engine preset; empty where nothing was simulated
     coefficients: dict[str, str] = field(default_factory=dict)
-    benchmarks: str = ""  # the file of measured points that the plan rests on; "" where it was simulated
+    # the file of measured points that the plan rests on; "" where it was simulated
+    benchmarks: str = ""
     sources: tuple[str, ...] = ()  # what that file says of its points, each once
     seed: int | None = None  # of every random draw; None where nothing was simulated
-    calibration: Calibration | None = None  # the user's factors on the fitted terms; None for the terms as shipped
-    step_model: str = ""  # whose step times were used in place of the fitted terms; "" for the fitted ones
+    # the user's factors on the fitted terms; None for the terms as shipped
+    calibration: Calibration | None = None
+    # whose step times were used in place of the fitted terms; "" for the fitted ones
+    step_model: str = ""
     command: str = ""  # as it was typed; "" where the plan was not made by the command
     date: str = ""  # the day on which it was made, as YYYY-MM-DD; "" where it is not known
 
@@ -329,9 +400,10 @@ class Provenance:
 class Unmeasured:
     """A part of the choice of which the fit had no row, or too few."""
 
-    # an "architecture" that is not known, a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the
-    # engine ``on``, a "format" of weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``,
-    # a "pipeline", "speculation", "prefix-caching", "adapters" or "images"
+    # an "architecture" that is not known, a "model", a "gpu" (in as many bits), an "engine" (on the
+    # GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of weights, "step-times" from
+    # elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline",
+    # "speculation", "prefix-caching", "adapters" or "images"
     code: Literal[
         "architecture",
         "model",
@@ -348,19 +420,25 @@ class Unmeasured:
         "images",
     ]
     name: str  # its name in the plan, such as "kimi-k3"
-    on: str = ""  # the GPU or the engine with which it was not measured; "" where it was not measured at all
-    bits: int | None = None  # the width of its arithmetic where the GPU was measured only in another width; None elsewhere
+    # the GPU or the engine with which it was not measured; "" where it was not measured at all
+    on: str = ""
+    # the width of its arithmetic where the GPU was measured only in another width; None elsewhere
+    bits: int | None = None
     rows: int = 0  # the rows that there are, fewer than the fit needs
     nearest: str = ""  # the nearest measured one; "" where nothing is near
 
 
 @strict
 class OutOfRange:
-    """A length, a load or a size of an instance beyond those of the measured rows of this engine and kind of model."""
+    """A length, a load or a size of an instance beyond those of the measured rows of this engine
+    and kind of model.
+    """
 
-    # "isl", "osl" and "context" in tokens, "in-flight" in requests that an attention rank holds at once, "gpus" of an instance
+    # "isl", "osl" and "context" in tokens, "in-flight" in requests that an attention rank holds at
+    # once, "gpus" of an instance
     code: Literal["isl", "osl", "context", "in-flight", "gpus"]
-    value: float  # that of the question or the choice: the mean, or the 95th percentile where ``tail`` is true
+    # that of the question or the choice: the mean, or the 95th percentile where ``tail`` is true
+    value: float
     # least, most: the measured range; ``least`` is None where it has no lower end
     least: int | None = None
     most: int
@@ -388,4 +466,6 @@ class ClosedLoopNearSaturation:
     code: Literal["closed-loop-near-saturation"] = "closed-loop-near-saturation"
 
 
-Beyond = Annotated[Unmeasured | OutOfRange | OpenLoopNearSaturation | ClosedLoopNearSaturation, Tagged("code")]
+Beyond = Annotated[
+    Unmeasured | OutOfRange | OpenLoopNearSaturation | ClosedLoopNearSaturation, Tagged("code")
+]

@@ -1,4 +1,6 @@
-"""Several use cases of one model on one fleet: what they need together, what they need apart, and which of the two is chosen."""
+"""Several use cases of one model on one fleet: what they need together, what they need apart, and
+which of the two is chosen.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ class CaseAtPeak:
 
     name: str  # of the use case
     requests_per_second: float  # at its peak
-    # each of its limits, with the value at the asked confidence and the share of the limit that it uses. The percentile of single gaps
-    # (ITL) is an upper bound where several use cases share a pool: the record pools their gaps.
+    # each of its limits, with the value at the asked confidence and the share of the limit that it
+    # uses. The percentile of single gaps (ITL) is an upper bound where several use cases share a
+    # pool: the record pools their gaps.
     limits: tuple[LimitUse, ...]
     # ttft_ms, tpot_ms, e2e_ms: of its requests, by the prediction as it is
     ttft_ms: Latencies
@@ -64,13 +67,17 @@ class PoolSystems:
 
 @strict
 class Arrangement:
-    """Pools, and the whole systems that hold them: pools on one kind of system share its systems."""
+    """Pools, and the whole systems that hold them: pools on one kind of system share its
+    systems.
+    """
 
     pools: tuple[UseCasePool, ...]  # one for all use cases, or one for each
     systems: tuple[PoolSystems, ...]  # by kind
-    # standby systems for failures, of each kind of system or of the instances of each pool; empty where none was requested
+    # standby systems for failures, of each kind of system or of the instances of each pool; empty
+    # where none was requested
     standby: tuple[Standby, ...] = ()
-    # a year of the systems, owned, and of the instances, rented by the hour; None where a price is not known or was not requested
+    # a year of the systems, owned, and of the instances, rented by the hour; None where a price is
+    # not known or was not requested
     owned_usd_per_year: float | None = None
     rented_usd_per_year: float | None = None
 
@@ -89,12 +96,14 @@ class Arrangement:
 class NotShared:
     """Why one pool for all use cases is not chosen."""
 
-    # "models" or "demand" where they cannot be simulated together; "no-deployment" where no deployment meets the limits of each; "limit"
-    # where none holds the limits of all on as many GPUs as the separate pools take; "more-gpus" where it takes more
+    # "models" or "demand" where they cannot be simulated together; "no-deployment" where no
+    # deployment meets the limits of each; "limit" where none holds the limits of all on as many
+    # GPUs as the separate pools take; "more-gpus" where it takes more
     code: WhyNot
     case: str = ""  # the use case that decides; "" where none does
-    # of the shared pool, or the most that were tried; None where nothing was simulated. ``separate_gpus`` are those of the separate pools
-    # next to it: of whole systems, or, where these are as many, of the instances.
+    # of the shared pool, or the most that were tried; None where nothing was simulated.
+    # ``separate_gpus`` are those of the separate pools next to it: of whole systems, or, where
+    # these are as many, of the instances.
     gpus: int | None = None
     separate_gpus: int | None = None
     breach: Breach | None = None  # the limit that breaks; None where none does
@@ -108,7 +117,8 @@ class UseCases(Saved, Displayed):
 
     names: tuple[str, ...]  # of the use cases, in the order in which they were given
     plans: tuple[Plan, ...]  # each by itself, in the same order
-    separate: Arrangement | None  # a pool for each; None where one of them has no deployment inside its limits
+    # a pool for each; None where one of them has no deployment inside its limits
+    separate: Arrangement | None
     shared: Arrangement | None  # one pool for all; None where there is none that could be chosen
     not_shared: NotShared | None  # why ``shared`` is not chosen; None where it is
     chosen: Chosen | None  # which of the two; None where neither is possible
@@ -116,9 +126,17 @@ class UseCases(Saved, Displayed):
     @property
     def choice(self) -> Arrangement | None:
         """The arrangement that is chosen."""
-        return None if self.chosen is None else self.shared if self.chosen == "shared" else self.separate
+        return (
+            None
+            if self.chosen is None
+            else self.shared
+            if self.chosen == "shared"
+            else self.separate
+        )
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> UseCases:
-        """The answer of a JSON object. Raises InputErrors: everything in it that cannot be used, each with its path."""
+        """The answer of a JSON object. Raises InputErrors: everything in it that cannot be used,
+        each with its path.
+        """
         return read_back(cls, document, "use cases")

@@ -1,6 +1,7 @@
 """A report before it is written: sections of text, facts, tables and figures.
 
-The terminal, Markdown and HTML are three ways of writing the same blocks, so they cannot say different things.
+The terminal, Markdown and HTML are three ways of writing the same blocks, so they cannot say
+different things.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; ``tone`` is "plain", "answer" (the sentence to read first), "warning" or "note"."""
+    """A paragraph; ``tone`` is "plain", "answer" (the sentence to read first), "warning" or
+    "note".
+    """
 
     text: str
     tone: str = "plain"
@@ -51,29 +54,42 @@ class Table:
     mark: str = "chosen"
     folded: bool = False  # whether it is closed at first, where the reader can open it
     note: str = ""  # what a reader must know of the cells
-    # names of the columns that a narrow page may leave out, the first to go first. The others identify the row or the question, and
-    # never go.
+    # names of the columns that a narrow page may leave out, the first to go first. The others
+    # identify the row or the question, and never go.
     spare: tuple[str, ...] = ()
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold nothing but numbers, with a unit at most, and are aligned to the right."""
-        return tuple(bool(self.rows) and all(_numeric(row[i]) for row in self.rows) for i in range(len(self.header)))
+        """Which columns hold nothing but numbers, with a unit at most, and are aligned to the
+        right.
+        """
+        return tuple(
+            bool(self.rows) and all(_numeric(row[i]) for row in self.rows)
+            for i in range(len(self.header))
+        )
 
     def without(self, names: Collection[str]) -> Table:
         """The table without some of its columns."""
         kept = [i for i, name in enumerate(self.header) if name not in names]
-        return replace(self, header=tuple(self.header[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in self.rows))
+        return replace(
+            self,
+            header=tuple(self.header[i] for i in kept),
+            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+        )
 
     def filled(self, *names: str) -> Table:
         """Without those columns, of the named ones or of all, that hold nothing."""
         asked = [(i, name) for i, name in enumerate(self.header) if name in names or not names]
-        return self.without({name for i, name in asked if all(row[i] in ("", ABSENT) for row in self.rows)})
+        return self.without(
+            {name for i, name in asked if all(row[i] in ("", ABSENT) for row in self.rows)}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure, a sentence on how to read it, and its numbers; None where a table of another section holds them."""
+    """A figure, a sentence on how to read it, and its numbers; None where a table of another
+    section holds them.
+    """
 
     figure: Figure
     reading: str
@@ -132,7 +148,12 @@ def document(*sections: Section, title: str = "", subtitle: str = "") -> Documen
 
 def section(key: str, name: str, *blocks: Block | None, folded: bool = False) -> Section:
     """A section of those blocks that are there."""
-    return Section(key=key, title=name, blocks=tuple(block for block in blocks if block is not None), folded=folded)
+    return Section(
+        key=key,
+        title=name,
+        blocks=tuple(block for block in blocks if block is not None),
+        folded=folded,
+    )
 
 
 def items(lines: tuple[str, ...], tone: str = "plain") -> Items | None:
@@ -146,9 +167,17 @@ def facts_known(rows: Iterable[tuple[str, str]]) -> Facts:
     return Facts(tuple(row for row in rows if row[1]))
 
 
-def charted(figure: Figure, reading: str, caption: str, header: Collection[str], rows: Iterable[tuple[str, ...]]) -> Drawing:
+def charted(
+    figure: Figure,
+    reading: str,
+    caption: str,
+    header: Collection[str],
+    rows: Iterable[tuple[str, ...]],
+) -> Drawing:
     """A figure with its numbers in a table that is closed at first."""
-    return Drawing(figure, reading, Table(caption=caption, header=tuple(header), rows=tuple(rows), folded=True))
+    return Drawing(
+        figure, reading, Table(caption=caption, header=tuple(header), rows=tuple(rows), folded=True)
+    )
 
 
 def drawing(figure: Figure | None, reading: str, numbers: Table | None) -> Drawing | None:

@@ -1,4 +1,6 @@
-"""Facts as documents: entries of the catalog, number formats, memory, profiles of a machine, compressed checkpoints."""
+"""Facts as documents: entries of the catalog, number formats, memory, profiles of a machine,
+compressed checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,45 @@ if TYPE_CHECKING:
 
 # By kind, the fields that are shown
 COLUMNS = {
-    "models": ("name", "parameters_billions", "layers", "hidden", "kv_heads", "experts", "max_context", "source"),
+    "models": (
+        "name",
+        "parameters_billions",
+        "layers",
+        "hidden",
+        "kv_heads",
+        "experts",
+        "max_context",
+        "source",
+    ),
     "checkpoints": ("model", "repository", "format", "engines", "licence", "gated", "source"),
     "gpus": (
-        *("name", "arch", "fp16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops", "memory_gb", "memory_bandwidth_gb_s"),
+        *(
+            "name",
+            "arch",
+            "fp16_tflops",
+            "fp8_tflops",
+            "int8_tops",
+            "fp4_tflops",
+            "memory_gb",
+            "memory_bandwidth_gb_s",
+        ),
         *("link", "tdp_w", "source"),
     ),
     "systems": ("name", "gpu", "gpus", "max_power_w", "source"),
     "engines": ("name", "family", "since", "notes"),
     "quality": ("model", "benchmark", "score", "setting", "date", "source"),
-    "lengths": ("name", "about", "use_cases", "requests", "isl_mean", "isl_cv", "osl_mean", "osl_cv", "date", "source"),
+    "lengths": (
+        "name",
+        "about",
+        "use_cases",
+        "requests",
+        "isl_mean",
+        "isl_cv",
+        "osl_mean",
+        "osl_cv",
+        "date",
+        "source",
+    ),
 }
 # The columns that are not called as their fields
 CALLED = {
@@ -86,7 +117,10 @@ SHORT = 40  # characters of the source of a price, beside which an offer needs i
 def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
     """The entries of each kind as rows; kinds without an entry are left out."""
     shown = {kind: entries for kind, entries in found.items() if entries and kind in TITLES}
-    sections = [section(kind, f"{TITLES[kind]} ({len(entries)})", _table(kind, entries)) for kind, entries in shown.items()]
+    sections = [
+        section(kind, f"{TITLES[kind]} ({len(entries)})", _table(kind, entries))
+        for kind, entries in shown.items()
+    ]
     return document(*sections, *_prices(found.get("prices", ())))
 
 
@@ -94,11 +128,17 @@ def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
     """One table for each kind of price, and of clouds one for each GPU."""
     for kind, (title, first) in PRICES.items():
         of_kind = [price for price in prices if price["kind"] == kind]
-        groups = dict.fromkeys(price["name"] for price in of_kind) if kind == "cloud" else {"": None}
+        groups = (
+            dict.fromkeys(price["name"] for price in of_kind) if kind == "cloud" else {"": None}
+        )
         for group in groups:
             shown = [price for price in of_kind if group in ("", price["name"])]
             if shown:
-                yield section(f"{kind}-{group}", f"{title.format(group)} ({len(shown)})", _price_table(first, shown))
+                yield section(
+                    f"{kind}-{group}",
+                    f"{title.format(group)} ({len(shown)})",
+                    _price_table(first, shown),
+                )
 
 
 def _price_table(first: str, prices: Sequence[Mapping[str, Any]]) -> Table:
@@ -106,10 +146,20 @@ def _price_table(first: str, prices: Sequence[Mapping[str, Any]]) -> Table:
     rows = []
     for price in prices:
         low, high, kind, unit = price["low"], price["high"], price["kind"], str(price["unit"])
-        what = unit.removeprefix("USD per million ") if kind in ("api", "general") else ""  # elsewhere the title says it
+        # elsewhere the title says it
+        what = unit.removeprefix("USD per million ") if kind in ("api", "general") else ""
         usd = f"{price['value']:,.10g}{' (estimate)' if price['estimate'] else ''}"
         between = ABSENT if low == high else f"{low:,.10g} to {high:,.10g}"
-        rows.append((price["offer"] or price["name"], what, usd, between, price["date"], _cell(price["source"], SHORT)))
+        rows.append(
+            (
+                price["offer"] or price["name"],
+                what,
+                usd,
+                between,
+                price["date"],
+                _cell(price["source"], SHORT),
+            )
+        )
     header = (first, "of what", "price", "range", "date", "source")
     return Table(header=header, rows=tuple(rows), spare=("range",)).filled()
 
@@ -117,7 +167,12 @@ def _price_table(first: str, prices: Sequence[Mapping[str, Any]]) -> Table:
 def _table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     rows = tuple(tuple(_cell(entry.get(field)) for field in COLUMNS[kind]) for entry in entries)
     header = tuple(CALLED.get(field, field) for field in COLUMNS[kind])
-    cut = any(cell.endswith("…") for row in rows for name, cell in zip(header, row, strict=True) if name not in SPARED)
+    cut = any(
+        cell.endswith("…")
+        for row in rows
+        for name, cell in zip(header, row, strict=True)
+        if name not in SPARED
+    )
     return Table(header=header, rows=rows, spare=SPARED, note=CUT if cut else "")
 
 
@@ -135,7 +190,8 @@ def _cell(value: object, longest: int = LONGEST) -> str:
     return text if head == text else f"{head} …"
 
 
-NATIVE = "none"  # accuracy impact and calibration of the format that the model itself is published in
+# accuracy impact and calibration of the format that the model itself is published in
+NATIVE = "none"
 
 SPARED_FORMATS = ("KV", "GB/GPU", "prompt")
 
@@ -147,17 +203,29 @@ def formats(base: Deployment, gains: tuple[FormatGain, ...]) -> Document:
     small, large = (" and ".join(map(str, batches)) for batches in (SMALL, LARGE))
     where = f"{base.model.name} on {base.parallelism.tp} × {base.gpu.name}, {base.engine}"
     title = (
-        f"Predicted speed over 16 bits, {where}: of an output token at batch {small}; of whole requests of {ISL:,} + {OSL} tokens at "
-        f"batch {large}; of a prompt. The words are published: at batch 4 and less, and at 16 and more."
+        f"Predicted speed over 16 bits, {where}: of an output token at batch {small}; of whole"
+        f" requests of {ISL:,} + {OSL} tokens at batch {large}; of a prompt. The words are"
+        " published: at batch 4 and less, and at 16 and more."
     )
     lacking = tuple(f"{gain.precision.name}: {gain.lacks}" for gain in gains if gain.lacks)
-    return document(section("gains", "", _gains(gains)), section("hardware", "", _hardware(gains), items(lacking, "note")), title=title)
+    return document(
+        section("gains", "", _gains(gains)),
+        section("hardware", "", _hardware(gains), items(lacking, "note")),
+        title=title,
+    )
 
 
 def _gains(gains: tuple[FormatGain, ...]) -> Table:
     from tonnage.sizing.precisions import LARGE, SMALL
 
-    header = ("format", "GB/GPU", "KV", *(f"token at {b}" for b in SMALL), *(f"run at {b}" for b in LARGE), "prompt")
+    header = (
+        "format",
+        "GB/GPU",
+        "KV",
+        *(f"token at {b}" for b in SMALL),
+        *(f"run at {b}" for b in LARGE),
+        "prompt",
+    )
     return Table(
         header=(*header, "said ≤ 4", "said ≥ 16", "accuracy impact", "calibration"),
         rows=tuple(_gain(gain, SMALL, LARGE) for gain in gains),
@@ -168,14 +236,28 @@ def _gains(gains: tuple[FormatGain, ...]) -> Table:
 
 def _gain(one: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[str, ...]:
     said = one.published[-1] if one.published else None
-    words = ("",) * 4 if said is None else (said.gain_small, said.gain_large, said.accuracy_impact, said.calibration)
+    words = (
+        ("",) * 4
+        if said is None
+        else (said.gain_small, said.gain_large, said.accuracy_impact, said.calibration)
+    )
     words = (*words[:2], NATIVE, NATIVE) if one.native else words
     found = [ABSENT] * (len(small) + len(large) + 1)
     if one.gain is not None:
-        values = (*(one.gain.token[b] for b in small), *(one.gain.run[b] for b in large), one.gain.prompt)
+        values = (
+            *(one.gain.token[b] for b in small),
+            *(one.gain.run[b] for b in large),
+            one.gain.prompt,
+        )
         found = [f"{value:.2f}" for value in values]
     name = one.precision.name + ("*" if one.unfitted else "")
-    return (name, f"{one.weight_gb:.1f}", one.precision.kv, *found, *(word or ABSENT for word in words))
+    return (
+        name,
+        f"{one.weight_gb:.1f}",
+        one.precision.kv,
+        *found,
+        *(word or ABSENT for word in words),
+    )
 
 
 def _unfitted(gains: tuple[FormatGain, ...]) -> list[str]:
@@ -184,7 +266,10 @@ def _unfitted(gains: tuple[FormatGain, ...]) -> list[str]:
     for gain in gains:
         for name, source in gain.unfitted:
             sources.setdefault(source, []).append(name)
-    return [f"* {', '.join(dict.fromkeys(names))}: not fitted; {source}" for source, names in sources.items()]
+    return [
+        f"* {', '.join(dict.fromkeys(names))}: not fitted; {source}"
+        for source, names in sources.items()
+    ]
 
 
 def _hardware(gains: tuple[FormatGain, ...]) -> Table:
@@ -194,10 +279,17 @@ def _hardware(gains: tuple[FormatGain, ...]) -> Table:
     rows = []
     for gain in gains:
         p = find_precision(gain.precision.name)
-        multiplied = f"{'unpacked to' if p.unpacked else 'as'} {p.arithmetic.upper()}{', half of the products' if p.sparse else ''}"
+        multiplied = (
+            f"{'unpacked to' if p.unpacked else 'as'}"
+            f" {p.arithmetic.upper()}{', half of the products' if p.sparse else ''}"
+        )
         if p.experts_only:
             multiplied = "experts alone: as FP8 on units with FP4, else unpacked to FP16"
-        hardware = "every GPU of the catalog" if set(gain.generations) == every else ", ".join(gain.generations)
+        hardware = (
+            "every GPU of the catalog"
+            if set(gain.generations) == every
+            else ", ".join(gain.generations)
+        )
         rows.append((p.name, f"{p.weight_bits:.3g}", multiplied, hardware))
     return Table(header=("format", "bits", "multiplied", "hardware"), rows=tuple(rows))
 
@@ -208,10 +300,15 @@ def memory(equations: Sequence[str]) -> Document:
 
 
 LEGEND = (
-    "A runnable profile holds a request of the model's whole context, or of --max-model-len; GB are those that each GPU must have for "
-    "that. The first one with a checkpoint is what --engine auto starts."
+    "A runnable profile holds a request of the model's whole context, or of --max-model-len; GB are"
+    " those that each GPU must have for that. The first one with a checkpoint is what --engine auto"
+    " starts."
 )
-STARTING_TITLES = {"runnable": "Runs here", "low memory": "Runs here with a shorter context", "incompatible": "Does not run here"}
+STARTING_TITLES = {
+    "runnable": "Runs here",
+    "low memory": "Runs here with a shorter context",
+    "incompatible": "Does not run here",
+}
 
 
 def listing(machine: Machine, found: Sequence[Profile]) -> Document:
@@ -220,15 +317,29 @@ def listing(machine: Machine, found: Sequence[Profile]) -> Document:
     for kind, title in STARTING_TITLES.items():
         these = [profile for profile in found if profile.kind == kind]
         width = max((len(profile.name) for profile in these), default=0)
-        sections.append(section(kind, title if these else "", Lines("\n".join(_line(one, width) for one in these)) if these else None))
-    return document(*sections, section("notes", "", items((LEGEND, *machine.notes), "note")), title=machine.label)
+        sections.append(
+            section(
+                kind,
+                title if these else "",
+                Lines("\n".join(_line(one, width) for one in these)) if these else None,
+            )
+        )
+    return document(
+        *sections,
+        section("notes", "", items((LEGEND, *machine.notes), "note")),
+        title=machine.label,
+    )
 
 
 def _line(one: Profile, width: int) -> str:
     """Such as "  vllm-fp8-tp1-pp1-throughput   24 GB  owner/name"."""
     needs = f"{one.needs_bytes / 1e9:,.0f} GB" if one.needs_bytes else ""
     context = f"--max-model-len {one.context}: " if one.kind == "low memory" else ""
-    told = f"{context}{one.why}" if one.why else one.checkpoint or f"name a --checkpoint in {one.precision}"
+    told = (
+        f"{context}{one.why}"
+        if one.why
+        else one.checkpoint or f"name a --checkpoint in {one.precision}"
+    )
     return f"  {one.name.ljust(width)}  {needs:>8}  {told}"
 
 
@@ -236,14 +347,31 @@ def starting(machine: Machine, start: Start) -> Document:
     """Everything that would be started."""
     import yaml
 
-    facts = Facts((("machine", machine.label), ("engine", start.engine), ("served as", start.model), ("chosen", start.why)))
+    facts = Facts(
+        (
+            ("machine", machine.label),
+            ("engine", start.engine),
+            ("served as", start.model),
+            ("chosen", start.why),
+        )
+    )
     sections = [section("choice", "", facts)]
     for place, started in enumerate(start.instances):
         numbers = ", ".join(str(device.index) for device in started.devices)
-        gpus = f"{'GPU' if len(started.devices) == 1 else 'GPUs'} {numbers}" if started.devices else "no GPU"
-        heading = f"instance {place}: {gpus}, port {started.port}, ready when {started.path} answers"
+        gpus = (
+            f"{'GPU' if len(started.devices) == 1 else 'GPUs'} {numbers}"
+            if started.devices
+            else "no GPU"
+        )
+        heading = (
+            f"instance {place}: {gpus}, port {started.port}, ready when {started.path} answers"
+        )
         sections.append(section(f"instance-{place}", heading, Lines(_command(started))))
-    file = textwrap.indent(yaml.safe_dump(dict(start.file), sort_keys=False).rstrip(), "  ") if start.file else ""
+    file = (
+        textwrap.indent(yaml.safe_dump(dict(start.file), sort_keys=False).rstrip(), "  ")
+        if start.file
+        else ""
+    )
     shown = section("file", "engine.yaml", Lines(file)) if file else section("file", "")
     return document(*sections, shown, section("notes", "", items(start.notes, "note")))
 
@@ -257,33 +385,68 @@ def _command(one: Started) -> str:
             lines.append(line)
             line = ""
         line = f"{line} {shlex.quote(word)}".strip()
-    return " \\\n".join(f"  {text}" if not place else f"    {text}" for place, text in enumerate([*lines, line]))
+    return " \\\n".join(
+        f"  {text}" if not place else f"    {text}" for place, text in enumerate([*lines, line])
+    )
 
 
 def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
     """Sizes, quality on each text, the matrices that changed most, and what to type next."""
     figures = manifest["figures"]
     told = [
-        f"{manifest['format']} by {manifest['tool']['name']} {manifest['tool']['version']}: "
-        f"{manifest['bytes'] / 1e6:,.1f} MB of weights, {manifest['bytes'] / manifest['original_bytes']:.0%} of the original's."
+        f"{manifest['format']} by {manifest['tool']['name']} {manifest['tool']['version']}:"
+        f" {manifest['bytes'] / 1e6:,.1f} MB of weights,"
+        f" {manifest['bytes'] / manifest['original_bytes']:.0%} of the original's."
     ]
     errors = sorted(figures.get("weight_errors", {}).items(), key=lambda one: -one[1])
     if errors:
-        told.append(f"{len(errors)} matrices differ; relative error at most {errors[0][1]:.2%} ({errors[0][0]}).")
+        told.append(
+            f"{len(errors)} matrices differ; relative error at most {errors[0][1]:.2%}"
+            f" ({errors[0][0]})."
+        )
     impact, _ = accuracy_and_calibration(find_precision(manifest["precision"]))
     if impact:
-        told.append(f"Published for the format: accuracy impact {impact}; tonnage catalog precisions has the sources.")
-    form = "{tokens:,}|{perplexity_original:.4g}|{perplexity:.4g}|{top1_agreement:.1%}|{kl_nats:.3g}"
-    judged = {name.replace("_", " "): figures[name] for name in ("calibration", "held_back") if figures.get(name)}
+        told.append(
+            f"Published for the format: accuracy impact {impact}; tonnage catalog precisions has"
+            " the sources."
+        )
+    form = (
+        "{tokens:,}|{perplexity_original:.4g}|{perplexity:.4g}|{top1_agreement:.1%}|{kl_nats:.3g}"
+    )
+    judged = {
+        name.replace("_", " "): figures[name]
+        for name in ("calibration", "held_back")
+        if figures.get(name)
+    }
     rows = tuple((name, *form.format_map(one).split("|")) for name, one in judged.items())
-    header = ("text", "tokens", "perplexity before", "after", "same top token", "KL divergence, nats")
+    header = (
+        "text",
+        "tokens",
+        "perplexity before",
+        "after",
+        "same top token",
+        "KL divergence, nats",
+    )
     tasks = f"--tasks {','.join(TASKS.values())} --confirm_run_unsafe_code --output_path results"
     following = (
-        f"HF_ALLOW_CODE_EVAL=1 lm_eval --model vllm --model_args pretrained={folder} {tasks}   where the GPU is; for the original too",
-        f"tonnage compress {manifest['original']} --output {folder} --lm-eval results/original results/made   reads what it found",
-        f"tonnage size … --model {manifest['original']}/config.json,{folder}/config.json   what the loss buys",
+        (
+            f"HF_ALLOW_CODE_EVAL=1 lm_eval --model vllm --model_args pretrained={folder} {tasks}  "
+            " where the GPU is; for the original too"
+        ),
+        (
+            f"tonnage compress {manifest['original']} --output {folder} --lm-eval results/original"
+            " results/made   reads what it found"
+        ),
+        (
+            f"tonnage size … --model {manifest['original']}/config.json,{folder}/config.json   what"
+            " the loss buys"
+        ),
     )
-    quality = Table(header=header, rows=rows) if rows else items(("Without --text no perplexity was measured.",), "note")
+    quality = (
+        Table(header=header, rows=rows)
+        if rows
+        else items(("Without --text no perplexity was measured.",), "note")
+    )
     return document(
         section("made", "", items(tuple(told))),
         section("quality", "", quality, *_tasks(manifest)),
@@ -293,20 +456,49 @@ def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
 
 
 def _tasks(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
-    """The tasks of lm-evaluation-harness next to the losses that are published for the format; none where they were not run."""
+    """The tasks of lm-evaluation-harness next to the losses that are published for the format; none
+    where they were not run.
+    """
     named = {task: benchmark for benchmark, task in TASKS.items()}
     rows = []
     for task, one in manifest["figures"].get("tasks", {}).items():
-        known = published_loss(find_precision(manifest["precision"]), manifest["parameters"], named[task]) if task in named else None
+        known = (
+            published_loss(
+                find_precision(manifest["precision"]), manifest["parameters"], named[task]
+            )
+            if task in named
+            else None
+        )
         loss = 1 - one["made"] / one["original"] if one["original"] else 0.0
-        error = math.hypot(one["error"], one["original_error"]) / one["original"] if one["original"] else 0.0
-        verdict = "none is published" if known is None else "more than published" if 100 * (loss - 2 * error) > known[1] else "as published"
+        error = (
+            math.hypot(one["error"], one["original_error"]) / one["original"]
+            if one["original"]
+            else 0.0
+        )
+        verdict = (
+            "none is published"
+            if known is None
+            else "more than published"
+            if 100 * (loss - 2 * error) > known[1]
+            else "as published"
+        )
         rows.append(
             (
                 *(task, one["metric"], *(f"{one[key]:.2%}" for key in ("original", "made"))),
-                *(f"{loss:.2%} ± {2 * error:.2%}", ABSENT if known is None else f"{known[1]:g}% ({known[0]})", verdict),
+                *(
+                    f"{loss:.2%} ± {2 * error:.2%}",
+                    ABSENT if known is None else f"{known[1]:g}% ({known[0]})",
+                    verdict,
+                ),
             )
         )
     header = ("task", "metric", "before", "after", "loss", "published for the format", "verdict")
-    note = "Losses are relative to the original, ± two standard errors. The published loss is that of the model nearest in size."
-    return (Table(caption="lm-evaluation-harness", header=header, rows=tuple(rows), note=note),) if rows else ()
+    note = (
+        "Losses are relative to the original, ± two standard errors. The published loss is that of"
+        " the model nearest in size."
+    )
+    return (
+        (Table(caption="lm-evaluation-harness", header=header, rows=tuple(rows), note=note),)
+        if rows
+        else ()
+    )

@@ -1,4 +1,6 @@
-"""Measurements as documents: the verdict first, then the numbers; imported runs, two runs side by side, a run next to its plan."""
+"""Measurements as documents: the verdict first, then the numbers; imported runs, two runs side by
+side, a run next to its plan.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.report.document import Document, Drawing, Facts, Table, Text, charted, document, items, section
+from tonnage.report.document import (
+    Document,
+    Drawing,
+    Facts,
+    Table,
+    Text,
+    charted,
+    document,
+    items,
+    section,
+)
 from tonnage.report.drawing.figure import Axis, Plot, Point, Series
-from tonnage.report.numbers import ABSENT, STATISTICS, between, counted, number, sentence_of, statistics
+from tonnage.report.numbers import (
+    ABSENT,
+    STATISTICS,
+    between,
+    counted,
+    number,
+    sentence_of,
+    statistics,
+)
 from tonnage.report.plans.question import attained_text
 from tonnage.units import format_duration
 
@@ -23,7 +43,18 @@ if TYPE_CHECKING:
     from tonnage.serve.demonstration import Demonstration, Failure
 
 METRICS = ("ttft", "itl", "tpot", "e2e")
-SWEPT = ("load", "TTFT ms", "p95", "ITL ms", "p99", "TPOT ms", "E2E ms", "requests/s", "tokens/s", "verdict")
+SWEPT = (
+    "load",
+    "TTFT ms",
+    "p95",
+    "ITL ms",
+    "p99",
+    "TPOT ms",
+    "E2E ms",
+    "requests/s",
+    "tokens/s",
+    "verdict",
+)
 # How completed outputs ended, by the server's finish reason
 ENDS = {
     "": "without a reason for their end",
@@ -37,50 +68,100 @@ ENDS = {
 }
 WAYS = {"on-prem": "owned systems, their share", "cloud": "cloud GPUs"}
 SELF_TEST = (
-    ("TTFT", "as the client reports it, from the moment of sending; the server's: its first write − its receipt of the request"),
-    ("bias", "the client's stamp of a first token (last token) − the server's stamp of its write; one clock, one machine"),
+    (
+        "TTFT",
+        (
+            "as the client reports it, from the moment of sending; the server's: its first write −"
+            " its receipt of the request"
+        ),
+    ),
+    (
+        "bias",
+        (
+            "the client's stamp of a first token (last token) − the server's stamp of its write;"
+            " one clock, one machine"
+        ),
+    ),
     ("tokens/s at most", "where the client's CPU for each token would take 85 % of a core"),
 )
 
 
 def measured(runs: Sequence[Measured]) -> Document:
-    """One load in full, or one line per load of a sweep; what makes a run invalid is above its numbers."""
+    """One load in full, or one line per load of a sweep; what makes a run invalid is above its
+    numbers.
+    """
     from tonnage.results.metrics import DEFINITIONS
 
     verdicts = []
     for run in runs:
-        items = f", {int(run.load.isl[0])} items each" if run.run_json["endpoint"]["type"] == "infer" else ""
+        items = (
+            f", {int(run.load.isl[0])} items each"
+            if run.run_json["endpoint"]["type"] == "infer"
+            else ""
+        )
         verdicts.append(Text(f"{run.load.words}{items}: {run.validity.verdict}"))
         verdicts += [Text(f"invalid: {reason}", tone="warning") for reason in run.validity.reasons]
         verdicts += [Text(f"note: {note}") for note in run.validity.notes]
     infers = runs[0].run_json["endpoint"]["type"] == "infer"
-    body = (_inferences(runs),) if infers else (_statistics(runs[0]), Text(_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
+    body = (
+        (_inferences(runs),)
+        if infers
+        else (_statistics(runs[0]), Text(_rates(runs[0])))
+        if len(runs) == 1
+        else (_sweep(runs),)
+    )
     body = (*body, *_costs(runs), *_tiers(runs))
-    definitions = Facts(tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in (METRICS[3:] if infers else METRICS)))
-    sections = (section("verdict", "", *verdicts), section("numbers", "", *body), section("definitions", "", definitions))
+    definitions = Facts(
+        tuple(
+            (metric.upper(), DEFINITIONS[f"{metric}_ms"])
+            for metric in (METRICS[3:] if infers else METRICS)
+        )
+    )
+    sections = (
+        section("verdict", "", *verdicts),
+        section("numbers", "", *body),
+        section("definitions", "", definitions),
+    )
     return Document(sections=sections)
 
 
 def _statistics(run: Measured) -> Table:
-    metrics = METRICS if run.run_json["endpoint"]["streaming"] else METRICS[3:]  # tokens of a whole reply have no moments
-    rows = tuple((f"{metric.upper()} ms", *statistics(getattr(run.summary, f"{metric}_ms"))) for metric in metrics)
+    # tokens of a whole reply have no moments
+    metrics = METRICS if run.run_json["endpoint"]["streaming"] else METRICS[3:]
+    rows = tuple(
+        (f"{metric.upper()} ms", *statistics(getattr(run.summary, f"{metric}_ms")))
+        for metric in metrics
+    )
     return Table(header=("", *STATISTICS), rows=rows, spare=("p90", "p50"))
 
 
 def _rates(run: Measured) -> str:
     s = run.summary
-    ends = ", ".join(f"{count} {ENDS.get(word, f'with “{word}”')}" for word, count in run.run_json["tokens"]["finish_reasons"].items())
-    rates = f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output tokens/s, {s.counted} completed"
+    ends = ", ".join(
+        f"{count} {ENDS.get(word, f'with “{word}”')}"
+        for word, count in run.run_json["tokens"]["finish_reasons"].items()
+    )
+    rates = (
+        f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output"
+        f" tokens/s, {s.counted} completed"
+    )
     rates += f" ({ends})" if ends else ""
-    failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
+    failed = "".join(
+        f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items()
+    )
     joules = ""
     if energy := run.summary_json.get("energy"):
-        joules = f"; {number(energy['mean_gpu_watts'])} W of GPUs, {number(energy['joules_per_output_token'])} J an output token"
+        joules = (
+            f"; {number(energy['mean_gpu_watts'])} W of GPUs,"
+            f" {number(energy['joules_per_output_token'])} J an output token"
+        )
     return rates + failed + joules + "".join(f"; {attained_text(one)}" for one in run.good)
 
 
 def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
-    """What the tokens of each run cost, owned and rented; nothing where nobody named the hardware."""
+    """What the tokens of each run cost, owned and rented; nothing where nobody named the
+    hardware.
+    """
     rows, hardware, made, missing = [], "", dict[str, None](), dict[str, None]()
     for run in runs:
         cost = run.run_json.get("cost", {"ways": ()})
@@ -90,15 +171,31 @@ def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
                 missing[f"{WAYS[way['where']]}: {way['how'][0]}"] = None
                 continue
             made[f"{WAYS[way['where']]}, a year: {'; '.join(way['how'])}"] = None
-            kinds = ("usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_1000_requests")
-            rows.append((run.load.words, WAYS[way["where"]], *(number(way[kind]) for kind in kinds)))
-    header = ("load", "USD of", "an hour", "million input tokens", "million output tokens", "1,000 requests")
+            kinds = (
+                "usd_per_hour",
+                "usd_per_million_input_tokens",
+                "usd_per_million_output_tokens",
+                "usd_per_1000_requests",
+            )
+            rows.append(
+                (run.load.words, WAYS[way["where"]], *(number(way[kind]) for kind in kinds))
+            )
+    header = (
+        "load",
+        "USD of",
+        "an hour",
+        "million input tokens",
+        "million output tokens",
+        "1,000 requests",
+    )
     table = (Table(header=header, rows=tuple(rows)), Text(f"Cost of {hardware}.")) if rows else ()
     return (*table, *(Text(sentence_of(line)) for line in (*made, *missing)))
 
 
 def _tiers(runs: Sequence[Measured]) -> tuple[Table, ...]:
-    """The most users in each tier of speed and TTFT, over the loads of a sweep; nothing where no tiers are counted."""
+    """The most users in each tier of speed and TTFT, over the loads of a sweep; nothing where no
+    tiers are counted.
+    """
     from tonnage.bench.tiers import most_users
 
     loads = [run.run_json["tiers"] for run in runs if "tiers" in run.run_json]
@@ -106,9 +203,18 @@ def _tiers(runs: Sequence[Measured]) -> tuple[Table, ...]:
         return ()
     rows = []
     for place, tier in enumerate(loads[0]["tiers"]):
-        name = f"{tier['output_tokens_per_second']:g} tokens/s, TTFT {format_duration(tier['ttft_s'])}"
+        name = (
+            f"{tier['output_tokens_per_second']:g} tokens/s, TTFT {format_duration(tier['ttft_s'])}"
+        )
         rows.append((name, most_users(loads, place)))
-    speeds = [(f"{load['users']} users", number(load["output_tokens_per_second_p25"]), number(load["ttft_ms_p95"])) for load in loads]
+    speeds = [
+        (
+            f"{load['users']} users",
+            number(load["output_tokens_per_second_p25"]),
+            number(load["ttft_ms_p95"]),
+        )
+        for load in loads
+    ]
     return (
         Table(header=("load", "tokens/s of a user, p25", "TTFT p95 ms"), rows=tuple(speeds)),
         Table(header=("tier", "users of the loads measured"), rows=tuple(rows)),
@@ -120,9 +226,28 @@ def _inferences(runs: Sequence[Measured]) -> Table:
     rows = []
     for run in runs:
         s = run.summary
-        values = (s.e2e_ms.mean, s.e2e_ms.p50, s.e2e_ms.p95, s.e2e_ms.p99, s.requests_per_second, s.input_tokens_per_second)
-        rows.append((run.load.words, f"{int(run.load.isl[0])}", *map(number, values), run.validity.verdict))
-    header = ("load", "items", "E2E ms", "p50", "p95", "p99", "requests/s", "inferences/s", "verdict")
+        values = (
+            s.e2e_ms.mean,
+            s.e2e_ms.p50,
+            s.e2e_ms.p95,
+            s.e2e_ms.p99,
+            s.requests_per_second,
+            s.input_tokens_per_second,
+        )
+        rows.append(
+            (run.load.words, f"{int(run.load.isl[0])}", *map(number, values), run.validity.verdict)
+        )
+    header = (
+        "load",
+        "items",
+        "E2E ms",
+        "p50",
+        "p95",
+        "p99",
+        "requests/s",
+        "inferences/s",
+        "verdict",
+    )
     return Table(header=header, rows=tuple(rows), spare=("p50", "p95"))
 
 
@@ -130,7 +255,14 @@ def _sweep(runs: Sequence[Measured]) -> Table:
     rows = []
     for run in runs:
         s = run.summary
-        values = (s.ttft_ms.mean, s.ttft_ms.p95, s.itl_ms.mean, s.itl_ms.p99, s.tpot_ms.mean, s.e2e_ms.mean)
+        values = (
+            s.ttft_ms.mean,
+            s.ttft_ms.p95,
+            s.itl_ms.mean,
+            s.itl_ms.p99,
+            s.tpot_ms.mean,
+            s.e2e_ms.mean,
+        )
         rates = (s.requests_per_second, s.output_tokens_per_second)
         rows.append((run.load.words, *map(number, (*values, *rates)), run.validity.verdict))
     return Table(header=SWEPT, rows=tuple(rows), spare=("ITL ms", "tokens/s", "p95", "p99"))
@@ -140,9 +272,27 @@ def selftest(tests: Sequence[SelfTest]) -> Document:
     """One line per number of streams, and what the columns mean."""
     rows = []
     for test in tests:
-        values = (test.ttft_ms, test.server_ttft_ms, test.bias_ms, test.bias_p99_ms, test.last_bias_ms, test.cpu_us_per_token)
-        rows.append((str(test.streams), *map(number, values), f"{test.ceiling_tokens_per_second:,.0f}"))
-    header = ("streams", "TTFT ms", "server's", "bias ms", "p99", "last token", "µs per token", "tokens/s at most")
+        values = (
+            test.ttft_ms,
+            test.server_ttft_ms,
+            test.bias_ms,
+            test.bias_p99_ms,
+            test.last_bias_ms,
+            test.cpu_us_per_token,
+        )
+        rows.append(
+            (str(test.streams), *map(number, values), f"{test.ceiling_tokens_per_second:,.0f}")
+        )
+    header = (
+        "streams",
+        "TTFT ms",
+        "server's",
+        "bias ms",
+        "p99",
+        "last token",
+        "µs per token",
+        "tokens/s at most",
+    )
     table = Table(header=header, rows=tuple(rows))
     return document(section("tests", "", table), section("words", "", Facts(SELF_TEST)))
 
@@ -151,14 +301,24 @@ def maximum(found: Maximum) -> Document:
     """What the search for the highest load found, and every run that it made."""
     remark = ""
     if found.client_limited:
-        remark = "The client was too slow for the last load: the server can do more than this machine can ask for."
+        remark = (
+            "The client was too slow for the last load: the server can do more than this machine"
+            " can ask for."
+        )
     elif not found.precise:
         remark = "The runs ended before the interval was narrow; ask for longer runs."
     rows = []
     for trial in found.trials:
         s = trial.measured.summary
         values = (trial.load, s.ttft_ms.p95, s.tpot_ms.mean, s.requests_per_second)
-        rows.append((*map(number, values), "passed" if trial.passed else "failed", f"{trial.sure:.2f}", trial.why or ABSENT))
+        rows.append(
+            (
+                *map(number, values),
+                "passed" if trial.passed else "failed",
+                f"{trial.sure:.2f}",
+                trial.why or ABSENT,
+            )
+        )
     header = (found.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "verdict", "sure", "why")
     table = Table(header=header, rows=tuple(rows))
     return document(section("trials", "", table), title=_found(found), subtitle=remark)
@@ -173,7 +333,8 @@ def _found(found: Maximum) -> str:
     return f"{number(found.load)} {found.unit} meet {limits}; {between}."
 
 
-# By the name that the column has in a file of measured points, where "itl" is the mean time per token of a request: TPOT
+# By the name that the column has in a file of measured points, where "itl" is the mean time per
+# token of a request: TPOT
 METRIC_TITLES = {
     "ttft_ms": "TTFT",
     "ttft_p95_ms": "TTFT p95",
@@ -192,18 +353,32 @@ HEADER = ("run", "requests", "TTFT ms", "from send", "TPOT ms", "E2E ms", "reque
 
 
 def imported(made: Sequence[tuple[Path, Summary, Mapping[str, Any]]]) -> Document:
-    """Folders with their summaries, and what of each file was left out, failed or is to be known."""
+    """Folders with their summaries, and what of each file was left out, failed or is to be
+    known.
+    """
     rows, remarks = [], []
     for folder, s, facts in made:
         counts = {**facts["left_out"], **facts["failed"]}
         whose = f"{folder.name}: " if len(made) > 1 else ""
         if counts:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
-            remarks.append(f"{whose}{s.counted:,} completed, {sum(counts.values()):,} left out ({reasons}).")
+            remarks.append(
+                f"{whose}{s.counted:,} completed, {sum(counts.values()):,} left out ({reasons})."
+            )
         remarks += [f"{whose}{remark}" for remark in facts["remarks"]]
         latencies = (s.ttft_ms.mean, s.ttft_from_send_ms.mean, s.tpot_ms.mean, s.e2e_ms.mean)
-        rows.append((folder.name, str(s.counted), *map(number, (*latencies, s.requests_per_second, s.output_tokens_per_second))))
-    return document(section("runs", "", Table(header=HEADER, rows=tuple(rows)), items(tuple(remarks), "warning")))
+        rows.append(
+            (
+                folder.name,
+                str(s.counted),
+                *map(number, (*latencies, s.requests_per_second, s.output_tokens_per_second)),
+            )
+        )
+    return document(
+        section(
+            "runs", "", Table(header=HEADER, rows=tuple(rows)), items(tuple(remarks), "warning")
+        )
+    )
 
 
 LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_second": "requests/s"}
@@ -212,11 +387,20 @@ LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_se
 def demonstrated(found: Demonstration) -> Document:
     """What was served, how it compares, and what a failure did."""
     rows = tuple(
-        (LABELS[one.metric], number(one.predicted), number(one.measured), f"{one.difference:+.1%}", "agrees" if one.agrees else "differs")
+        (
+            LABELS[one.metric],
+            number(one.predicted),
+            number(one.measured),
+            f"{one.difference:+.1%}",
+            "agrees" if one.agrees else "differs",
+        )
         for one in found.beside
     )
     table = Table(header=("", "predicted", "measured", "difference", ""), rows=rows)
-    reasons = tuple(f"The client calls its measurement {found.client}: {reason}" for reason in found.client_reasons)
+    reasons = tuple(
+        f"The client calls its measurement {found.client}: {reason}"
+        for reason in found.client_reasons
+    )
     return document(
         section("beside", "", table, items(reasons, "warning")),
         section("failure", "", Text(_failure(found.failure))),
@@ -226,28 +410,41 @@ def demonstrated(found: Demonstration) -> Document:
     )
 
 
-NEXT = "Next: tonnage serve, tonnage gateway and tonnage bench do each of these steps for your own model, GPUs and load."
+NEXT = (
+    "Next: tonnage serve, tonnage gateway and tonnage bench do each of these steps for your own"
+    " model, GPUs and load."
+)
 # Whether the measurement agrees with the prediction
 VERDICT = {
     True: "Measured over HTTP, the simulated fleet does what the simulator predicts.",
-    False: "The measurement differs from the prediction: a busy machine delivers tokens late (see below).",
+    False: (
+        "The measurement differs from the prediction: a busy machine delivers tokens late (see"
+        " below)."
+    ),
 }
 
 
 def _failure(failure: Failure) -> str:
-    returned = "it was not back when the load ended" if failure.back_s is None else f"it served again {failure.back_s:.1f} s later"
+    returned = (
+        "it was not back when the load ended"
+        if failure.back_s is None
+        else f"it served again {failure.back_s:.1f} s later"
+    )
     sent = counted(failure.sent, "request")
     return (
-        f"{failure.instance} was killed {failure.after_s:.1f} s into the second load, and {returned}. "
-        f"Of {sent} {failure.completed:,} completed. "
-        f"Streams cut, because they had begun on the killed instance: {failure.failed}. "
-        f"Requests sent to another instance, because the killed one took no connection: {failure.retried}. "
-        f"TTFT p95 of that load: {number(failure.ttft_p95_ms)} ms."
+        f"{failure.instance} was killed {failure.after_s:.1f} s into the second load, and"
+        f" {returned}. Of {sent} {failure.completed:,} completed. Streams cut, because they had"
+        f" begun on the killed instance: {failure.failed}. Requests sent to another instance,"
+        f" because the killed one took no connection: {failure.retried}. TTFT p95 of that load:"
+        f" {number(failure.ttft_p95_ms)} ms."
     )
 
 
 STATISTIC_LABELS = {"requests_per_second": "requests/s", "output_tokens_per_second": "tokens/s"}
-READING = "Each dot is a quantile of both runs. On the line they are alike; above it the second run is slower, and a bend shows where."
+READING = (
+    "Each dot is a quantile of both runs. On the line they are alike; above it the second run is"
+    " slower, and a bend shows where."
+)
 FAR_APART = 30  # ratio of the largest value to the smallest from which the axes are logarithmic
 SHOWN = (5, 25, 50, 75, 95, 99)
 PREDICTED = ("", "measured", "predicted", "ratio", "80 % interval", "")
@@ -267,26 +464,46 @@ def two_runs_page(found: Comparison, first: str, second: str) -> Document:
     """The same as a page, with a quantile–quantile plot for each latency."""
     drawings = (_plot(metric, *pair, first, second) for metric, pair in found.quantiles_ms.items())
     return document(
-        section("ratios", "Ratios", _ratios(found, first, second), items(tuple(found.notes), "note")),
+        section(
+            "ratios", "Ratios", _ratios(found, first, second), items(tuple(found.notes), "note")
+        ),
         section("quantiles", "Quantile against quantile", *drawings),
         title=f"{second} beside {first}",
         subtitle=f"Ratios are of {second} to {first}.",
     )
 
 
-def _plot(metric: str, ours: Sequence[float], theirs: Sequence[float], first: str, second: str) -> Drawing:
+def _plot(
+    metric: str, ours: Sequence[float], theirs: Sequence[float], first: str, second: str
+) -> Drawing:
     """The quantiles from 1 % to 99 % of both runs against each other."""
-    name, least, most = metric.removesuffix("_ms").upper(), min(ours[0], theirs[0]), max(ours[-1], theirs[-1])
+    name, least, most = (
+        metric.removesuffix("_ms").upper(),
+        min(ours[0], theirs[0]),
+        max(ours[-1], theirs[-1]),
+    )
     log = least > 0 and most > FAR_APART * least
     pairs = [(f"p{p}", a, b) for p, (a, b) in enumerate(zip(ours, theirs, strict=True), start=1)]
-    points = tuple(Point(a, b, f"{p} of {name}\n{first} {number(a)} ms\n{second} {number(b)} ms") for p, a, b in pairs)
+    points = tuple(
+        Point(a, b, f"{p} of {name}\n{first} {number(a)} ms\n{second} {number(b)} ms")
+        for p, a, b in pairs
+    )
     alike = tuple(Point(value, value, "") for value in (least, most))
     scale = ", ms (logarithmic)" if log else ", ms"
     rows = tuple((p, number(a), number(b), f"{b / a:.3f}" if a else ABSENT) for p, a, b in pairs)
     x, y = (Axis(f"{run}{scale}", log=log) for run in (first, second))
-    series = (Series("p1 to p99", points, tone=0), Series("alike", alike, tone=5, line=True, marks=False))
+    series = (
+        Series("p1 to p99", points, tone=0),
+        Series("alike", alike, tone=5, line=True, marks=False),
+    )
     header = ("quantile", f"{first}, ms", f"{second}, ms", "ratio")
-    return charted(Plot(f"quantiles-{name.lower()}", name, x, y, series), READING, f"{name} in numbers", header, rows)
+    return charted(
+        Plot(f"quantiles-{name.lower()}", name, x, y, series),
+        READING,
+        f"{name} in numbers",
+        header,
+        rows,
+    )
 
 
 def _ratios(found: Comparison, first: str, second: str) -> Table:
@@ -294,28 +511,51 @@ def _ratios(found: Comparison, first: str, second: str) -> Table:
     for one in found.ratios:
         between = ABSENT if math.isnan(one.low) else f"{one.low:.3f} to {one.high:.3f}"
         ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else ABSENT
-        rows.append((_label(one), number(one.first), number(one.second), ratio, between, VERDICTS[one.differs]))
+        rows.append(
+            (
+                _label(one),
+                number(one.first),
+                number(one.second),
+                ratio,
+                between,
+                VERDICTS[one.differs],
+            )
+        )
     return Table(header=("", first, second, "ratio", "0.95", ""), rows=tuple(rows))
 
 
 def _label(each: Ratio | MetricBeside) -> str:
     """Such as "TTFT p95 ms"; rates and shares have their names."""
     name, latency = each.metric, each.metric.endswith("_ms")
-    return f"{name.removesuffix('_ms').upper()} {each.statistic} ms" if latency else STATISTIC_LABELS.get(name, name)
+    return (
+        f"{name.removesuffix('_ms').upper()} {each.statistic} ms"
+        if latency
+        else STATISTIC_LABELS.get(name, name)
+    )
 
 
 def _quantiles(found: Comparison) -> Table:
     rows = []
     for metric, (ours, theirs) in found.quantiles_ms.items():
         pairs = ((ours[p - 1], theirs[p - 1]) for p in SHOWN)
-        rows.append((f"{metric.removesuffix('_ms').upper()} ms", *(f"{number(a)} → {number(b)}" for a, b in pairs)))
-    return Table(header=("quantiles", *(f"p{p}" for p in SHOWN)), rows=tuple(rows), spare=("p25", "p75", "p5"))
+        rows.append(
+            (
+                f"{metric.removesuffix('_ms').upper()} ms",
+                *(f"{number(a)} → {number(b)}" for a, b in pairs),
+            )
+        )
+    return Table(
+        header=("quantiles", *(f"p{p}" for p in SHOWN)),
+        rows=tuple(rows),
+        spare=("p25", "p75", "p5"),
+    )
 
 
 LEGEND = (
-    "The ratio is predicted / measured. The interval is where a measurement was expected with a probability of 80 %; percentiles other "
-    "than TTFT's p95 have that of the errors of the mean (docs/intervals.md). Single gaps (ITL) have none, nor have rates, which are "
-    "those that the run sent."
+    "The ratio is predicted / measured. The interval is where a measurement was expected with a"
+    " probability of 80 %; percentiles other than TTFT's p95 have that of the errors of the mean"
+    " (docs/intervals.md). Single gaps (ITL) have none, nor have rates, which are those that the"
+    " run sent."
 )
 
 
@@ -342,14 +582,19 @@ def verdict(found: RunBesidePlan, metric: str) -> str:
         return ""
     if set(by_place) == {"inside"}:
         return f"{name} is inside the interval of its prediction: {', '.join(by_place['inside'])}."
-    outside = "; ".join(f"{place}: {', '.join(statistics)}" for place, statistics in by_place.items())
+    outside = "; ".join(
+        f"{place}: {', '.join(statistics)}" for place, statistics in by_place.items()
+    )
     return f"{name} is outside the interval of its prediction ({outside})."
 
 
 def _replayed(found: RunBesidePlan, run: str) -> str:
     d = found.deployment
     stages = f" pp{d.parallelism.pp}" if d.parallelism.pp > 1 else ""
-    instance = f"{d.model.name} {d.precision.name} on {d.gpu.name} {d.parallelism.label}{stages}, {d.engine}"
+    instance = (
+        f"{d.model.name} {d.precision.name} on {d.gpu.name} {d.parallelism.label}{stages},"
+        f" {d.engine}"
+    )
     fleet = f"{found.instances} instances behind {found.router}" if found.router else "1 instance"
     return f"{counted(found.requests, 'request')} of {run}, replayed on {fleet} of {instance}"
 

@@ -1,4 +1,5 @@
-"""Values in a notebook: the sections of their report as a piece of HTML, their figures, and their rows as a table.
+"""Values in a notebook: the sections of their report as a piece of HTML, their figures, and their
+rows as a table.
 
 ``tonnage.notebook`` loads this file by its name when a notebook asks.
 """
@@ -33,7 +34,9 @@ def html_of(value: Any) -> str:
 
 
 def figures(value: Any) -> dict[str, Figure]:
-    """The figures of a value's report by their keys, such as "curve"; a notebook draws each as SVG."""
+    """The figures of a value's report by their keys, such as "curve"; a notebook draws each as
+    SVG.
+    """
     blocks = (block for section in _document(value).sections for block in section.blocks)
     return {block.figure.key: block.figure for block in blocks if isinstance(block, Drawing)}
 
@@ -57,7 +60,12 @@ def plot(
         log: whether y is logarithmic.
     """
     series = tuple(
-        Series(name, tuple(Point(a, b, f"{name}\n{number(a)} {x}\n{number(b)} {y}") for a, b in points), tone=tone, line=True)
+        Series(
+            name,
+            tuple(Point(a, b, f"{name}\n{number(a)} {x}\n{number(b)} {y}") for a, b in points),
+            tone=tone,
+            line=True,
+        )
         for tone, (name, points) in enumerate(lines.items())
     )
     rules = tuple(Rule("y", value, name) for name, value in (limits or {}).items())
@@ -68,14 +76,19 @@ def _drawing(figure: Figure) -> Drawing:
     """A figure by itself; of a plot with its numbers, since no other section has them."""
     from tonnage.report.plans.plan_document import points_table
 
-    numbers = points_table(figure, "In numbers") if isinstance(figure, Plot) and len(figure.series) <= MOST_COLUMNS else None
+    numbers = (
+        points_table(figure, "In numbers")
+        if isinstance(figure, Plot) and len(figure.series) <= MOST_COLUMNS
+        else None
+    )
     return Drawing(figure, "", numbers)
 
 
 MOST_COLUMNS = 6  # lines of a plot of which a table can be read
 
 
-# The document of each class, by the class's name: so a notebook that shows a plan loads nothing of measurements.
+# The document of each class, by the class's name: so a notebook that shows a plan loads nothing of
+# measurements.
 
 
 def _document(value: Any) -> Document:
@@ -103,7 +116,9 @@ def _point(run: Any) -> dict[str, Any]:
     row = {**run.settings, **{name: values.get(name) for name in ("concurrency", "request_rate")}}
     row |= {name: values[name] for name in ("requests_per_second", "output_tokens_per_second")}
     for name in ("ttft", "tpot", "e2e"):
-        row |= {f"{name}_ms_{which}": run.summary.statistic_ms(name, which) for which in ("mean", "p95")}
+        row |= {
+            f"{name}_ms_{which}": run.summary.statistic_ms(name, which) for which in ("mean", "p95")
+        }
     return row
 
 
@@ -112,7 +127,11 @@ def _measured(run: Measured) -> Document:
     from tonnage.report.runs.shown_run import shown
 
     load = run.load
-    arrivals = {"concurrency": load.concurrency} if load.concurrency else {"rate": load.rate, "process": load.pattern}
+    arrivals = (
+        {"concurrency": load.concurrency}
+        if load.concurrency
+        else {"rate": load.rate, "process": load.pattern}
+    )
     return run_report((shown("", run.requests, {"arrivals": arrivals}, run.run_json),))
 
 
@@ -150,11 +169,16 @@ def _deployments(plan: Plan) -> pa.Table:
 
     from tonnage.report.plans.plan_document import plan_csv
 
-    return csv.read_csv(pa.BufferReader(plan_csv([plan]).encode()), convert_options=csv.ConvertOptions(strings_can_be_null=True))
+    return csv.read_csv(
+        pa.BufferReader(plan_csv([plan]).encode()),
+        convert_options=csv.ConvertOptions(strings_can_be_null=True),
+    )
 
 
 def _requests(run: Any) -> pa.Table:
-    """A row for each request: the columns of requests.parquet, and its latencies, null where it has none."""
+    """A row for each request: the columns of requests.parquet, and its latencies, null where it has
+    none.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -167,8 +191,14 @@ def _requests(run: Any) -> pa.Table:
     first, last = record.first_token_ns - record.due_ns, record.last_token_ns - record.due_ns
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot = (last - first) / (record.osl - 1)
-    for name, values, known in (("ttft_ms", first, counted), ("tpot_ms", tpot, counted & (record.osl > 1)), ("e2e_ms", last, counted)):
-        table = table.append_column(name, pa.array(np.where(known, values / 1e6, np.nan), mask=~known))
+    for name, values, known in (
+        ("ttft_ms", first, counted),
+        ("tpot_ms", tpot, counted & (record.osl > 1)),
+        ("e2e_ms", last, counted),
+    ):
+        table = table.append_column(
+            name, pa.array(np.where(known, values / 1e6, np.nan), mask=~known)
+        )
     return table
 
 
@@ -177,7 +207,13 @@ def _recorded(found: Description) -> pa.Table:
     import pyarrow as pa
 
     recording = found.traffic.recording
-    return pa.table({"due_s": [due / 1e9 for due in recording.due_ns], "isl": list(recording.isl), "osl": list(recording.osl)})
+    return pa.table(
+        {
+            "due_s": [due / 1e9 for due in recording.due_ns],
+            "isl": list(recording.isl),
+            "osl": list(recording.osl),
+        }
+    )
 
 
 TABLES: Mapping[str, Callable[[Any], pa.Table]] = {

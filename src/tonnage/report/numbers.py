@@ -1,6 +1,7 @@
 """Numbers as people read them: three digits, thousands separated, units said.
 
-Every number that a reader sees, on a terminal, in Markdown or on a page, is written by one of these.
+Every number that a reader sees, on a terminal, in Markdown or on a page, is written by one of
+these.
 """
 
 from __future__ import annotations
@@ -30,7 +31,13 @@ def statistics(values: object) -> tuple[str, ...]:
 
 def plain(value: float | None) -> str:
     """A number as it was given, to six digits: 99, 199.77, 0.5."""
-    return ABSENT if value is None or not math.isfinite(value) else f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return (
+        ABSENT
+        if value is None or not math.isfinite(value)
+        else f"{value:,.6g}"
+        if abs(value) < 1e6
+        else f"{value:,.0f}"
+    )
 
 
 def whole(value: float | None) -> str:
@@ -42,14 +49,26 @@ def usd(value: float | None) -> str:
     """US dollars: whole from a hundred on, cents below, two digits below a dime."""
     if value is None or not math.isfinite(value):
         return ABSENT
-    return f"{value:,.0f}" if abs(value) >= 100 or value == 0 else f"{value:,.2f}" if abs(value) >= 0.1 else number(value, 2)
+    return (
+        f"{value:,.0f}"
+        if abs(value) >= 100 or value == 0
+        else f"{value:,.2f}"
+        if abs(value) >= 0.1
+        else number(value, 2)
+    )
 
 
 def dollars(value: float | None) -> str:
     """US dollars to three digits, for a sentence: 595,000, 1,520,000, 0.64."""
     if value is None or not math.isfinite(value):
         return ABSENT
-    return number(value) if 100 <= abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1000 else usd(value)
+    return (
+        number(value)
+        if 100 <= abs(value) < 1000
+        else f"{float(f'{value:.3g}'):,.0f}"
+        if abs(value) >= 1000
+        else usd(value)
+    )
 
 
 def span(seconds: float) -> str:
@@ -66,12 +85,16 @@ def _three(value: float) -> str:
 
 
 def sentence_of(text: str) -> str:
-    """The words as a sentence: a capital first, but for a name such as h100-sxm-80gb, and a full stop last."""
+    """The words as a sentence: a capital first, but for a name such as h100-sxm-80gb, and a full
+    stop last.
+    """
     if not text:
         return ""
     first = text.partition(" ")[0]
     named = any(letter.isdigit() for letter in first)
-    return (text if named else first[0].upper() + first[1:] + text[len(first) :]) + ("" if text[-1] in ".!?" else ".")
+    return (text if named else first[0].upper() + first[1:] + text[len(first) :]) + (
+        "" if text[-1] in ".!?" else "."
+    )
 
 
 def short(value: float) -> str:

@@ -1,4 +1,6 @@
-"""How far predictions are from measurements, as a document: overall, by group, and row by row for the worst."""
+"""How far predictions are from measurements, as a document: overall, by group, and row by row for
+the worst.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,38 @@ if TYPE_CHECKING:
 GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")
 SKIPPED_SHOWN = 10
 LEGEND = (
-    "MAPE is the mean of |predicted − measured| / measured, bias the mean of (predicted − measured) / measured, both in percent; "
-    "inside is the share of the measured values that lie in the 80 % interval of their prediction (docs/intervals.md)."
+    "MAPE is the mean of |predicted − measured| / measured, bias the mean of (predicted − measured)"
+    " / measured, both in percent; inside is the share of the measured values that lie in the 80 %"
+    " interval of their prediction (docs/intervals.md)."
 )
 MODELS_LEGEND = (
-    "MAPE is the mean of |predicted − measured| / measured, bias the mean of (predicted − measured) / measured, both in percent; "
-    "scheduler, memory plan and client are the same for all step models (docs/step-models.md)."
+    "MAPE is the mean of |predicted − measured| / measured, bias the mean of (predicted − measured)"
+    " / measured, both in percent; scheduler, memory plan and client are the same for all step"
+    " models (docs/step-models.md)."
 )
 
 
 def scored(report: ScoreReport) -> Document:
     """The errors of the predictions of one file."""
-    apart = (one for kind, other in report.apart.items() for one in _report(other, f"Apart: {kind}"))
+    apart = (
+        one for kind, other in report.apart.items() for one in _report(other, f"Apart: {kind}")
+    )
     return document(*_report(report, ""), *apart, section("legend", "", Text(LEGEND, tone="note")))
 
 
 def _report(report: ScoreReport, title: str) -> tuple[Section, ...]:
-    groups = (_group(kind, report.groups[kind]) for kind in GROUPS_SHOWN if len(report.groups.get(kind, {})) > 1)
+    groups = (
+        _group(kind, report.groups[kind])
+        for kind in GROUPS_SHOWN
+        if len(report.groups.get(kind, {})) > 1
+    )
     return (
-        section("overall", title, Text(f"{report.predicted} of {counted(report.rows, 'row')} predicted"), _overall(report)),
+        section(
+            "overall",
+            title,
+            Text(f"{report.predicted} of {counted(report.rows, 'row')} predicted"),
+            _overall(report),
+        ),
         *_not_predicted(report),
         section("attained", "", *_attained(report)),
         section("groups", "", *groups),
@@ -56,8 +71,18 @@ def _overall(report: ScoreReport) -> Table:
     for kind, errors in kinds:
         for metric, e in errors.items():
             inside = report.coverage.get(metric) if errors is within else None
-            rows.append((f"{METRIC_TITLES.get(metric, metric)}, {kind}", *map(number, (e.mape, e.median_ape, e.bias, inside)), str(e.n)))
-    return Table(header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"), rows=tuple(rows), spare=("median %",))
+            rows.append(
+                (
+                    f"{METRIC_TITLES.get(metric, metric)}, {kind}",
+                    *map(number, (e.mape, e.median_ape, e.bias, inside)),
+                    str(e.n),
+                )
+            )
+    return Table(
+        header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"),
+        rows=tuple(rows),
+        spare=("median %",),
+    )
 
 
 def _attained(report: ScoreReport) -> Iterator[Table]:
@@ -71,7 +96,15 @@ def _attained(report: ScoreReport) -> Iterator[Table]:
         )
         for one in report.attained
     )
-    header = ("attainment", "measured %", "predicted %", "off, points", "inside %", "goodput MAPE %", "n")
+    header = (
+        "attainment",
+        "measured %",
+        "predicted %",
+        "off, points",
+        "inside %",
+        "goodput MAPE %",
+        "n",
+    )
     if rows:
         yield Table(header=header, rows=rows)
 
@@ -99,10 +132,18 @@ def _measured(errors: Iterable[Mapping[str, ErrorOf]]) -> list[str]:
 def _group(kind: str, groups: Mapping[str, Mapping[str, ErrorOf]]) -> Table:
     metrics = _measured(groups.values())
     rows = tuple(
-        (name, *(number(errors[m].mape) if m in errors else ABSENT for m in metrics), str(max(e.n for e in errors.values())))
+        (
+            name,
+            *(number(errors[m].mape) if m in errors else ABSENT for m in metrics),
+            str(max(e.n for e in errors.values())),
+        )
         for name, errors in groups.items()
     )
-    return Table(caption=f"MAPE in % by {kind}", header=(kind, *(METRIC_TITLES[m] for m in metrics), "n"), rows=rows)
+    return Table(
+        caption=f"MAPE in % by {kind}",
+        header=(kind, *(METRIC_TITLES[m] for m in metrics), "n"),
+        rows=rows,
+    )
 
 
 def _worst(rows: tuple[ScoredRow, ...]) -> tuple[Section, ...]:
@@ -116,7 +157,10 @@ def _worst(rows: tuple[ScoredRow, ...]) -> tuple[Section, ...]:
 
 def _worst_row(row: ScoredRow) -> tuple[str, ...]:
     metric, error = max(row.errors.items(), key=lambda item: abs(item[1]))
-    load = f"{row.group['load']} {row.point.batch or row.point.concurrency or row.point.request_rate:g}"
+    load = (
+        f"{row.group['load']}"
+        f" {row.point.batch or row.point.concurrency or row.point.request_rate:g}"
+    )
     return (
         str(row.line),
         f"{row.group['deployment']}, {row.group['lengths']}, {load}",
@@ -129,17 +173,40 @@ def _worst_row(row: ScoredRow) -> tuple[str, ...]:
 
 
 def scored_models(scores: ModelScores) -> Document:
-    """Several step models side by side over the rows that all of them predicted, and how far they are apart."""
-    apart = (one for kind, other in scores.apart.items() for one in _models(other, f"Apart: {kind}"))
-    return document(*_models(scores, ""), *apart, section("legend", "", Text(MODELS_LEGEND, tone="note")))
+    """Several step models side by side over the rows that all of them predicted, and how far they
+    are apart.
+    """
+    apart = (
+        one for kind, other in scores.apart.items() for one in _models(other, f"Apart: {kind}")
+    )
+    return document(
+        *_models(scores, ""), *apart, section("legend", "", Text(MODELS_LEGEND, tone="note"))
+    )
 
 
 def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
-    predicted = ", ".join(f"{name} {report.predicted} of {report.rows}" for name, report in scores.reports.items())
-    common = _side_by_side(scores) if scores.common else Text("No row was predicted by all of them.")
-    found = (Text(f"Rows predicted: {predicted}"), common, _disagreement(scores) if scores.disagreement else None)
-    remarks = dict.fromkeys((*scores.remarks, *(remark for report in scores.reports.values() for remark in report.remarks)))
-    return (section("errors", title, *found), *_reasons(scores), section("remarks", "", items(tuple(remarks), "note")))
+    predicted = ", ".join(
+        f"{name} {report.predicted} of {report.rows}" for name, report in scores.reports.items()
+    )
+    common = (
+        _side_by_side(scores) if scores.common else Text("No row was predicted by all of them.")
+    )
+    found = (
+        Text(f"Rows predicted: {predicted}"),
+        common,
+        _disagreement(scores) if scores.disagreement else None,
+    )
+    remarks = dict.fromkeys(
+        (
+            *scores.remarks,
+            *(remark for report in scores.reports.values() for remark in report.remarks),
+        )
+    )
+    return (
+        section("errors", title, *found),
+        *_reasons(scores),
+        section("remarks", "", items(tuple(remarks), "note")),
+    )
 
 
 def _side_by_side(scores: ModelScores) -> Table:
@@ -153,10 +220,19 @@ def _side_by_side(scores: ModelScores) -> Table:
 
 
 def _disagreement(scores: ModelScores) -> Table:
-    metrics = [metric for metric in METRIC_TITLES if any(metric in found for found in scores.disagreement.values())]
-    rows = tuple((name, *(number(found.get(m)) for m in metrics)) for name, found in scores.disagreement.items())
+    metrics = [
+        metric
+        for metric in METRIC_TITLES
+        if any(metric in found for found in scores.disagreement.values())
+    ]
+    rows = tuple(
+        (name, *(number(found.get(m)) for m in metrics))
+        for name, found in scores.disagreement.items()
+    )
     header = ("models", *(METRIC_TITLES[m] for m in metrics))
-    return Table(caption="Disagreement: mean of |second / first − 1|, in %", header=header, rows=rows)
+    return Table(
+        caption="Disagreement: mean of |second / first − 1|, in %", header=header, rows=rows
+    )
 
 
 def _reasons(scores: ModelScores) -> Sequence[Section]:
@@ -164,13 +240,17 @@ def _reasons(scores: ModelScores) -> Sequence[Section]:
     found = []
     for name, report in scores.reports.items():
         reasons = Counter(skipped.reason for skipped in report.skipped)
-        found += [f"{name}, {counted(count, 'row')}: {reason}" for reason, count in reasons.most_common(5)]
+        found += [
+            f"{name}, {counted(count, 'row')}: {reason}" for reason, count in reasons.most_common(5)
+        ]
     return (section("skipped", "Not predicted", items(tuple(found))),) if found else ()
 
 
 def calibrated(report: CalibrationReport, output: Path | None = None) -> Document:
     """The calibration; ``output`` is the file that it was written to, if it was."""
-    aside = f"; {report.not_steady} set aside because they are not steady" if report.not_steady else ""
+    aside = (
+        f"; {report.not_steady} set aside because they are not steady" if report.not_steady else ""
+    )
     c = report.calibration
     return document(
         section("errors", "", _errors(report)),
@@ -184,7 +264,13 @@ def calibrated(report: CalibrationReport, output: Path | None = None) -> Documen
 
 def _errors(report: CalibrationReport) -> Table:
     rows = tuple(
-        (METRIC_TITLES.get(name, name), *map(number, (value, report.after[name], report.left_out_before[name], report.left_out[name])))
+        (
+            METRIC_TITLES.get(name, name),
+            *map(
+                number,
+                (value, report.after[name], report.left_out_before[name], report.left_out[name]),
+            ),
+        )
         for name, value in report.before.items()
     )
     before, after = ("transferred", "fitted") if report.own else ("shipped", "calibrated")
@@ -195,5 +281,10 @@ def _errors(report: CalibrationReport) -> Table:
 def _terms(report: CalibrationReport) -> Table:
     value = report.shown if report.own else lambda name: f"×{report.factors[name]:.3f}"
     rows = tuple((name, value(name), percent(width)) for name, width in report.shrinkage.items())
-    note = "width left: how much of the prior's width the measurements leave; 100% where they say nothing of the term"
-    return Table(header=("term", "value" if report.own else "factor", "width left"), rows=rows, note=note)
+    note = (
+        "width left: how much of the prior's width the measurements leave; 100% where they say"
+        " nothing of the term"
+    )
+    return Table(
+        header=("term", "value" if report.own else "factor", "width left"), rows=rows, note=note
+    )

@@ -24,18 +24,45 @@ def served(run: ServiceResult) -> Document:
 
 
 def swept(sweep: ServiceSweep) -> Document:
-    """A service under several loads: a row for each, and inferences per second against latency as a plot of characters."""
+    """A service under several loads: a row for each, and inferences per second against latency as a
+    plot of characters.
+    """
     plot = plot_text(_curve(sweep), 80)
-    return document(section("result", "", _points(sweep), Lines(plot) if plot else None), title=sweep.points[0].title)
+    return document(
+        section("result", "", _points(sweep), Lines(plot) if plot else None),
+        title=sweep.points[0].title,
+    )
 
 
 def _points(sweep: ServiceSweep) -> Table:
     rows = []
     for load, point in zip(sweep.loads, sweep.points, strict=True):
         for stream in point.streams:
-            values = (stream.items_per_second, *(getattr(stream.latencies, name) for name in ("mean", "p50", "p95", "p99")))
-            rows.append((f"{load:g}", stream.name, *map(number, values), percent(sum(point.busy) / len(point.busy))))
-    return Table(header=(sweep.unit, "to", "inferences/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "GPU busy"), rows=tuple(rows))
+            values = (
+                stream.items_per_second,
+                *(getattr(stream.latencies, name) for name in ("mean", "p50", "p95", "p99")),
+            )
+            rows.append(
+                (
+                    f"{load:g}",
+                    stream.name,
+                    *map(number, values),
+                    percent(sum(point.busy) / len(point.busy)),
+                )
+            )
+    return Table(
+        header=(
+            sweep.unit,
+            "to",
+            "inferences/s",
+            "mean ms",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "GPU busy",
+        ),
+        rows=tuple(rows),
+    )
 
 
 def _curve(sweep: ServiceSweep) -> Plot:
@@ -48,59 +75,109 @@ def _curve(sweep: ServiceSweep) -> Plot:
                 stream_result = point.streams[place]
                 seen = getattr(stream_result.latencies, statistic)
                 if seen is not None:
-                    tip = f"{load:g} {sweep.unit}\n{number(stream_result.items_per_second)} inferences/s\n{statistic} {number(seen)} ms"
+                    tip = (
+                        f"{load:g} {sweep.unit}\n{number(stream_result.items_per_second)}"
+                        f" inferences/s\n{statistic} {number(seen)} ms"
+                    )
                     points.append(Point(stream_result.items_per_second, seen, tip))
-            series.append(Series(f"{stream.name}, {statistic}", tuple(points), tone=2 * place + tone, line=True))
+            series.append(
+                Series(
+                    f"{stream.name}, {statistic}", tuple(points), tone=2 * place + tone, line=True
+                )
+            )
     title = "Latency against inferences per second"
     return Plot("curve", title, Axis("inferences/s"), Axis("ms", log=True), tuple(series))
 
 
 def _tried(answer: SizedService) -> Table | None:
-    """The settings that were compared, the answer first, the others by the servers that they need."""
+    """The settings that were compared, the answer first, the others by the servers that they
+    need.
+    """
     if not answer.tried:
         return None
     rows = []
-    for one in sorted(answer.tried, key=lambda one: (not one.chosen, one.servers or 10**9, one.use or 0)):
+    for one in sorted(
+        answer.tried, key=lambda one: (not one.chosen, one.servers or 10**9, one.use or 0)
+    ):
         words = tuple(
             f"{setting.instances} × {setting.max_batch_size}"
-            + ("" if setting.max_queue_delay_microseconds is None else f", {setting.max_queue_delay_microseconds} µs")
+            + (
+                ""
+                if setting.max_queue_delay_microseconds is None
+                else f", {setting.max_queue_delay_microseconds} µs"
+            )
             for setting in one.settings
         )
-        servers = f"> {answer.servers}" if one.servers is None else "none" if one.servers == 0 else f"{one.servers}"
+        servers = (
+            f"> {answer.servers}"
+            if one.servers is None
+            else "none"
+            if one.servers == 0
+            else f"{one.servers}"
+        )
         rows.append((*words, servers, ABSENT if one.use is None else percent(one.use)))
-    caption = f"{counted(len(rows), 'combination')} of instances × largest batch, queue delay; the best {min(len(rows), MOST_ROWS)}:"
+    caption = (
+        f"{counted(len(rows), 'combination')} of instances × largest batch, queue delay; the best"
+        f" {min(len(rows), MOST_ROWS)}:"
+    )
     header = (*(setting.model for setting in answer.tried[0].settings), "servers", "of the limits")
     gave_up = any(tried_settings.servers is None for tried_settings in answer.tried)
-    note = "Given up as soon as it is known to need more servers than the answer." if gave_up else ""
+    note = (
+        "Given up as soon as it is known to need more servers than the answer." if gave_up else ""
+    )
     return Table(caption=caption, header=header, rows=tuple(rows[:MOST_ROWS]), chosen=0, note=note)
 
 
 def sized(answer: SizedService) -> Document:
     """A sized service: the number first, then what one server does at its share."""
     servers, gpus = counted(answer.servers, "server"), counted(answer.gpus, "GPU")
-    words = f"{servers} of {counted(answer.gpus_each, 'GPU')}: {gpus}. By arithmetic alone it would be {answer.least} at least."
+    words = (
+        f"{servers} of {counted(answer.gpus_each, 'GPU')}: {gpus}. By arithmetic alone it would be"
+        f" {answer.least} at least."
+    )
     if answer.servers == 0:
         words = "No number of servers meets the limits: an all but idle server misses them too."
-    fewer = (f"With {counted(answer.servers - 1, 'server')}: {'; '.join(answer.one_fewer)}.",) if answer.one_fewer else ()
+    fewer = (
+        (f"With {counted(answer.servers - 1, 'server')}: {'; '.join(answer.one_fewer)}.",)
+        if answer.one_fewer
+        else ()
+    )
     lines = items((*(f"{one}." for one in answer.met), *fewer))
     text = Text("One of these servers with its share of the traffic:")
-    found = section("result", "", Text(words, tone="answer"), lines, _tried(answer), text, *_tables(answer.run))
+    found = section(
+        "result", "", Text(words, tone="answer"), lines, _tried(answer), text, *_tables(answer.run)
+    )
     if answer.curve is None:
         return document(found, title=answer.run.title)
     reading = "One server of the answer at lower and higher rates than its share of the traffic."
-    curve = section("curve", "Latency against load", Drawing(_curve(answer.curve), reading, _points(answer.curve)))
+    curve = section(
+        "curve",
+        "Latency against load",
+        Drawing(_curve(answer.curve), reading, _points(answer.curve)),
+    )
     batches = section("batches", "Batches", *map(_batches, answer.run.models))
     return document(found, curve, batches, title=answer.run.title or "A service")
 
 
 def _batches(model: ModelResult) -> Table:
     whole = sum(model.batches.values())
-    rows = tuple((f"{size}", f"{count:,}", percent(count / whole)) for size, count in model.batches.items())
-    return Table(caption=f"Batches of {model.name}", header=("items", "batches", "share"), rows=rows)
+    rows = tuple(
+        (f"{size}", f"{count:,}", percent(count / whole)) for size, count in model.batches.items()
+    )
+    return Table(
+        caption=f"Batches of {model.name}", header=("items", "batches", "share"), rows=rows
+    )
 
 
 def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
-    header = ("requests to", "traffic", "answers/s", *(f"{name} ms" for name in STATISTICS), "rejected", "timed out")
+    header = (
+        "requests to",
+        "traffic",
+        "answers/s",
+        *(f"{name} ms" for name in STATISTICS),
+        "rejected",
+        "timed out",
+    )
     asked = tuple(
         (
             *(stream.name, stream.asked, number(stream.answered_per_second)),
@@ -110,7 +187,13 @@ def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
     )
     streams = Table(header=header, rows=asked, spare=("p90 ms", "p50 ms"))
     rows = tuple(
-        (model.name, f"{sum(model.batches.values()):,}", number(model.mean_batch), str(max(model.batches)), number(model.waited_ms))
+        (
+            model.name,
+            f"{sum(model.batches.values()):,}",
+            number(model.mean_batch),
+            str(max(model.batches)),
+            number(model.waited_ms),
+        )
         for model in run.models
     )
     models = Table(header=("model", "batches", "mean batch", "largest", "mean wait ms"), rows=rows)
@@ -118,16 +201,34 @@ def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
 
 
 def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
-    """The measured times of batches, and how far the file's predictions are from the other loads."""
+    """The measured times of batches, and how far the file's predictions are from the other
+    loads.
+    """
     rows = tuple(
-        (name, f"{size}", number(ms), number(1e3 * size / ms)) for name, table in found.times_ms.items() for size, ms in table.items()
+        (name, f"{size}", number(ms), number(1e3 * size / ms))
+        for name, table in found.times_ms.items()
+        for size, ms in table.items()
     )
-    times = Table(caption="Median time of a batch, with one client:", header=("model", "items", "ms", "items/s"), rows=rows)
+    times = Table(
+        caption="Median time of a batch, with one client:",
+        header=("model", "items", "ms", "items/s"),
+        rows=rows,
+    )
 
     def beside(measured: float, predicted: float) -> tuple[str, str, str]:
         return number(measured), number(predicted), f"{predicted / measured - 1:+.0%}"
 
-    header = ("model", "load", "items", "mean ms", "predicted", "off", "items/s", "predicted", "off")
+    header = (
+        "model",
+        "load",
+        "items",
+        "mean ms",
+        "predicted",
+        "off",
+        "items/s",
+        "predicted",
+        "off",
+    )
     measured = tuple(
         (
             *(load.model, load.load, f"{load.items}", *beside(load.measured_ms, load.predicted_ms)),
@@ -135,7 +236,17 @@ def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
         )
         for load in found.loads
     )
-    loads = Table(caption="Loads that were measured too, and what the file predicts of them:", header=header, rows=measured)
-    written = None if output is None else Text(f"{output} holds these times; size and simulate take it. Set its traffic and latency.")
+    loads = Table(
+        caption="Loads that were measured too, and what the file predicts of them:",
+        header=header,
+        rows=measured,
+    )
+    written = (
+        None
+        if output is None
+        else Text(
+            f"{output} holds these times; size and simulate take it. Set its traffic and latency."
+        )
+    )
     blocks = (times, loads if found.loads else None, items(found.remarks, "note"), written)
     return document(section("times", "", *blocks))

@@ -1,4 +1,6 @@
-"""Simulated points as a document: one in full or a sweep in a table, with the definition of every metric."""
+"""Simulated points as a document: one in full or a sweep in a table, with the definition of every
+metric.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.report.document import Document, Drawing, Facts, Lines, Table, Text, document, drawing, facts_known, items, section
-from tonnage.report.numbers import ABSENT, STATISTICS, between, counted, number, percent, sentence_of, statistics
+from tonnage.report.document import (
+    Document,
+    Drawing,
+    Facts,
+    Lines,
+    Table,
+    Text,
+    document,
+    drawing,
+    facts_known,
+    items,
+    section,
+)
+from tonnage.report.numbers import (
+    ABSENT,
+    STATISTICS,
+    between,
+    counted,
+    number,
+    percent,
+    sentence_of,
+    statistics,
+)
 from tonnage.report.plans.question import attained_text, short_length
 from tonnage.report.writers.terminal import plot_text
 from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, TimelineStep
@@ -33,31 +56,80 @@ DEFINED = (
     ("tokens/s", "output_tokens_per_second"),
 )
 GAIN = (
-    "what speculative decoding brings: in a closed loop the output tokens/s with it over those without it; "
-    "in an open loop the mean E2E without it over that with it"
+    "what speculative decoding brings: in a closed loop the output tokens/s with it over those"
+    " without it; in an open loop the mean E2E without it over that with it"
 )
-HIT_RATE = "prompt tokens found in the prefix cache when a request first enters, over all prompt tokens"
+HIT_RATE = (
+    "prompt tokens found in the prefix cache when a request first enters, over all prompt tokens"
+)
 EXPECTED = "80 % interval of the mean"
-SWEPT = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
-BY_CLASS = ("class", "requests", "rejected", "TTFT p50", "TTFT p95", "TPOT ms", "E2E ms", "limit ms", "within")
+SWEPT = (
+    "load",
+    "requests/s",
+    "tokens/s",
+    "TTFT ms",
+    "TTFT p95",
+    "ITL p99",
+    "TPOT ms",
+    "E2E ms",
+    "E2E p95",
+)
+BY_CLASS = (
+    "class",
+    "requests",
+    "rejected",
+    "TTFT p50",
+    "TTFT p95",
+    "TPOT ms",
+    "E2E ms",
+    "limit ms",
+    "within",
+)
 SPARED = ("E2E p95", "TTFT p95", "tokens/s")
 
 
 def simulated(runs: SimulatedSweep, *, drawn: bool = False) -> Document:
-    """One point in full, or one line for each point of a sweep; ``drawn`` adds the sweep's figures."""
+    """One point in full, or one line for each point of a sweep; ``drawn`` adds the sweep's
+    figures.
+    """
     from tonnage.results.metrics import DEFINITIONS
 
-    further = (("gain", "" if runs[0].gain is None else GAIN), ("hit rate", "" if runs[0].hit_rate is None else HIT_RATE))
+    further = (
+        ("gain", "" if runs[0].gain is None else GAIN),
+        ("hit rate", "" if runs[0].hit_rate is None else HIT_RATE),
+    )
     definitions = facts_known((*((label, DEFINITIONS[name]) for label, name in DEFINED), *further))
     blocks = _point(runs[0]) if len(runs) == 1 else (_sweep(runs),)
-    changed = tuple(Text(line) for run in runs for line in (*_attained(run, several=len(runs) > 1), *fleet_lines(run.fleet)))
-    left_out = tuple(f"left out: {_settings(settings)}: {reason}" for settings, reason in runs.left_out)
+    changed = tuple(
+        Text(line)
+        for run in runs
+        for line in (*_attained(run, several=len(runs) > 1), *fleet_lines(run.fleet))
+    )
+    left_out = tuple(
+        f"left out: {_settings(settings)}: {reason}" for settings, reason in runs.left_out
+    )
     figures = sweep_figures(runs) if drawn else ()
     return document(
-        section("result", "", *blocks, *map(_groups, runs), _classes(runs), *changed, items(left_out, "note")),
-        section("figures", "Figures" if drawn else "", *(Drawing(figure, "", None) for figure in figures)),
+        section(
+            "result",
+            "",
+            *blocks,
+            *map(_groups, runs),
+            _classes(runs),
+            *changed,
+            items(left_out, "note"),
+        ),
+        section(
+            "figures",
+            "Figures" if drawn else "",
+            *(Drawing(figure, "", None) for figure in figures),
+        ),
         section("equal-lengths", "", items(tuple(_in_step(runs)), "warning")),
-        section("marks", "", items(tuple(dict.fromkeys(mark for run in runs for mark in run.marks)), "note")),
+        section(
+            "marks",
+            "",
+            items(tuple(dict.fromkeys(mark for run in runs for mark in run.marks)), "note"),
+        ),
         section("definitions", "", definitions),
         title=title_of(runs),
     )
@@ -77,9 +149,14 @@ def _groups(run: Run) -> Table | None:
     if not run.unlike:
         return None
     rows = tuple(
-        (str(group), percent(share), *map(number, (ttft.mean, ttft.p95, e2e.mean, e2e.p95))) for group, share, ttft, e2e in run.by_group
+        (str(group), percent(share), *map(number, (ttft.mean, ttft.p95, e2e.mean, e2e.p95)))
+        for group, share, ttft, e2e in run.by_group
     )
-    return Table(caption=_point_name(run), header=("instances", "requests", "TTFT ms", "TTFT p95", "E2E ms", "E2E p95"), rows=rows)
+    return Table(
+        caption=_point_name(run),
+        header=("instances", "requests", "TTFT ms", "TTFT p95", "E2E ms", "E2E p95"),
+        rows=rows,
+    )
 
 
 def _classes(runs: SimulatedSweep) -> Table | None:
@@ -89,19 +166,42 @@ def _classes(runs: SimulatedSweep) -> Table | None:
     for run in runs:
         for one in run.classes:
             limit = None if one.ttft_limit_s is None else 1e3 * one.ttft_limit_s
-            seen = map(number, (one.ttft_ms.p50, one.ttft_ms.p95, one.tpot_ms.mean, one.e2e_ms.mean, limit))
+            seen = map(
+                number, (one.ttft_ms.p50, one.ttft_ms.p95, one.tpot_ms.mean, one.e2e_ms.mean, limit)
+            )
             within = ABSENT if one.within is None else f"{one.within:.1%}"
-            rows.append((*([_point_name(run)] if several else ()), one.name, f"{one.requests:,}", f"{one.rejected:,}", *seen, within))
-    return Table(header=(*(("load",) if several else ()), *BY_CLASS), rows=tuple(rows), spare=("TTFT p50", "E2E ms"))
+            rows.append(
+                (
+                    *([_point_name(run)] if several else ()),
+                    one.name,
+                    f"{one.requests:,}",
+                    f"{one.rejected:,}",
+                    *seen,
+                    within,
+                )
+            )
+    return Table(
+        header=(*(("load",) if several else ()), *BY_CLASS),
+        rows=tuple(rows),
+        spare=("TTFT p50", "E2E ms"),
+    )
 
 
 def title_of(runs: SimulatedSweep) -> str:
-    """The simulated deployment; where points differ, all values of a part, such as "FP16/FP8 on 1/2 × h100-sxm-80gb".
+    """The simulated deployment; where points differ, all values of a part, such as "FP16/FP8 on 1/2
+    × h100-sxm-80gb".
 
     A part that begins with a comma is there only where it is that of all points.
     """
-    parts = [[value for value in dict.fromkeys(column) if value] for column in zip(*map(_title, runs), strict=True)]
-    return "".join("/".join(values) for values in parts if len(values) == 1 or not any(value.startswith(", ") for value in values))
+    parts = [
+        [value for value in dict.fromkeys(column) if value]
+        for column in zip(*map(_title, runs), strict=True)
+    ]
+    return "".join(
+        "/".join(values)
+        for values in parts
+        if len(values) == 1 or not any(value.startswith(", ") for value in values)
+    )
 
 
 def _title(run: Run) -> tuple[str, ...]:
@@ -110,7 +210,17 @@ def _title(run: Run) -> tuple[str, ...]:
     split = f", {d.parallelism}" if len(d.parallelism.degrees) > 1 else ""
     read = f" ({d.model.reading})" if d.model.reading else ""
     read += f" (answers for {d.newer_engine}, newer than every preset)" if d.newer_engine else ""
-    where: tuple[str, ...] = (" ", d.precision.name.upper(), " on ", f"{d.parallelism.gpus}", " × ", d.gpu.name, split, ", ", d.engine)
+    where: tuple[str, ...] = (
+        " ",
+        d.precision.name.upper(),
+        " on ",
+        f"{d.parallelism.gpus}",
+        " × ",
+        d.gpu.name,
+        split,
+        ", ",
+        d.engine,
+    )
     if run.unlike:
         where = (" on ", " + ".join(map(str, run.unlike)), *("",) * (len(where) - 2))
     return (
@@ -143,30 +253,62 @@ def _point_name(run: Run) -> str:
 def _point(run: Run) -> tuple[Text, Table]:
     s, expected = run.summary, run.intervals
     rate = f" ({between(expected['requests_s'])})" if "requests_s" in expected else ""
-    words = f"{_load(run)}: {number(s.requests_per_second)}{rate} requests/s, {number(s.output_tokens_per_second)} output tokens/s"
+    words = (
+        f"{_load(run)}: {number(s.requests_per_second)}{rate} requests/s,"
+        f" {number(s.output_tokens_per_second)} output tokens/s"
+    )
     gain = "" if run.gain is None else f"; gain {run.gain:.2f}"
     rows = tuple(
-        (f"{name.upper()} ms", *statistics(getattr(s, f"{name}_ms")), between(expected.get(f"{name}_ms")))
+        (
+            f"{name.upper()} ms",
+            *statistics(getattr(s, f"{name}_ms")),
+            between(expected.get(f"{name}_ms")),
+        )
         for name in ("ttft", "itl", "tpot", "e2e")
     )
     table = Table(header=("", *STATISTICS, EXPECTED), rows=rows, spare=("p90", "p50"))
-    found = "" if run.hit_rate is None else f"; prefix cache: {run.hit_rate:.1%} of the prompt tokens found, {run.saved_prompt_tokens:,}"
+    found = (
+        ""
+        if run.hit_rate is None
+        else (
+            f"; prefix cache: {run.hit_rate:.1%} of the prompt tokens found,"
+            f" {run.saved_prompt_tokens:,}"
+        )
+    )
     refused = s.requests["rejected"]
-    why = "as no first token could come in time" if run.deployment.knobs.shed else "as they exceed the KV cache or the context"
-    refusals = f"; {refused:,} of {sum(s.requests.values()):,} requests were rejected, {why}" if refused else ""
+    why = (
+        "as no first token could come in time"
+        if run.deployment.knobs.shed
+        else "as they exceed the KV cache or the context"
+    )
+    refusals = (
+        f"; {refused:,} of {sum(s.requests.values()):,} requests were rejected, {why}"
+        if refused
+        else ""
+    )
     return Text(words + gain + found + refusals), table
 
 
 def _sweep(runs: SimulatedSweep) -> Table:
     gain = ("gain",) if runs[0].gain is not None else ()
     gain = gain if runs[0].hit_rate is None else (*gain, "hit rate")
-    return Table(header=(*map(_word, runs[0].settings), *SWEPT, *gain), rows=tuple(map(_swept, runs)), spare=SPARED)
+    return Table(
+        header=(*map(_word, runs[0].settings), *SWEPT, *gain),
+        rows=tuple(map(_swept, runs)),
+        spare=SPARED,
+    )
 
 
 def _swept(run: Run) -> tuple[str, ...]:
     s = run.summary
     values = (
-        *(s.requests_per_second, s.output_tokens_per_second, s.ttft_ms.mean, s.ttft_ms.p95, s.itl_ms.p99),
+        *(
+            s.requests_per_second,
+            s.output_tokens_per_second,
+            s.ttft_ms.mean,
+            s.ttft_ms.p95,
+            s.itl_ms.p99,
+        ),
         *(s.tpot_ms.mean, s.e2e_ms.mean, s.e2e_ms.p95),
     )
     found = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
@@ -178,48 +320,83 @@ PICTURED: Mapping[str, tuple[str, Callable[[Run], float]]] = {
     "Mean TTFT": ("ms", lambda run: run.summary.statistic_ms("ttft", "mean")),
     "Mean TPOT": ("ms", lambda run: run.summary.statistic_ms("tpot", "mean")),
     "Throughput": ("requests/s", lambda run: run.summary.requests_per_second),
-    "Throughput per GPU": ("requests/s per GPU", lambda run: run.summary.requests_per_second / run.gpus),
+    "Throughput per GPU": (
+        "requests/s per GPU",
+        lambda run: run.summary.requests_per_second / run.gpus,
+    ),
 }
 """What the figures of a sweep show: title, unit and value."""
 WIDE_RANGE = 8.0  # ratio of values from which an axis is logarithmic
 
 
 def sweep_figures(runs: SimulatedSweep) -> tuple[Figure, ...]:
-    """A figure of each of ``PICTURED``: lines over the load, else over the first setting that is a number, else bars."""
+    """A figure of each of ``PICTURED``: lines over the load, else over the first setting that is a
+    number, else bars.
+    """
     return tuple(_figure_of(runs, title, unit, value) for title, (unit, value) in PICTURED.items())
 
 
-def _figure_of(runs: SimulatedSweep, title: str, unit: str, value: Callable[[Run], float]) -> Figure:
+def _figure_of(
+    runs: SimulatedSweep, title: str, unit: str, value: Callable[[Run], float]
+) -> Figure:
     from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Segment, Series
 
     key, along = title.lower().replace(" ", "-"), _along(runs)
     if along is None:
         named = ((_settings(run.settings), value(run)) for run in runs)
-        bars = (Bar(name, (Segment(title, high, 0),), number(high), f"{name}\n{title} {number(high)} {unit}") for name, high in named)
+        bars = (
+            Bar(
+                name,
+                (Segment(title, high, 0),),
+                number(high),
+                f"{name}\n{title} {number(high)} {unit}",
+            )
+            for name, high in named
+        )
         return Bars(key, title, Axis(unit), tuple(bars))
     words, place = along
     lines: dict[str, list[Point]] = {}
     for run in sorted(runs, key=place):
-        name = _settings({name: text for name, text in run.settings.items() if _word(name) != words}) or title
+        name = (
+            _settings({name: text for name, text in run.settings.items() if _word(name) != words})
+            or title
+        )
         tip = f"{name}\n{words} {place(run):g}\n{title} {number(value(run))} {unit}"
         lines.setdefault(name, []).append(Point(place(run), value(run), tip))
-    series = tuple(Series(name, tuple(points), tone=tone, line=True) for tone, (name, points) in enumerate(lines.items()))
+    series = tuple(
+        Series(name, tuple(points), tone=tone, line=True)
+        for tone, (name, points) in enumerate(lines.items())
+    )
     ticks = tuple(sorted({place(run) for run in runs}))
     heights = [value(run) for run in runs]
-    x = Axis(words, log=ticks[-1] / ticks[0] >= WIDE_RANGE, ticks=ticks if len(ticks) <= MOST_TICKS else ())
-    return Plot(key, title, x, Axis(unit, log=min(heights) > 0 and max(heights) / min(heights) >= WIDE_RANGE), series)
+    x = Axis(
+        words,
+        log=ticks[-1] / ticks[0] >= WIDE_RANGE,
+        ticks=ticks if len(ticks) <= MOST_TICKS else (),
+    )
+    return Plot(
+        key,
+        title,
+        x,
+        Axis(unit, log=min(heights) > 0 and max(heights) / min(heights) >= WIDE_RANGE),
+        series,
+    )
 
 
 MOST_TICKS = 8  # values of an axis that are its ticks
 
 
 def _along(runs: SimulatedSweep) -> tuple[str, Callable[[Run], float]] | None:
-    """What a line goes along: the load, where it differs, else the first setting whose values are numbers; None where none are."""
+    """What a line goes along: the load, where it differs, else the first setting whose values are
+    numbers; None where none are.
+    """
     if len({_load(run) for run in runs}) > 1:
         closed = isinstance(runs[0].workload.arrivals, ClosedLoop)
         return "clients" if closed else "requests/s sent", _sent
     for name in runs[0].settings:
-        values = {text: number_of(text) for text in dict.fromkeys(run.settings[name] for run in runs)}
+        values = {
+            text: number_of(text) for text in dict.fromkeys(run.settings[name] for run in runs)
+        }
         numbers = {text: value for text, value in values.items() if value is not None}
         if len(numbers) == len(values) > 1:
             return _word(name), partial(_numbered, name, numbers)
@@ -237,10 +414,14 @@ def _sent(run: Run) -> float:
 
 
 def _attained(run: Run, *, several: bool) -> Iterator[str]:
-    """A line of goodput inside the limits, and one for each joint attainment, of the classes too."""
+    """A line of goodput inside the limits, and one for each joint attainment, of the classes
+    too.
+    """
     load = f"{_point_name(run)}: " if several else ""
     yield from (f"{load}{attained_text(one)}" for one in run.attained)
-    yield from (f"{load}{each.name}, {attained_text(one)}" for each in run.classes for one in each.attained)
+    yield from (
+        f"{load}{each.name}, {attained_text(one)}" for each in run.classes for one in each.attained
+    )
 
 
 def _in_step(runs: SimulatedSweep) -> Iterator[str]:
@@ -249,12 +430,23 @@ def _in_step(runs: SimulatedSweep) -> Iterator[str]:
         equal_lengths, w = run.equal_lengths, run.workload
         if equal_lengths is None:
             continue
-        within, load = f"±{100 * equal_lengths.share:g} %", f"{_point_name(run)}: " if len(runs) > 1 else ""
-        typed = " ".join(f"{option(name)} {lengths.within(equal_lengths.share)}" for name, lengths in (("isl", w.isl), ("osl", w.osl)))
-        first = f" of the first {equal_lengths.requests:,} requests" if equal_lengths.requests < w.requests else ""
+        within, load = (
+            f"±{100 * equal_lengths.share:g} %",
+            f"{_point_name(run)}: " if len(runs) > 1 else "",
+        )
+        typed = " ".join(
+            f"{option(name)} {lengths.within(equal_lengths.share)}"
+            for name, lengths in (("isl", w.isl), ("osl", w.osl))
+        )
+        first = (
+            f" of the first {equal_lengths.requests:,} requests"
+            if equal_lengths.requests < w.requests
+            else ""
+        )
         yield sentence_of(
-            f"{load}requests of equal length fall into step: with lengths within {within} ({typed}) TTFT p95{first} is "
-            f"{number(equal_lengths.varied_ttft_p95_ms)} ms in place of {number(equal_lengths.ttft_p95_ms)} ms"
+            f"{load}requests of equal length fall into step: with lengths within {within} ({typed})"
+            f" TTFT p95{first} is {number(equal_lengths.varied_ttft_p95_ms)} ms in place of"
+            f" {number(equal_lengths.ttft_p95_ms)} ms"
         )
 
 
@@ -264,32 +456,45 @@ def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:
         return
     if facts.failures or facts.availability < 1:
         yield (
-            f"{counted(facts.failures, 'failure')}: instances worked {100 * facts.availability:.3f} % of the time; "
-            f"{counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
+            f"{counted(facts.failures, 'failure')}: instances worked {100 * facts.availability:.3f}"
+            f" % of the time; {counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
         )
     if facts.restarts:
-        yield f"{counted(facts.restarts, 'restart')} between seasons: {counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
+        yield (
+            f"{counted(facts.restarts, 'restart')} between seasons:"
+            f" {counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
+        )
     if facts.serving_mean is not None and facts.serving_most is not None:
         yield (
-            f"{number(facts.instance_hours)} instance-hours; {facts.serving_mean:.2f} instances served on average, "
-            f"at most {facts.serving_most:,}"
+            f"{number(facts.instance_hours)} instance-hours; {facts.serving_mean:.2f} instances"
+            f" served on average, at most {facts.serving_most:,}"
         )
     for one in facts.violations:
         hours = (
-            f"broken in {one.broken_hours:,} of {counted(one.hours, 'hour')}" if one.hours > 1 else "broken" if one.broken_hours else "held"
+            f"broken in {one.broken_hours:,} of {counted(one.hours, 'hour')}"
+            if one.hours > 1
+            else "broken"
+            if one.broken_hours
+            else "held"
         )
-        yield f"{one.limit}: {hours}; {100 * one.share:.3g} % of the requests took longer or were lost"
+        yield (
+            f"{one.limit}: {hours}; {100 * one.share:.3g} % of the requests took longer or were"
+            " lost"
+        )
 
 
 def swept(points: int, done: int, left_out: Mapping[str, str], folder: Path) -> Document:
     """How many points there are, how many of them this call simulated, and which could not be."""
-    words = f"{counted(points, 'point')} in {folder}: {done} simulated now, {points - done} were there."
+    words = (
+        f"{counted(points, 'point')} in {folder}: {done} simulated now, {points - done} were there."
+    )
     lines = items(tuple(f"left out: {name}: {reason}" for name, reason in left_out.items()), "note")
     return document(section("sweep", "", Text(words), lines))
 
 
 TONES = {PREFILL: 1, DECODE: 0, WAITING: 2}
-MOST_LANES, MOST_STEPS, MOST_POINTS = 64, 2_000, 400  # what a picture holds: beyond that nobody sees a slot or a step any more
+# what a picture holds: beyond that nobody sees a slot or a step any more
+MOST_LANES, MOST_STEPS, MOST_POINTS = 64, 2_000, 400
 
 
 def timeline_page(timeline: Timeline, title: str) -> Document:
@@ -298,11 +503,24 @@ def timeline_page(timeline: Timeline, title: str) -> Document:
 
     steps = timeline.steps[:MOST_STEPS]
     left = timeline.left + len(timeline.steps) - len(steps)
-    shown = f"The first {len(steps):,} steps; {left:,} more are not drawn." if left else f"All {counted(len(steps), 'step')}."
+    shown = (
+        f"The first {len(steps):,} steps; {left:,} more are not drawn."
+        if left
+        else f"All {counted(len(steps), 'step')}."
+    )
     axis = Axis("seconds" if timeline.unit == "s" else "ticks")
     return document(
-        section("slots", "Slots", Text(shown), drawing(_slots(steps, axis), "A lane for each slot.", _bounds(steps))),
-        section("queue", "Queue and KV cache", drawing(_queue(steps, axis), "At the beginning of each step.", _numbers(steps))),
+        section(
+            "slots",
+            "Slots",
+            Text(shown),
+            drawing(_slots(steps, axis), "A lane for each slot.", _bounds(steps)),
+        ),
+        section(
+            "queue",
+            "Queue and KV cache",
+            drawing(_queue(steps, axis), "At the beginning of each step.", _numbers(steps)),
+        ),
         title=title,
     )
 
@@ -316,16 +534,27 @@ def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
         end = step.start + step.duration
         for held in step.held:
             lane = spans.setdefault(held.slot, [])
-            if lane and lane[-1].name == held.state and abs(lane[-1].end - step.start) < 1e-12 and told[held.slot][-1] == str(held.request):
+            if (
+                lane
+                and lane[-1].name == held.state
+                and abs(lane[-1].end - step.start) < 1e-12
+                and told[held.slot][-1] == str(held.request)
+            ):
                 lane[-1] = Span(held.state, lane[-1].start, end, TONES[held.state])
             else:
                 lane.append(Span(held.state, step.start, end, TONES[held.state]))
                 told.setdefault(held.slot, []).append(str(held.request))
     lanes = tuple(
-        Lane(f"slot {slot + 1}", tuple(spans[slot]), f"slot {slot + 1}\nrequests {', '.join(dict.fromkeys(told[slot]))[:80]}")
+        Lane(
+            f"slot {slot + 1}",
+            tuple(spans[slot]),
+            f"slot {slot + 1}\nrequests {', '.join(dict.fromkeys(told[slot]))[:80]}",
+        )
         for slot in sorted(spans)[:MOST_LANES]
     )
-    return Gantt("slots", "Which slot did what", axis, start=steps[0].start if steps else 0.0, lanes=lanes)
+    return Gantt(
+        "slots", "Which slot did what", axis, start=steps[0].start if steps else 0.0, lanes=lanes
+    )
 
 
 def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
@@ -333,8 +562,13 @@ def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
 
     every = max(len(steps) // MOST_POINTS, 1)
     timeline_steps = steps[::every]
-    queue = tuple(Point(step.start, float(step.queued), f"{step.queued} wait") for step in timeline_steps)
-    cache = tuple(Point(step.start, 100 * step.kv_used, f"{percent(step.kv_used)} of the KV cache") for step in timeline_steps)
+    queue = tuple(
+        Point(step.start, float(step.queued), f"{step.queued} wait") for step in timeline_steps
+    )
+    cache = tuple(
+        Point(step.start, 100 * step.kv_used, f"{percent(step.kv_used)} of the KV cache")
+        for step in timeline_steps
+    )
     series = [Series("requests in the queue", queue, tone=0, line=True, marks=False)]
     if any(step.kv_used for step in timeline_steps):
         series.append(Series("KV cache in use, %", cache, tone=1, line=True, marks=False))
@@ -343,17 +577,33 @@ def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
 
 def _bounds(steps: tuple[TimelineStep, ...]) -> Table:
     counts = Counter(step.bound for step in steps)
-    rows = tuple((bound, f"{count:,}", percent(count / len(steps))) for bound, count in counts.most_common())
-    return Table(caption="What kept more from being in a step", header=("bound", "steps", "share"), rows=rows)
+    rows = tuple(
+        (bound, f"{count:,}", percent(count / len(steps))) for bound, count in counts.most_common()
+    )
+    return Table(
+        caption="What kept more from being in a step", header=("bound", "steps", "share"), rows=rows
+    )
 
 
 def _numbers(steps: tuple[TimelineStep, ...]) -> Table:
     every = max(len(steps) // 20, 1)
     rows = tuple(
-        (number(step.start), number(step.duration), f"{len(step.held)}", f"{step.queued}", percent(step.kv_used), step.bound)
+        (
+            number(step.start),
+            number(step.duration),
+            f"{len(step.held)}",
+            f"{step.queued}",
+            percent(step.kv_used),
+            step.bound,
+        )
         for step in steps[::every]
     )
-    return Table(caption="Some of the steps", header=("start", "duration", "slots", "queue", "KV", "bound"), rows=rows, folded=True)
+    return Table(
+        caption="Some of the steps",
+        header=("start", "duration", "slots", "queue", "KV", "bound"),
+        rows=rows,
+        folded=True,
+    )
 
 
 NAMES = {
@@ -378,12 +628,18 @@ def lesson(result: LessonResult) -> Document:
 
 
 MOST_TICKS = 100  # of a lesson that are drawn: more are too narrow to see
-READ_SLOTS = "A lane for each slot: a step lasts as long as the prefills in it, and a decode next to them waits for its end."
+READ_SLOTS = (
+    "A lane for each slot: a step lasts as long as the prefills in it, and a decode next to them"
+    " waits for its end."
+)
 
 
 def lesson_page(result: LessonResult) -> Document:
     """The same for a page that has room: the figures in tiles, the slots drawn."""
-    rows = tuple((f"{NAMES[name]}{TICKS.get(name, '')}", _figure(name, value)) for name, value in result.to_json().items())
+    rows = tuple(
+        (f"{NAMES[name]}{TICKS.get(name, '')}", _figure(name, value))
+        for name, value in result.to_json().items()
+    )
     return document(
         section("figures", "", Facts(rows, big=True)),
         section("slots", "Slots over ticks", Drawing(lesson_slots({"": result}), READ_SLOTS, None)),
@@ -392,7 +648,9 @@ def lesson_page(result: LessonResult) -> Document:
 
 
 def lesson_slots(results: Mapping[str, LessonResult]) -> Gantt:
-    """The slots of lessons over the same ticks, the lessons one above the other, each under its name."""
+    """The slots of lessons over the same ticks, the lessons one above the other, each under its
+    name.
+    """
     from tonnage.report.drawing.figure import Axis, Gantt, Lane
 
     lanes: list[Lane] = []
@@ -400,12 +658,20 @@ def lesson_slots(results: Mapping[str, LessonResult]) -> Gantt:
         lanes += [Lane("", (), "")] if lanes else []
         for slot in range(min(len(result.steps[0].slots), MOST_LANES)):
             title = f"{name or 'slot'} {slot + 1}"
-            lanes.append(Lane(title, tuple(_stays(result, slot)), f"{title}\n{percent(result.busy_slots)} of all slots busy"))
+            lanes.append(
+                Lane(
+                    title,
+                    tuple(_stays(result, slot)),
+                    f"{title}\n{percent(result.busy_slots)} of all slots busy",
+                )
+            )
     return Gantt("slots", "Which slot did what", Axis("ticks"), start=0.0, lanes=tuple(lanes))
 
 
 def _stays(result: LessonResult, slot: int) -> Iterator[Span]:
-    """What a slot did in each step; of a long one that decodes the first tick, and then the wait for its end."""
+    """What a slot did in each step; of a long one that decodes the first tick, and then the wait
+    for its end.
+    """
     from tonnage.report.drawing.figure import Span
 
     for step in result.steps:
@@ -427,27 +693,59 @@ def _figure(name: str, value: float | int | None) -> str:
     return ABSENT if value is None else percent(value) if name in SHARES else f"{value:g}"
 
 
-def lesson_sweep(setting: str, values: Sequence[float], results: Sequence[LessonResult], *, drawn: bool = False) -> Document:
-    """A row of figures for each value of a setting, and two plots over it: of characters, or ``drawn``."""
+def lesson_sweep(
+    setting: str, values: Sequence[float], results: Sequence[LessonResult], *, drawn: bool = False
+) -> Document:
+    """A row of figures for each value of a setting, and two plots over it: of characters, or
+    ``drawn``.
+    """
     words = setting.replace("_", " ")
     rows = tuple(
-        (f"{value:g}", *(_figure(name, seen) for name, seen in one.to_json().items())) for value, one in zip(values, results, strict=True)
+        (f"{value:g}", *(_figure(name, seen) for name, seen in one.to_json().items()))
+        for value, one in zip(values, results, strict=True)
     )
-    header = (words, "E2E", "TTFT", "ITL", "requests/1k", "tokens/1k", "queue", "busy slots", "useful work")
+    header = (
+        words,
+        "E2E",
+        "TTFT",
+        "ITL",
+        "requests/1k",
+        "tokens/1k",
+        "queue",
+        "busy slots",
+        "useful work",
+    )
     plots = [
         _over(words, values, results, title, names)
-        for title, names in (("ticks", ("e2e", "ttft", "itl")), ("per 1,000 ticks", ("requests_per_1k_ticks",)))
+        for title, names in (
+            ("ticks", ("e2e", "ttft", "itl")),
+            ("per 1,000 ticks", ("requests_per_1k_ticks",)),
+        )
     ]
     shown = [Drawing(plot, "", None) if drawn else Lines(plot_text(plot, 80)) for plot in plots]
-    return document(section("figures", "", Table(header=header, rows=rows), *shown), title=f"The lesson over {words}" if drawn else "")
+    return document(
+        section("figures", "", Table(header=header, rows=rows), *shown),
+        title=f"The lesson over {words}" if drawn else "",
+    )
 
 
-def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], title: str, names: Sequence[str]) -> Plot:
+def _over(
+    words: str,
+    values: Sequence[float],
+    results: Sequence[LessonResult],
+    title: str,
+    names: Sequence[str],
+) -> Plot:
     from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 
     series = []
     for tone, name in enumerate(names):
-        seen = [(value, lesson_result.to_json()[name]) for value, lesson_result in zip(values, results, strict=True)]
-        points = tuple(Point(value, float(figure), "") for value, figure in seen if figure is not None)
+        seen = [
+            (value, lesson_result.to_json()[name])
+            for value, lesson_result in zip(values, results, strict=True)
+        ]
+        points = tuple(
+            Point(value, float(figure), "") for value, figure in seen if figure is not None
+        )
         series.append(Series(NAMES[name], points, tone=tone, line=True))
     return Plot(title, title, Axis(words), Axis(title), tuple(series))

@@ -1,4 +1,6 @@
-"""Running deployments compared with their plan: settings, load and latencies, weeks of traffic, rehearsals."""
+"""Running deployments compared with their plan: settings, load and latencies, weeks of traffic,
+rehearsals.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.document import Block, Command, Document, Drawing, Lines, Section, Table, Text, charted, document, items, section
+from tonnage.report.document import (
+    Block,
+    Command,
+    Document,
+    Drawing,
+    Lines,
+    Section,
+    Table,
+    Text,
+    charted,
+    document,
+    items,
+    section,
+)
 from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, whole
 
@@ -24,9 +39,10 @@ if TYPE_CHECKING:
 
 LATENCIES = ("ms", "measured", "at this load", "80 % interval", "limit", "slower", "")
 WATCHED_LEGEND = (
-    "Measured is what the engine publishes: its clock starts when a request reaches it, and a percentile is read off a histogram, evenly "
-    "within its bucket. At this load: the plan's deployment simulated under the present rate and mean lengths, with the 80 % interval of "
-    "the prediction (docs/intervals.md)."
+    "Measured is what the engine publishes: its clock starts when a request reaches it, and a"
+    " percentile is read off a histogram, evenly within its bucket. At this load: the plan's"
+    " deployment simulated under the present rate and mean lengths, with the 80 % interval of the"
+    " prediction (docs/intervals.md)."
 )
 
 
@@ -40,7 +56,9 @@ def watched(found: Watched) -> Document:
         section("ttft", "", _ttft(found)),
         section("attained", "", items(tuple(map(_attained, found.attained)), "note")),
         section("verdict", "", items(tuple(_verdict(found)), "warning"), items(advice, "warning")),
-        section("commands", "", Lines("\n".join(f"  {line}" for line in commands)) if commands else None),
+        section(
+            "commands", "", Lines("\n".join(f"  {line}" for line in commands)) if commands else None
+        ),
         section("notes", "", items((WATCHED_LEGEND,), "note")),
         title=f"{_instance(found.plan)}, over {found.present.seconds:.3g} s",
     )
@@ -55,7 +73,10 @@ def _load(found: Watched) -> Table:
     p, choice = found.present, found.plan.candidates[0]
     scenario = found.plan.scenario
     counted = choice.sized_rate * choice.instances
-    told = f"peak {number(found.plan.demand.sizing_requests_per_second)}, counts on {number(counted)} of {choice.instances}"
+    told = (
+        f"peak {number(found.plan.demand.sizing_requests_per_second)}, counts on {number(counted)}"
+        f" of {choice.instances}"
+    )
     most = choice.concurrency_per_instance
     rows = [
         ("instances that answer", f"{p.answering} of {p.asked}", str(choice.instances)),
@@ -66,7 +87,11 @@ def _load(found: Watched) -> Table:
             f"{number(p.mean_isl)}, {number(p.mean_osl)}",
             f"{number(scenario.mean_isl)}, {number(scenario.mean_osl)}",
         ),
-        ("requests running", number(p.running), f"up to {number(most * found.instances)} inside the limits" if most else ""),
+        (
+            "requests running",
+            number(p.running),
+            f"up to {number(most * found.instances)} inside the limits" if most else "",
+        ),
         ("requests waiting", number(p.waiting), ""),
         ("KV cache in use", percent(p.kv_used), ""),
         ("failed requests", _share(p.error_share), ""),
@@ -77,12 +102,22 @@ def _load(found: Watched) -> Table:
 
 
 def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
-    told = f"{number(found.expected.isl)} in and {number(found.expected.osl)} out, inside the limits"
+    told = (
+        f"{number(found.expected.isl)} in and {number(found.expected.osl)} out, inside the limits"
+    )
     yield "carried by them, simulated", f"{number(found.capacity)} requests/s", told
     left = found.headroom
-    yield "headroom", ABSENT if left is None else f"{left:+.0%}".replace("%", " %").replace("-", "−"), "of the present load"
+    yield (
+        "headroom",
+        ABSENT if left is None else f"{left:+.0%}".replace("%", " %").replace("-", "−"),
+        "of the present load",
+    )
     if found.at_measured_speed is not None:
-        yield "carried at the measured speed", f"{number(found.at_measured_speed * found.instances)} requests/s", "every step as measured"
+        yield (
+            "carried at the measured speed",
+            f"{number(found.at_measured_speed * found.instances)} requests/s",
+            "every step as measured",
+        )
 
 
 def _row(one: Latency) -> tuple[str, ...]:
@@ -102,23 +137,46 @@ def _row(one: Latency) -> tuple[str, ...]:
 
 def _ttft(found: Watched) -> Table | None:
     """Where the mean TTFT goes."""
-    rows = tuple((one.part, number(one.measured_ms), number(one.predicted_ms), "off" if one.off else "inside") for one in found.ttft)
-    return Table(header=("of the mean TTFT, ms", "measured", "at this load", ""), rows=rows) if rows else None
+    rows = tuple(
+        (
+            one.part,
+            number(one.measured_ms),
+            number(one.predicted_ms),
+            "off" if one.off else "inside",
+        )
+        for one in found.ttft
+    )
+    return (
+        Table(header=("of the mean TTFT, ms", "measured", "at this load", ""), rows=rows)
+        if rows
+        else None
+    )
 
 
 def _attained(one: AttainedBounds) -> str:
     """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 93.1 to 97.0% of the requests"."""
-    return f"{one.limits}: met by {100 * one.low:.1f} to {100 * one.high:.1f}% of the requests; histograms of single metrics say no more."
+    return (
+        f"{one.limits}: met by {100 * one.low:.1f} to {100 * one.high:.1f}% of the requests;"
+        " histograms of single metrics say no more."
+    )
 
 
 def _verdict(found: Watched) -> Iterator[str]:
     for latency in found.broken:
-        yield f"{latency.metric.upper()} {latency.statistic} is {number(latency.measured)} ms, and its limit {number(latency.limit)} ms."
-    yield from (ttft_part.text[0].upper() + ttft_part.text[1:] for ttft_part in found.ttft if ttft_part.off)
+        yield (
+            f"{latency.metric.upper()} {latency.statistic} is {number(latency.measured)} ms, and"
+            f" its limit {number(latency.limit)} ms."
+        )
+    yield from (
+        ttft_part.text[0].upper() + ttft_part.text[1:] for ttft_part in found.ttft if ttft_part.off
+    )
     for joint in found.missed:
         yield f"{joint.limits}: at most {joint.high:.1%} of the requests can have met them all."
     if found.uneven:
-        even = f"the plan counts on {found.plan.scenario.router}, which shares them evenly among {len(found.present.by_instance)}"
+        even = (
+            f"the plan counts on {found.plan.scenario.router}, which shares them evenly among"
+            f" {len(found.present.by_instance)}"
+        )
         yield f"{', '.join(found.uneven)}; {even}. Look at the router in front."
     missing = found.present.asked - found.present.answering
     if missing:
@@ -134,12 +192,15 @@ def _share(value: float | None) -> str:
 
 
 LEGEND = (
-    "– is not published. vLLM publishes slots, step tokens, chunked prefill, degrees and the number format where it was started with "
-    "VLLM_SERVER_DEV_MODE=1; TensorRT-LLM publishes none of its settings."
+    "– is not published. vLLM publishes slots, step tokens, chunked prefill, degrees and the number"
+    " format where it was started with VLLM_SERVER_DEV_MODE=1; TensorRT-LLM publishes none of its"
+    " settings."
 )
 
 
-def verified(instances: Sequence[Instance], findings: Sequence[str], load: Watched | None) -> Document:
+def verified(
+    instances: Sequence[Instance], findings: Sequence[str], load: Watched | None
+) -> Document:
     """The settings of every instance, what was measured under load, and the verdict."""
     measured: tuple[Section, ...] = () if load is None else watched(load).sections
     verdict = items(tuple(findings), "warning") if findings else items(("As planned.",), "note")
@@ -152,11 +213,18 @@ def verified(instances: Sequence[Instance], findings: Sequence[str], load: Watch
 
 
 def _settings(instances: Sequence[Instance]) -> Table:
-    columns = {tuple(_shown(one.running) for one in instance.settings): instance.url for instance in reversed(instances)}
+    columns = {
+        tuple(_shown(one.running) for one in instance.settings): instance.url
+        for instance in reversed(instances)
+    }
     rows = []
     for place, setting in enumerate(instances[0].settings):
-        verdict = "DIFFERS" if any(instance.settings[place].off for instance in instances) else ABSENT
-        rows.append((setting.name, _shown(setting.planned), *(column[place] for column in columns), verdict))
+        verdict = (
+            "DIFFERS" if any(instance.settings[place].off for instance in instances) else ABSENT
+        )
+        rows.append(
+            (setting.name, _shown(setting.planned), *(column[place] for column in columns), verdict)
+        )
     names = ("running",) if len(columns) == 1 else tuple(columns.values())
     return Table(header=("setting", "plan", *names, "verdict"), rows=tuple(rows))
 
@@ -168,10 +236,14 @@ def _shown(value: Value) -> str:
 
 
 def verified_folder(found: Folder) -> Document:
-    """The parts of a written folder with the source that each was read against, the Secrets that it needs, and the verdict."""
+    """The parts of a written folder with the source that each was read against, the Secrets that it
+    needs, and the verdict.
+    """
     rows = tuple((part.file, part.name or ABSENT, part.against) for part in found.parts)
     needs = items(tuple(f"The cluster needs the Secret {one}." for one in found.needs), "note")
-    verdict = items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
+    verdict = (
+        items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
+    )
     return document(
         section("files", "", Table(header=("file", "holds", "read against"), rows=rows), needs),
         section("verdict", "", verdict),
@@ -187,32 +259,53 @@ class Rehearsal:
     # sent, completed: requests of the whole run
     sent: int
     completed: int
-    lost: int  # failed requests that were in flight when the instance was killed, which had been sent to it
-    lost_after: int  # failed requests that were sent later: the gateway gave them to an instance that was gone
-    # each limit of the plan in words, with its value in milliseconds before the kill; None where nothing completed
+    # failed requests that were in flight when the instance was killed, which had been sent to it
+    lost: int
+    # failed requests that were sent later: the gateway gave them to an instance that was gone
+    lost_after: int
+    # each limit of the plan in words, with its value in milliseconds before the kill; None where
+    # nothing completed
     limits: tuple[tuple[str, float | None], ...]
     within: bool  # whether every limit held before the kill
-    fired: bool | None  # whether the written rule on missing instances fires for what was seen; None without promtool
-    invalid: tuple[str, ...]  # why the load client's figures cannot be believed; empty where they can
+    # whether the written rule on missing instances fires for what was seen; None without promtool
+    fired: bool | None
+    # why the load client's figures cannot be believed; empty where they can
+    invalid: tuple[str, ...]
 
     @property
     def as_planned(self) -> bool:
-        """Whether nothing was lost but what ran in the killed instance, the limits held, and the alert fires where it could be tried."""
+        """Whether nothing was lost but what ran in the killed instance, the limits held, and the
+        alert fires where it could be tried.
+        """
         return not self.lost_after and self.within and self.fired is not False and not self.invalid
 
 
 def rehearsed(found: Rehearsal) -> Document:
     """What a rehearsal showed, and the verdict."""
-    limits = tuple((name, ABSENT if value is None else f"{value:,.1f} ms") for name, value in found.limits)
-    alert = {True: "fires", False: "does not fire", None: "was not tried: promtool is not installed"}[found.fired]
+    limits = tuple(
+        (name, ABSENT if value is None else f"{value:,.1f} ms") for name, value in found.limits
+    )
+    alert = {
+        True: "fires",
+        False: "does not fire",
+        None: "was not tried: promtool is not installed",
+    }[found.fired]
     facts = (
         f"{found.instances} instances, one of them killed in the middle of the run.",
         f"{found.sent:,} requests were sent and {found.completed:,} completed.",
-        f"{found.lost:,} were lost in the killed instance, and {found.lost_after:,} that were sent later.",
+        (
+            f"{found.lost:,} were lost in the killed instance, and {found.lost_after:,} that were"
+            " sent later."
+        ),
         f"The alert on missing instances {alert}.",
     )
     return document(
-        section("run", "", items(facts), items(tuple(f"The load client: {one}" for one in found.invalid), "warning")),
+        section(
+            "run",
+            "",
+            items(facts),
+            items(tuple(f"The load client: {one}" for one in found.invalid), "warning"),
+        ),
         section("limits", "", Table(header=("limit", "before the kill"), rows=limits)),
         title="As planned" if found.as_planned else "Not as planned",
     )
@@ -233,23 +326,46 @@ VERBS = {  # where it rose, and where it fell
 }
 
 
-def fitted_history(found: HistoryFit, output: Path | None, plan: Path | None, beside: Today | None, *, figures: bool) -> Document:
+def fitted_history(
+    found: HistoryFit,
+    output: Path | None,
+    plan: Path | None,
+    beside: Today | None,
+    *,
+    figures: bool,
+) -> Document:
     """What a history says, what it does not, the systems that it takes, and how to go on."""
     fit: list[Block | None] = []
     if output is not None:
         with_files = f", with {', '.join(sorted(found.files))}" if found.files else ""
         model = "" if found.scenario.model else " --model llama-3.1-8b"
-        fit = [items((f"Written: {output}{with_files}.",)), Command(f'tonnage size {output}{model} --ttft "p95<=500ms"')]
+        fit = [
+            items((f"Written: {output}{with_files}.",)),
+            Command(f'tonnage size {output}{model} --ttft "p95<=500ms"'),
+        ]
         if plan is not None:
-            fit.append(Command(f"tonnage calibrate {output.stem}.hours.csv --plan {plan} --output calibrated.json"))
+            fit.append(
+                Command(
+                    f"tonnage calibrate {output.stem}.hours.csv --plan {plan} --output"
+                    " calibrated.json"
+                )
+            )
     today = () if beside is None else _beside(beside)
-    sections = (*_history(found, figures=figures), *today, section("fit", "Scenario" if figures else "", *fit))
+    sections = (
+        *_history(found, figures=figures),
+        *today,
+        section("fit", "Scenario" if figures else "", *fit),
+    )
     return Document(title=f"Traffic: {found.history.source}" if figures else "", sections=sections)
 
 
 def drifted(found: Today, *, figures: bool) -> Document:
     """What changed since a plan, the verdict first."""
-    history = _history(found.fit, figures=figures) if figures else (section("gaps", "", items(found.fit.gaps, "note")),)
+    history = (
+        _history(found.fit, figures=figures)
+        if figures
+        else (section("gaps", "", items(found.fit.gaps, "note")),)
+    )
     title = f"{_instance(found.plan)}: {_day(found.fit.history.at(0))} to {_day(found.fit.ends)}"
     return document(*_beside(found), *history, title=title)
 
@@ -257,24 +373,57 @@ def drifted(found: Today, *, figures: bool) -> Document:
 def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
     h = found.history
     first = (
-        f"{whole(float(h.requests[h.seen].sum()))} requests in {counted(int(h.seen.sum()), 'hour')} from {h.at(0):%Y-%m-%d %H:%M} to "
-        f"{found.ends:%Y-%m-%d %H:%M} UTC, {number(found.mean_rps)}/s on average."
+        f"{whole(float(h.requests[h.seen].sum()))} requests in {counted(int(h.seen.sum()), 'hour')}"
+        f" from {h.at(0):%Y-%m-%d %H:%M} to {found.ends:%Y-%m-%d %H:%M} UTC,"
+        f" {number(found.mean_rps)}/s on average."
     )
     rows = tuple(
-        (name, number(one.mean), ABSENT if one.p95 is None else f"{whole(one.p95[0])}–{whole(one.p95[1])}", one.written)
+        (
+            name,
+            number(one.mean),
+            ABSENT if one.p95 is None else f"{whole(one.p95[0])}–{whole(one.p95[1])}",
+            one.written,
+        )
         for name, one in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
     )
     peak = (
-        f"The busiest hour has {number(found.peak_rps)} requests/s; one second in a thousand of it has {whole(found.peak_second)} or more."
+        f"The busiest hour has {number(found.peak_rps)} requests/s; one second in a thousand of it"
+        f" has {whole(found.peak_second)} or more."
     )
-    watts, running, waiting = (None if one is None else float(one[h.seen].mean()) for one in (h.watts, h.running, h.waiting))
-    queue = "" if running is None or waiting is None else f"{number(running)} requests run and {number(waiting)} wait, on average."
-    lines = (peak, _growth_text(found.growth), queue, f"The GPUs draw {number(watts)} W on average." if watts else "")
+    watts, running, waiting = (
+        None if one is None else float(one[h.seen].mean())
+        for one in (h.watts, h.running, h.waiting)
+    )
+    queue = (
+        ""
+        if running is None or waiting is None
+        else f"{number(running)} requests run and {number(waiting)} wait, on average."
+    )
+    lines = (
+        peak,
+        _growth_text(found.growth),
+        queue,
+        f"The GPUs draw {number(watts)} W on average." if watts else "",
+    )
     gaps = tuple(f"Not seen: {line[0].lower()}{line[1:]}" for line in found.gaps)
     return (
-        section("traffic", "Traffic" if figures else "", Text(first, tone="answer"), items(h.remarks, "warning"), items(lines)),
-        section("lengths", "Lengths" if figures else "", Table(header=("", "mean", "p95 between", "in the scenario"), rows=rows)),
-        section("week", "The week", _week(found)) if figures and found.profile else section("week", ""),
+        section(
+            "traffic",
+            "Traffic" if figures else "",
+            Text(first, tone="answer"),
+            items(h.remarks, "warning"),
+            items(lines),
+        ),
+        section(
+            "lengths",
+            "Lengths" if figures else "",
+            Table(header=("", "mean", "p95 between", "in the scenario"), rows=rows),
+        ),
+        (
+            section("week", "The week", _week(found))
+            if figures and found.profile
+            else section("week", "")
+        ),
         section("gaps", "Not seen" if figures else "", items(gaps, "note")),
     )
 
@@ -282,7 +431,9 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
 def _growth_text(growth: Growth | None) -> str:
     if growth is None:
         return ""
-    low, middle, high = (_percent(growth.months(one)) for one in (growth.low, growth.per_day, growth.high))
+    low, middle, high = (
+        _percent(growth.months(one)) for one in (growth.low, growth.per_day, growth.high)
+    )
     if not growth.significant:
         return f"No growth is seen in {growth.days} days: between {low} and {high} a month."
     return f"Requests change by {middle} a month ({low} to {high}), by {growth.days} days."
@@ -291,7 +442,10 @@ def _growth_text(growth: Growth | None) -> str:
 def _week(found: HistoryFit) -> Drawing:
     hours = len(found.profile)
     days = [f"{DAYS[i // 24]} " if hours > 24 else " " for i in range(hours)]
-    points = tuple(Point(float(i), one, f"{days[i]}{i % 24}:00: {number(one)}/s") for i, one in enumerate(found.profile))
+    points = tuple(
+        Point(float(i), one, f"{days[i]}{i % 24}:00: {number(one)}/s")
+        for i, one in enumerate(found.profile)
+    )
     rows = ((f"{days[i].lstrip()}{i % 24}:00", number(one)) for i, one in enumerate(found.profile))
     x, line = (
         Axis("hour of the week, from Monday" if hours > 24 else "hour of the day"),
@@ -304,12 +458,22 @@ def _week(found: HistoryFit) -> Drawing:
 
 def _beside(found: Today) -> tuple[Section, ...]:
     rows = tuple(
-        (NAMES[drift.what], number(drift.planned), number(drift.now), _percent(drift.change), f"{drift.systems:+d}".replace("-", "−"))
+        (
+            NAMES[drift.what],
+            number(drift.planned),
+            number(drift.now),
+            _percent(drift.change),
+            f"{drift.systems:+d}".replace("-", "−"),
+        )
         for drift in found.drifts
     )
     note = "Systems: how many more each change takes by itself."
     table = Table(header=("", "plan", "now", "change", "systems"), rows=rows, note=note)
-    tone = "warning" if found.needed > found.systems or any(drift.drifted for drift in found.drifts) else "answer"
+    tone = (
+        "warning"
+        if found.needed > found.systems or any(drift.drifted for drift in found.drifts)
+        else "answer"
+    )
     return (
         section("verdict", "", Text(verdict(found), tone=tone)),
         section("drift", "", table),
@@ -318,15 +482,27 @@ def _beside(found: Today) -> tuple[Section, ...]:
 
 
 def verdict(found: Today) -> str:
-    """Such as "Prompts grew 31 % since the plan: one system fewer of headroom, breaks on 12 March 2027"."""
-    changed = [f"{VERBS[one.what][one.change <= 0]} {abs(one.change):.0%}".replace("%", " %") for one in found.drifts if one.drifted] or [
-        "Nothing drifted"
-    ]
-    said = ", ".join([changed[0], *(one[0].lower() + one[1:] for one in changed[1:])]) + " since the plan"
-    fewer = f"{counted(abs(found.lost), 'system')} {'fewer' if found.lost > 0 else 'more'} of headroom"
+    """Such as "Prompts grew 31 % since the plan: one system fewer of headroom, breaks on 12 March
+    2027".
+    """
+    changed = [
+        f"{VERBS[one.what][one.change <= 0]} {abs(one.change):.0%}".replace("%", " %")
+        for one in found.drifts
+        if one.drifted
+    ] or ["Nothing drifted"]
+    said = (
+        ", ".join([changed[0], *(one[0].lower() + one[1:] for one in changed[1:])])
+        + " since the plan"
+    )
+    fewer = (
+        f"{counted(abs(found.lost), 'system')} {'fewer' if found.lost > 0 else 'more'} of headroom"
+    )
     room = fewer if found.lost else "as much headroom"
     if found.needed > found.systems:
-        return f"{said}: {room}, and {found.systems} do not carry today's load inside the limits; {found.needed} would."
+        return (
+            f"{said}: {room}, and {found.systems} do not carry today's load inside the limits;"
+            f" {found.needed} would."
+        )
     return f"{said}: {room}, {found.needed} of {found.systems} needed{_breaks(found)}."
 
 
@@ -334,18 +510,29 @@ def _breaks(found: Today) -> str:
     if found.breaks is None or found.breaks[0] is None:
         return ""
     middle, early, late = found.breaks
-    between = "" if early is None else f" ({_day(early)} to {_day(late)})" if late is not None else f" (from {_day(early)} on, or never)"
+    between = (
+        ""
+        if early is None
+        else (
+            f" ({_day(early)} to {_day(late)})"
+            if late is not None
+            else f" (from {_day(early)} on, or never)"
+        )
+    )
     return f", breaks on {_day(middle)}{between}"
 
 
 def _ahead(found: Today) -> Iterator[str]:
-    yield f"The systems carry {number(found.carried)} requests/s inside the limits, with the lengths and the speed of today."
+    yield (
+        f"The systems carry {number(found.carried)} requests/s inside the limits, with the lengths"
+        " and the speed of today."
+    )
     if found.ahead is not None:
         middle, low, high = found.ahead.requests_per_second
         need, least, most = found.ahead.systems
         yield (
-            f"On {_day(found.ahead.date)} the busiest hour has {number(middle)} requests/s ({number(low)} to {number(high)}): "
-            f"{counted(need, 'system')} ({least} to {most})."
+            f"On {_day(found.ahead.date)} the busiest hour has {number(middle)} requests/s"
+            f" ({number(low)} to {number(high)}): {counted(need, 'system')} ({least} to {most})."
         )
 
 
@@ -354,4 +541,6 @@ def _day(moment: datetime | None) -> str:
 
 
 def _percent(share: float) -> str:
-    return ABSENT if not math.isfinite(share) else f"{share:+.1%}".replace("%", " %").replace("-", "−")
+    return (
+        ABSENT if not math.isfinite(share) else f"{share:+.1%}".replace("%", " %").replace("-", "−")
+    )

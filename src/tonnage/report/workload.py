@@ -1,4 +1,6 @@
-"""Recorded traffic as a document: lengths, arrivals, shared prefixes and engine limits, with figures on a page."""
+"""Recorded traffic as a document: lengths, arrivals, shared prefixes and engine limits, with
+figures on a page.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.report.document import Command, Document, Drawing, Section, Table, Text, charted, document, items, section
+from tonnage.report.document import (
+    Command,
+    Document,
+    Drawing,
+    Section,
+    Table,
+    Text,
+    charted,
+    document,
+    items,
+    section,
+)
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.numbers import STATISTICS, counted, number, plain, span, statistics, whole
 from tonnage.report.runs.figures import every_nth, heat_map
@@ -27,14 +40,23 @@ PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"
 
 def described(found: Description, *, figures: bool = True) -> Document:
     """Everything that was found; ``figures`` adds the drawings of the page."""
-    first, lengths = section("traffic", "Traffic", Text(_first(found), tone="answer")), _lengths(found, figures=figures)
+    first, lengths = (
+        section("traffic", "Traffic", Text(_first(found), tone="answer")),
+        _lengths(found, figures=figures),
+    )
     if found.live is None:
-        rest = [_arrivals(found, figures=figures), section("prefixes", "Shared prefixes", items(_sharing(found)))]
+        rest = [
+            _arrivals(found, figures=figures),
+            section("prefixes", "Shared prefixes", items(_sharing(found))),
+        ]
     else:
         rest = [_sessions(found, found.live)]
     sections = (first, lengths, *rest, section("limits", "Engine limits", items(_limits(found))))
     source = found.traffic.recording.source
-    return Document(title=f"Workload: {os.path.basename(os.path.normpath(source))}" if figures else "", sections=sections)
+    return Document(
+        title=f"Workload: {os.path.basename(os.path.normpath(source))}" if figures else "",
+        sections=sections,
+    )
 
 
 def _first(found: Description) -> str:
@@ -43,15 +65,26 @@ def _first(found: Description) -> str:
     unit = f"; times read as {recording.unit}" if recording.unit else ""
     seconds = recording.due_ns[-1] / NS_PER_S
     if found.live is not None:
-        return f"{counted(found.live.sessions, 'session')} of {counted(len(recording), 'request')}{failed}."
-    return f"{counted(len(recording), 'request')} in {span(seconds)}, {number(recording.mean_rps)}/s on average{failed}{unit}."
+        return (
+            f"{counted(found.live.sessions, 'session')} of"
+            f" {counted(len(recording), 'request')}{failed}."
+        )
+    return (
+        f"{counted(len(recording), 'request')} in {span(seconds)}, {number(recording.mean_rps)}/s"
+        f" on average{failed}{unit}."
+    )
 
 
 def _lengths(found: Description, *, figures: bool) -> Section:
     rows = tuple(
-        (name, *statistics(spread), whole(spread.most)) for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
+        (name, *statistics(spread), whole(spread.most))
+        for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
     )
-    table = Table(caption="Lengths of all requests" if figures else "", header=("", *STATISTICS, "max"), rows=rows)
+    table = Table(
+        caption="Lengths of all requests" if figures else "",
+        header=("", *STATISTICS, "max"),
+        rows=rows,
+    )
     related = "not defined, since one of them never varies"
     if found.correlation is not None:
         related = f"{round(found.correlation, 2) + 0.0:.2f}".replace("-", "−")
@@ -63,18 +96,28 @@ def _lengths(found: Description, *, figures: bool) -> Section:
     recording = found.traffic.recording
     drawn: tuple[Drawing, ...] = ()
     if figures:
-        heat = heat_map(np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64))
-        drawn = (heat, _distribution("ISL", found.fitted_isl, recording.isl), _distribution("OSL", found.fitted_osl, recording.osl))
+        heat = heat_map(
+            np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64)
+        )
+        drawn = (
+            heat,
+            _distribution("ISL", found.fitted_isl, recording.isl),
+            _distribution("OSL", found.fitted_osl, recording.osl),
+        )
     return section("lengths", "Lengths", table, items(lines), *drawn)
 
 
 def distribution_words(name: str, fitted: FittedLengths) -> str:
     """The nearest distribution of one length and how far it is off."""
     verdict = "fits" if fitted.fits else "is the nearest, and does not fit"
-    beyond = f", its 99.9th percentile is {fitted.lengths.longest:,} tokens and the longest seen {fitted.seen.most:,.0f}"
+    beyond = (
+        f", its 99.9th percentile is {fitted.lengths.longest:,} tokens and the longest seen"
+        f" {fitted.seen.most:,.0f}"
+    )
     return (
-        f"{name}: {fitted.written} {verdict}: its mean and percentiles are off by {fitted.error:.0%} at most, "
-        f"the Kolmogorov-Smirnov distance is {fitted.distance:.3f}{beyond if fitted.overshoots else ''}."
+        f"{name}: {fitted.written} {verdict}: its mean and percentiles are off by"
+        f" {fitted.error:.0%} at most, the Kolmogorov-Smirnov distance is"
+        f" {fitted.distance:.3f}{beyond if fitted.overshoots else ''}."
     )
 
 
@@ -87,48 +130,74 @@ def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> 
     lines = []
     for tone, (title, lengths) in enumerate((("seen", np.array(values)), (fitted.written, drawn))):
         at = np.percentile(lengths, shares)
-        points = tuple(Point(float(x), float(y), f"{y:.1f} % of {title}: up to {x:,.0f} tokens") for x, y in zip(at, shares, strict=True))
+        points = tuple(
+            Point(float(x), float(y), f"{y:.1f} % of {title}: up to {x:,.0f} tokens")
+            for x, y in zip(at, shares, strict=True)
+        )
         lines.append(Series(title, points, tone=tone, line=True, marks=False))
     rows = zip(STATISTICS, statistics(fitted.seen), statistics(fitted.drawn), strict=True)
-    x = Axis(f"{name}, tokens", log=fitted.seen.least >= 1 and fitted.seen.most > 20 * fitted.seen.least)
+    x = Axis(
+        f"{name}, tokens", log=fitted.seen.least >= 1 and fitted.seen.most > 20 * fitted.seen.least
+    )
     y, key = Axis("share of the requests up to this length, %"), f"distribution-{name.lower()}"
     reading = "Where the two lines lie together, the distribution draws the lengths that were seen."
     plot = Plot(key, f"{name}: seen and fitted", x, y, tuple(lines))
-    return charted(plot, reading, f"{name} in tokens, seen and fitted", ("", "seen", "fitted"), rows)
+    return charted(
+        plot, reading, f"{name} in tokens, seen and fitted", ("", "seen", "fitted"), rows
+    )
 
 
 def _arrivals(found: Description, *, figures: bool) -> Section:
     seen = found.burstiness
-    rows = tuple((f"{dispersion.width_s} s", number(dispersion.index), number(dispersion.peak_to_mean)) for dispersion in seen.dispersion)
+    rows = tuple(
+        (f"{dispersion.width_s} s", number(dispersion.index), number(dispersion.peak_to_mean))
+        for dispersion in seen.dispersion
+    )
     table = Table(
         caption="Counts of requests in intervals" if figures else "",
         header=("intervals of", "index of dispersion", "peak to mean"),
         rows=rows,
-        note="The index of dispersion is the variance of the counts over their mean: 1 for Poisson arrivals.",
+        note=(
+            "The index of dispersion is the variance of the counts over their mean: 1 for Poisson"
+            " arrivals."
+        ),
     )
-    hourly = "not known, the traffic is shorter than two hours" if seen.hourly_peak_to_mean is None else number(seen.hourly_peak_to_mean)
+    hourly = (
+        "not known, the traffic is shorter than two hours"
+        if seen.hourly_peak_to_mean is None
+        else number(seen.hourly_peak_to_mean)
+    )
     gaps = ", ".join(f"{each} {number(getattr(seen.gaps, each))} s" for each in STATISTICS)
     lines = (
         f"Gaps between requests: {gaps}; coefficient of variation {number(seen.cv)} (Poisson: 1).",
         f"Busiest hour to mean hour: {hourly}.",
         process_words(found.fitted_arrivals),
     )
-    return section("arrivals", "Arrivals", table, items(lines), _over_time(found) if figures else None)
+    return section(
+        "arrivals", "Arrivals", table, items(lines), _over_time(found) if figures else None
+    )
 
 
 def process_words(fitted: FittedArrivals) -> str:
     """The process that reproduces the arrivals, or why none does."""
     named = PROCESSES.get(fitted.nearest, fitted.nearest)
     if fitted.process != "trace":
-        return f"Fitted: {named}; mean and percentiles of the gaps are off by {fitted.error:.0%} at most."
+        return (
+            f"Fitted: {named}; mean and percentiles of the gaps are off by {fitted.error:.0%} at"
+            " most."
+        )
     if fitted.disagreement == "gaps":
         times = f"more than {plain(float(f'{fitted.error:.1g}'))} times their value"
         off = f"{fitted.error:.0%}" if fitted.error < 10 else times
-        return f"No process fits: the gaps of {named} are off by {off}. The recorded moments have to be replayed."
+        return (
+            f"No process fits: the gaps of {named} are off by {off}. The recorded moments have to"
+            " be replayed."
+        )
     ratio = number(fitted.dispersion_error)
     return (
-        f"No process fits: the gaps are those of {named} within {fitted.error:.0%}, but the counts of intervals vary {ratio} times "
-        "as much as theirs: arrivals depend on each other. The recorded moments have to be replayed."
+        f"No process fits: the gaps are those of {named} within {fitted.error:.0%}, but the counts"
+        f" of intervals vary {ratio} times as much as theirs: arrivals depend on each other. The"
+        " recorded moments have to be replayed."
     )
 
 
@@ -136,13 +205,39 @@ def _over_time(found: Description) -> Drawing:
     from tonnage.workload.burstiness import counts
 
     due = np.array(found.traffic.recording.due_ns) / NS_PER_S
-    width = next((each for each in (1, 10, 60, 600, 3_600, 86_400) if due[-1] / each <= POINTS), int(due[-1] / POINTS) + 1)
-    rates = counts(due, width) / width if due[-1] >= width else np.array([len(due) / max(due[-1], 1e-9)])
-    points = tuple(Point((place + 0.5) * width, float(rate), f"{span(place * width)} on: {rate:.3g}/s") for place, rate in enumerate(rates))
-    mean, title = found.traffic.recording.mean_rps, f"Requests per second, in intervals of {span(width)}"
-    x, y, line = Axis("time since the first request, s"), Axis("requests/s"), Series("requests/s", points, 0, line=True, marks=False)
-    plot = Plot("arrivals-over-time", title, x, y, (line,), rules=(Rule("y", mean, f"mean {number(mean)}/s"),))
-    rows = ((plain(points[i].x), number(points[i].y)) for i in every_nth(np.arange(len(points)), 24))
+    width = next(
+        (each for each in (1, 10, 60, 600, 3_600, 86_400) if due[-1] / each <= POINTS),
+        int(due[-1] / POINTS) + 1,
+    )
+    rates = (
+        counts(due, width) / width
+        if due[-1] >= width
+        else np.array([len(due) / max(due[-1], 1e-9)])
+    )
+    points = tuple(
+        Point((place + 0.5) * width, float(rate), f"{span(place * width)} on: {rate:.3g}/s")
+        for place, rate in enumerate(rates)
+    )
+    mean, title = (
+        found.traffic.recording.mean_rps,
+        f"Requests per second, in intervals of {span(width)}",
+    )
+    x, y, line = (
+        Axis("time since the first request, s"),
+        Axis("requests/s"),
+        Series("requests/s", points, 0, line=True, marks=False),
+    )
+    plot = Plot(
+        "arrivals-over-time",
+        title,
+        x,
+        y,
+        (line,),
+        rules=(Rule("y", mean, f"mean {number(mean)}/s"),),
+    )
+    rows = (
+        (plain(points[i].x), number(points[i].y)) for i in every_nth(np.arange(len(points)), 24)
+    )
     reading = "The line shows what the mean hides: bursts, and a rate that drifts."
     return charted(plot, reading, "Requests per second over time", ("s", "requests/s"), rows)
 
@@ -151,10 +246,27 @@ def _sharing(found: Description) -> tuple[str, ...]:
     cached = found.traffic.cached_tokens
     measured: tuple[str, ...] = ()
     if cached is not None:
-        measured = (f"The server said that it had {cached / sum(found.traffic.recording.isl):.1%} of the prompt tokens in its cache.",)
+        measured = (
+            (
+                f"The server said that it had {cached / sum(found.traffic.recording.isl):.1%} of"
+                " the prompt tokens in its cache."
+            ),
+        )
     if found.sharing is None:
-        return measured or ("The file does not say which prompts share a prefix: it has neither hash_ids nor sessions.",)
-    return (*measured, *(_by_blocks(found.sharing) if found.sharing.by == "blocks" else _by_sessions(found.sharing)))
+        return measured or (
+            (
+                "The file does not say which prompts share a prefix: it has neither hash_ids nor"
+                " sessions."
+            ),
+        )
+    return (
+        *measured,
+        *(
+            _by_blocks(found.sharing)
+            if found.sharing.by == "blocks"
+            else _by_sessions(found.sharing)
+        ),
+    )
 
 
 def _sessions(found: Description, live: LiveSessions) -> Section:
@@ -170,26 +282,40 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
     )
     known = [(name, spread) for name, spread in spreads if spread is not None]
     rows = tuple((name, *statistics(spread), whole(spread.most)) for name, spread in known)
-    sub = "" if not live.sub_agents else f", which send {live.sub_agent_requests:.1%} of the requests"
+    sub = (
+        "" if not live.sub_agents else f", which send {live.sub_agent_requests:.1%} of the requests"
+    )
     lines = [
-        f"A prefix cache without end finds {live.hit_tokens:.2%} of the prompt tokens; "
-        f"it helps {live.requests_with_hits:.1%} of the requests.",
+        (
+            f"A prefix cache without end finds {live.hit_tokens:.2%} of the prompt tokens; "
+            f"it helps {live.requests_with_hits:.1%} of the requests."
+        ),
         f"{counted(live.sub_agents, 'sub-agent')}{sub}.",
     ]
     if (gain := found.gain) is not None:
-        kept, most = (round(spread.mean * gain.token_bytes) for spread in (live.kept_tokens, live.peak_tokens))
+        kept, most = (
+            round(spread.mean * gain.token_bytes) for spread in (live.kept_tokens, live.peak_tokens)
+        )
         lines.append(
-            f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept)} of KV cache, the mean over its time, and "
-            f"{format_gb(most)} at its longest; 100 of them {format_gb(100 * kept)}."
+            f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept)} of KV"
+            f" cache, the mean over its time, and {format_gb(most)} at its longest; 100 of them"
+            f" {format_gb(100 * kept)}."
         )
         recording = found.traffic.recording
-        beyond = [isl + osl > gain.context for isl, osl in zip(recording.isl, recording.osl, strict=True)]
+        beyond = [
+            isl + osl > gain.context for isl, osl in zip(recording.isl, recording.osl, strict=True)
+        ]
         if any(beyond):
             lines.append(
-                f"{sum(beyond) / len(beyond):.1%} of the requests exceed the {gain.context:,} tokens of {gain.model}; "
-                "size and simulate leave them out."
+                f"{sum(beyond) / len(beyond):.1%} of the requests exceed the {gain.context:,}"
+                f" tokens of {gain.model}; size and simulate leave them out."
             )
-    return section("sessions", "Sessions", Table(header=("", *STATISTICS, "max"), rows=rows), items(tuple(lines)))
+    return section(
+        "sessions",
+        "Sessions",
+        Table(header=("", *STATISTICS, "max"), rows=rows),
+        items(tuple(lines)),
+    )
 
 
 def _by_blocks(shared: Sharing) -> tuple[str, ...]:
@@ -197,44 +323,72 @@ def _by_blocks(shared: Sharing) -> tuple[str, ...]:
     tokens = "" if shared.hit_tokens is None else f", {shared.hit_tokens:.1%} of the prompt tokens"
     return (
         f"{shared.seen_blocks:.1%} of the {whole(shared.blocks)} blocks{size} were seen before.",
-        f"A prefix cache without end finds {shared.hit_blocks:.1%} of the blocks{tokens}; "
-        f"it helps {shared.requests_with_hits:.1%} of the requests.",
+        (
+            f"A prefix cache without end finds {shared.hit_blocks:.1%} of the blocks{tokens}; "
+            f"it helps {shared.requests_with_hits:.1%} of the requests."
+        ),
     )
 
 
 def _by_sessions(shared: Sharing) -> tuple[str, ...]:
-    turns = "" if shared.turns_per_session is None else f" of {number(shared.turns_per_session)} requests on average"
+    turns = (
+        ""
+        if shared.turns_per_session is None
+        else f" of {number(shared.turns_per_session)} requests on average"
+    )
     return (
-        f"{counted(shared.sessions or 0, 'session')}{turns}; {shared.requests_with_hits:.1%} of the requests continue one.",
-        f"A prefix cache without end finds {(shared.hit_tokens or 0):.1%} of the prompt tokens at most: "
-        "that is if each turn begins with the whole turn before.",
+        (
+            f"{counted(shared.sessions or 0, 'session')}{turns}; {shared.requests_with_hits:.1%} of"
+            " the requests continue one."
+        ),
+        (
+            f"A prefix cache without end finds {(shared.hit_tokens or 0):.1%} of the prompt tokens"
+            " at most: that is if each turn begins with the whole turn before."
+        ),
     )
 
 
 def _limits(found: Description) -> tuple[str, ...]:
     limits = found.limits
     lines = (
-        f"p99: {limits.max_input_tokens:,} tokens in and {limits.max_output_tokens:,} out, {limits.max_sequence_tokens:,} together; "
-        f"{limits.beyond:.1%} of the requests are longer.",
+        (
+            f"p99: {limits.max_input_tokens:,} tokens in and {limits.max_output_tokens:,} out,"
+            f" {limits.max_sequence_tokens:,} together; {limits.beyond:.1%} of the requests are"
+            " longer."
+        ),
     )
     if found.gain is None:
-        return (*lines, "With --model the KV memory is shown that these limits gain over the model's whole context.")
+        return (
+            *lines,
+            (
+                "With --model the KV memory is shown that these limits gain over the model's whole"
+                " context."
+            ),
+        )
     return (*lines, _gain(found.gain))
 
 
 def _gain(gain: KvGain) -> str:
     where = f"{gain.model} {gain.precision.upper()} on {gain.gpus} × {gain.gpu}, {gain.engine}"
     if gain.limit >= gain.context:
-        return f"{where}: the limits reach the model's context of {gain.context:,} tokens and gain nothing."
+        return (
+            f"{where}: the limits reach the model's context of {gain.context:,} tokens and gain"
+            " nothing."
+        )
     return (
-        f"{where}: a sequence of {gain.limit:,} tokens takes {format_gb(gain.limit_bytes)} of KV memory on each GPU, "
-        f"one of the model's whole context ({gain.context:,} tokens) {format_gb(gain.context_bytes)}: {format_gb(gain.saved_bytes)} less. "
-        f"{gain.limit_requests:,} of them fit at once, and {gain.context_requests:,} of the whole context."
+        f"{where}: a sequence of {gain.limit:,} tokens takes {format_gb(gain.limit_bytes)} of KV"
+        f" memory on each GPU, one of the model's whole context ({gain.context:,} tokens)"
+        f" {format_gb(gain.context_bytes)}: {format_gb(gain.saved_bytes)} less."
+        f" {gain.limit_requests:,} of them fit at once, and {gain.context_requests:,} of the whole"
+        " context."
     )
 
 
 KEPT = {
-    "pairs": "The lengths are drawn in pairs from those that were seen: prompts and outputs are correlated.",
+    "pairs": (
+        "The lengths are drawn in pairs from those that were seen: prompts and outputs are"
+        " correlated."
+    ),
     "weights": "Lengths that no distribution fits within 10 % are drawn from those that were seen.",
     "distributions": "Prompts and outputs are drawn from these distributions, each by itself.",
 }
@@ -256,11 +410,18 @@ def fitted(found: Fit, output: Path | None) -> Document:
     return _fit(found, lines, output, beside="and beside it", model="llama-3.1-8b", load=rate)
 
 
-def _fit(found: Fit, lines: tuple[str, ...], output: Path | None, *, beside: str, model: str, load: str) -> Document:
-    """The lines; of a file that was written its name, those of the files ``beside`` it, and the command that simulates it."""
+def _fit(
+    found: Fit, lines: tuple[str, ...], output: Path | None, *, beside: str, model: str, load: str
+) -> Document:
+    """The lines; of a file that was written its name, those of the files ``beside`` it, and the
+    command that simulates it.
+    """
     files = f", {beside} {', '.join(sorted(found.files))}" if found.files else ""
     name = "" if found.scenario.model else f" --model {model}"
-    written = (items((f"Written: {output}{files}.",)), Command(f"tonnage simulate {output}{name}{load}"))
+    written = (
+        items((f"Written: {output}{files}.",)),
+        Command(f"tonnage simulate {output}{name}{load}"),
+    )
     return document(section("fit", "", items(lines), *(() if output is None else written)))
 
 
@@ -268,8 +429,17 @@ def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
     """The sessions that stand for all."""
     off = max(chosen.errors.items(), key=lambda each: each[1], default=("", 0.0))
     lines = (
-        f"{counted(len(chosen.recorded), 'session')} of {chosen.of} stand for all: the means of {', '.join(chosen.errors)} differ by "
-        f"{off[1]:.1%} at most ({off[0]}).",
+        (
+            f"{counted(len(chosen.recorded), 'session')} of {chosen.of} stand for all: the means of"
+            f" {', '.join(chosen.errors)} differ by {off[1]:.1%} at most ({off[0]})."
+        ),
         "Pauses, sub-agents and shared prefixes are the recorded ones.",
     )
-    return _fit(found, lines, output, beside="and next to it", model="glm-4.6 --gpu h200 --tp 8", load=" --concurrency 20")
+    return _fit(
+        found,
+        lines,
+        output,
+        beside="and next to it",
+        model="glm-4.6 --gpu h200 --tp 8",
+        load=" --concurrency 20",
+    )

@@ -29,14 +29,18 @@ class Violation:
 
     limit: str  # such as "TTFT p95 ≤ 500 ms"
     share: float  # of all requests that took longer than the limit's time, or were not completed
-    broken_hours: int  # hours of the run in which the limit's statistic, over the requests that were due in them, was above it
+    # hours of the run in which the limit's statistic, over the requests that were due in them, was
+    # above it
+    broken_hours: int
     hours: int  # those in which a request was due
     worst_hour: int  # the hour with the largest share of such requests, counted from 0
     worst_share: float  # that share
 
 
 def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
-    """One for each limit on TTFT, TPOT or E2E; single gaps are not known by request, so that limits on ITL are left out."""
+    """One for each limit on TTFT, TPOT or E2E; single gaps are not known by request, so that limits
+    on ITL are left out.
+    """
     hour = requests.due_ns // HOUR_NS
     cuts = np.append(np.flatnonzero(np.diff(hour, prepend=-1)), len(hour))
     return tuple(_violation(requests, limit, cuts) for limit in slo if limit.metric != "itl")
@@ -45,7 +49,9 @@ def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
 def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Violation:
 
     done, most = requests.status == COMPLETED, limit.seconds * 1e9
-    values = latencies_by_request(requests, done).ratios(limit.parts or ((limit.metric, 1.0),)) * 1e9
+    values = (
+        latencies_by_request(requests, done).ratios(limit.parts or ((limit.metric, 1.0),)) * 1e9
+    )
     late = ~done | (values > most)
     broken, worst, worst_share = 0, 0, 0.0
     for first, last in pairwise(cuts.tolist()):
@@ -66,10 +72,19 @@ def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Vio
 
 
 def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) -> bool:
-    """Whether completed requests are above a limit in an hour in which the share ``late`` of all is."""
+    """Whether completed requests are above a limit in an hour in which the share ``late`` of all
+    is.
+    """
     if limit.share is not None:
         return late > 1 - limit.share + 1e-9
-    return bool((values.mean() if limit.statistic == "mean" else np.percentile(values, float(limit.statistic[1:]))) > most)
+    return bool(
+        (
+            values.mean()
+            if limit.statistic == "mean"
+            else np.percentile(values, float(limit.statistic[1:]))
+        )
+        > most
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +94,16 @@ class ClassResult:
     # name, share: as they were requested
     name: str
     share: float
-    ttft_limit_s: float | None  # the time to first token that its requests should have, in seconds; None where none was given
+    # the time to first token that its requests should have, in seconds; None where none was given
+    ttft_limit_s: float | None
     requests: int  # all that were sent …
     # completed, rejected: … of these; shed ones are rejected
     completed: int
     rejected: int
     preemptions: int  # times that one of them lost its KV blocks
-    within: float | None  # share of all that were sent whose first token came within the limit, 0 to 1; None without a limit
+    # share of all that were sent whose first token came within the limit, 0 to 1; None without a
+    # limit
+    within: float | None
     # ttft_ms, tpot_ms, e2e_ms: of the completed ones
     ttft_ms: Latencies
     tpot_ms: Latencies
@@ -96,11 +114,17 @@ class ClassResult:
         """As JSON values."""
         found = asdict(self)
         del found["attained"]
-        return found | ({"attained": [one.to_json() for one in self.attained]} if self.attained else {})
+        return found | (
+            {"attained": [one.to_json() for one in self.attained]} if self.attained else {}
+        )
 
 
-def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass], slo: Slo = ()) -> tuple[ClassResult, ...]:
-    """The results of each class; ``place`` says which one each row of the record is of, and ``slo`` holds limits on joint attainment."""
+def by_class(
+    requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass], slo: Slo = ()
+) -> tuple[ClassResult, ...]:
+    """The results of each class; ``place`` says which one each row of the record is of, and ``slo``
+    holds limits on joint attainment.
+    """
     class_results = []
     for number, traffic_class in enumerate(classes):
         own = place[: len(requests)] == number
@@ -124,7 +148,9 @@ def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[Tra
                 ttft_ms=ttft,
                 tpot_ms=tpot,
                 e2e_ms=e2e,
-                attained=attained(requests, tuple(limit for limit in slo if limit.share is not None), own),
+                attained=attained(
+                    requests, tuple(limit for limit in slo if limit.share is not None), own
+                ),
             )
         )
     return tuple(class_results)

@@ -1,4 +1,5 @@
-"""Computes the summary of a run from its requests; simulated and measured runs share these definitions.
+"""Computes the summary of a run from its requests; simulated and measured runs share these
+definitions.
 
 Only completed requests count. Percentiles of TTFT, TPOT and E2E are taken over one value per
 request with linear interpolation between order statistics (numpy's default, Hyndman & Fan type 7).
@@ -16,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, Turns, gap_edges_ns
+from tonnage.results.requests import (
+    COMPLETED,
+    GAP_BIN_WIDTH,
+    STATUS_NAMES,
+    Requests,
+    Turns,
+    gap_edges_ns,
+)
 from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, Statistic
 from tonnage.spec.typed_values import strict
 
@@ -26,7 +34,9 @@ if TYPE_CHECKING:
 
 @strict
 class Latencies:
-    """Mean and percentiles of one metric, in milliseconds; None where a value is undefined or was not measured."""
+    """Mean and percentiles of one metric, in milliseconds; None where a value is undefined or was
+    not measured.
+    """
 
     mean: float | None = None
     p50: float | None = None
@@ -43,39 +53,67 @@ class Latencies:
 def latencies(*, mean: float, p50: float, p90: float, p95: float, p99: float) -> Latencies:
     """The latencies of values in milliseconds that may be NaN: those become None."""
     values = {"mean": mean, "p50": p50, "p90": p90, "p95": p95, "p99": p99}
-    return Latencies(**{name: value if math.isfinite(value) else None for name, value in values.items()})
+    return Latencies(
+        **{name: value if math.isfinite(value) else None for name, value in values.items()}
+    )
 
 
 @strict
 class TtftParts:
     """Where a TTFT goes, in milliseconds; the parts before ``saved_ms`` sum to it."""
 
-    statistic: Literal["mean", "p95"]  # the mean of the parts, or that of the requests around the 95th percentile
-    front_end_ms: float  # from sending a request until the engine has it, behind earlier ones, and back
-    queue_ms: float  # until the first step with its prompt: for streamed tokens, a step that was under way, a slot and KV blocks
+    # the mean of the parts, or that of the requests around the 95th percentile
+    statistic: Literal["mean", "p95"]
+    # from sending a request until the engine has it, behind earlier ones, and back
+    front_end_ms: float
+    # until the first step with its prompt: for streamed tokens, a step that was under way, a slot
+    # and KV blocks
+    queue_ms: float
     prefill_ms: float  # the steps of its prompt, as long as they are on an idle instance
     shared_ms: float  # what other requests in these steps, and steps between them, add
-    handover_ms: float  # of two pools: the transfer of the KV cache, and the decode pool's queue and first step
-    saved_ms: float  # by how much the steps of its prompt would be longer without what a prefix cache had
+    # of two pools: the transfer of the KV cache, and the decode pool's queue and first step
+    handover_ms: float
+    # by how much the steps of its prompt would be longer without what a prefix cache had
+    saved_ms: float
 
 
 Window = Literal["run", "steady"]
 
-STEADY = (0.1, 0.9)  # Share of the requests, in order of their due times, between which a run counts as steady
+# Share of the requests, in order of their due times, between which a run counts as steady
+STEADY = (0.1, 0.9)
 
 DEFINITIONS: dict[str, str] = {
     "requests_per_second": "completed requests over the window",
     "output_tokens_per_second": "output tokens of the completed requests over the window",
-    "input_tokens_per_second": "prompt tokens of the completed requests over the window, those found in a prefix cache included",
-    "ttft_ms": "first output token minus the moment the request was due (queueing and connection included), one value per request",
-    "ttft_from_send_ms": "first output token minus the moment the request was sent, one value per request",
-    "itl_ms": "every single gap between consecutive output tokens, pooled over all requests; percentiles to 1 %",
+    "input_tokens_per_second": (
+        "prompt tokens of the completed requests over the window, those found in a prefix cache"
+        " included"
+    ),
+    "ttft_ms": (
+        "first output token minus the moment the request was due (queueing and connection"
+        " included), one value per request"
+    ),
+    "ttft_from_send_ms": (
+        "first output token minus the moment the request was sent, one value per request"
+    ),
+    "itl_ms": (
+        "every single gap between consecutive output tokens, pooled over all requests; percentiles"
+        " to 1 %"
+    ),
     "tpot_ms": "(E2E − TTFT) / (output tokens − 1), one value per request of two tokens or more",
     "e2e_ms": "last output token minus the moment the request was due, one value per request",
     "concurrency": "mean requests in flight by Little's law: requests per second × mean E2E",
-    "preemptions": "how often a completed request lost its KV blocks and was computed again, summed",
-    "goodput": "requests per second that met every limit at once, a request's ITL being the mean of its gaps",
-    "attainment": "share of all requests that were due in the run and met every limit at once; those not completed met none",
+    "preemptions": (
+        "how often a completed request lost its KV blocks and was computed again, summed"
+    ),
+    "goodput": (
+        "requests per second that met every limit at once, a request's ITL being the mean of its"
+        " gaps"
+    ),
+    "attainment": (
+        "share of all requests that were due in the run and met every limit at once; those not"
+        " completed met none"
+    ),
     "percentiles": "linear interpolation between order statistics (numpy's default)",
 }
 
@@ -88,7 +126,8 @@ _PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 class Summary:
     """The metrics of a run; ``DEFINITIONS`` has a line for each."""
 
-    # requests_per_second, output_tokens_per_second, input_tokens_per_second: over the window; NaN where it has no length
+    # requests_per_second, output_tokens_per_second, input_tokens_per_second: over the window; NaN
+    # where it has no length
     requests_per_second: float
     output_tokens_per_second: float
     # ttft_ms, itl_ms, tpot_ms, e2e_ms, ttft_from_send_ms: in milliseconds
@@ -105,18 +144,24 @@ class Summary:
     preemptions: int  # of the counted requests
     input_tokens_per_second: float
     itl_relative_error: float = GAP_BIN_WIDTH  # width of a bin of the gap histogram
-    # latencies of single requests, for joint attainment; None where they were not kept, and never in JSON
+    # latencies of single requests, for joint attainment; None where they were not kept, and never
+    # in JSON
     by_request: ByRequest | None = None
-    sessions: SessionLatencies | None = None  # of recorded sessions; None, and not in JSON, elsewhere
+    # of recorded sessions; None, and not in JSON, elsewhere
+    sessions: SessionLatencies | None = None
 
     def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float:
         """One statistic of one latency in milliseconds; NaN where it is undefined."""
         whose: Any = self if metric in METRICS else self.sessions
-        value: float | None = None if whose is None else getattr(whose, f"{metric}_ms").value(statistic)
+        value: float | None = (
+            None if whose is None else getattr(whose, f"{metric}_ms").value(statistic)
+        )
         return math.nan if value is None else value
 
     def limit_s(self, limit: Limit) -> float:
-        """The value that a limit is on, in the unit of its ``seconds``; NaN where it is undefined."""
+        """The value that a limit is on, in the unit of its ``seconds``; NaN where it is
+        undefined.
+        """
         if limit.share is None:
             return self.statistic_ms(limit.metric, limit.statistic) / 1e3
         if self.by_request is None:
@@ -125,10 +170,24 @@ class Summary:
 
     def to_json(self) -> dict[str, object]:
         """The summary as JSON values; None where undefined."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("by_request", "sessions")}
-        values |= {} if self.sessions is None else {f.name: getattr(self.sessions, f.name) for f in fields(self.sessions)}
-        values = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
-        return {name: asdict(value) if isinstance(value, Latencies) else value for name, value in values.items()}
+        values = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("by_request", "sessions")
+        }
+        values |= (
+            {}
+            if self.sessions is None
+            else {f.name: getattr(self.sessions, f.name) for f in fields(self.sessions)}
+        )
+        values = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
+        return {
+            name: asdict(value) if isinstance(value, Latencies) else value
+            for name, value in values.items()
+        }
 
 
 def summarize(requests: Requests, *, window: Window = "run", by_request: bool = False) -> Summary:
@@ -136,22 +195,38 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
 
     Args:
         requests: the record.
-        window: "run" counts every completed request, over the time from the first due request to the
-            last token of all; a record with ``window_ns`` of 0 or more (a benchmark with a fixed
-            measuring time) counts the requests completed in [0, window_ns], over that time.
+        window: "run" counts every completed request, over the time from the first due request to
+            the last token of all; a record with ``window_ns`` of 0 or more (a benchmark with a
+            fixed measuring time) counts the requests completed in [0, window_ns], over that time.
             "steady" leaves out ramp and drain: latencies are over the requests due between the
             10th and the 90th percentile of the due times, rates over the requests completed between
             those two moments. Gap percentiles are always those of the whole run.
         by_request: whether the latencies of single requests are kept, for joint attainment.
     """
     counted, completed, seconds, words = _window(requests, window)
-    rows, done = (slice(None), slice(None)) if counted.size == len(requests) else (counted, completed)  # a slice copies nothing
-    columns = (requests.due_ns, requests.sent_ns, requests.first_token_ns, requests.last_token_ns, requests.osl)
+    # a slice copies nothing
+    rows, done = (
+        (slice(None), slice(None)) if counted.size == len(requests) else (counted, completed)
+    )
+    columns = (
+        requests.due_ns,
+        requests.sent_ns,
+        requests.first_token_ns,
+        requests.last_token_ns,
+        requests.osl,
+    )
     due, sent, first, last, osl = (column[rows] for column in columns)
     e2e = _statistics(last - due)
-    if first.size and first.min() < 0:  # completed requests whose first token nobody saw have no TTFT and no TPOT
+    # completed requests whose first token nobody saw have no TTFT and no TPOT
+    if first.size and first.min() < 0:
         streamed = first >= 0
-        due, sent, first, last, osl = due[streamed], sent[streamed], first[streamed], last[streamed], osl[streamed]
+        due, sent, first, last, osl = (
+            due[streamed],
+            sent[streamed],
+            first[streamed],
+            last[streamed],
+            osl[streamed],
+        )
     ttft = _statistics(first - due)
     decode, gaps = last - first, osl - 1
     if not (gaps > 0).all():
@@ -160,21 +235,31 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
     counts = np.bincount(requests.status, minlength=len(STATUS_NAMES))
     return Summary(
         requests_per_second=rate,
-        output_tokens_per_second=int(requests.osl[done].sum()) / seconds if seconds > 0 else math.nan,
+        output_tokens_per_second=(
+            int(requests.osl[done].sum()) / seconds if seconds > 0 else math.nan
+        ),
         ttft_ms=ttft,
         itl_ms=_gap_statistics(requests.gaps, int(decode.sum()), int(gaps.sum())),
         tpot_ms=_statistics(decode / gaps),
         e2e_ms=e2e,
-        ttft_from_send_ms=ttft if requests.sent_ns is requests.due_ns or (sent == due).all() else _statistics(first - sent),
+        ttft_from_send_ms=(
+            ttft
+            if requests.sent_ns is requests.due_ns or (sent == due).all()
+            else _statistics(first - sent)
+        ),
         requests={name: int(count) for name, count in zip(STATUS_NAMES, counts, strict=True)},
         counted=int(counted.size),
         window_s=seconds,
         window=words,
         concurrency=math.nan if e2e.mean is None else rate * e2e.mean / 1e3,
         preemptions=int(requests.preemptions[rows].sum()),
-        input_tokens_per_second=int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan,
+        input_tokens_per_second=(
+            int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan
+        ),
         by_request=latencies_by_request(requests) if by_request else None,
-        sessions=None if requests.turns is None else session_latencies(requests, requests.turns, counted),
+        sessions=(
+            None if requests.turns is None else session_latencies(requests, requests.turns, counted)
+        ),
     )
 
 
@@ -185,53 +270,80 @@ class SessionLatencies:
     # first_ttft_ms, further_ttft_ms: TTFT of the first request of a session, and of all others
     first_ttft_ms: Latencies
     further_ttft_ms: Latencies
-    slowdown_ms: Latencies  # how many thousandths of the time that its answers take alone those of a session took, in all
+    # how many thousandths of the time that its answers take alone those of a session took, in all
+    slowdown_ms: Latencies
 
 
 FEWEST_ANSWERS = 5  # Answers from which on those of a session are compared with the same ones alone
 
 
-def session_latencies(requests: Requests, turns: Turns, rows: NDArray[np.int64]) -> SessionLatencies:
+def session_latencies(
+    requests: Requests, turns: Turns, rows: NDArray[np.int64]
+) -> SessionLatencies:
     """The latencies of some completed requests by their places in sessions."""
     ttft, first = (requests.first_token_ns - requests.due_ns)[rows], turns.first[rows]
     alone, session = turns.alone_ns[rows], turns.session[rows]
     e2e, compared = (requests.last_token_ns - requests.due_ns)[rows], alone > 0
     count = int(session.max(initial=-1)) + 1
-    counts, took, least = (np.bincount(session[compared], each, count) for each in (None, e2e[compared], alone[compared]))
+    counts, took, least = (
+        np.bincount(session[compared], each, count)
+        for each in (None, e2e[compared], alone[compared])
+    )
     enough = counts >= FEWEST_ANSWERS
     ratios = took[enough] / least[enough]
     return SessionLatencies(
-        first_ttft_ms=_statistics(ttft[first]), further_ttft_ms=_statistics(ttft[~first]), slowdown_ms=_statistics(1e9 * ratios)
+        first_ttft_ms=_statistics(ttft[first]),
+        further_ttft_ms=_statistics(ttft[~first]),
+        slowdown_ms=_statistics(1e9 * ratios),
     )
 
 
 def of_rows(requests: Requests, rows: NDArray[np.int64]) -> tuple[Latencies, Latencies, Latencies]:
     """TTFT, TPOT and E2E of some completed requests, by their rows."""
-    due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
+    due, first, last, osl = (
+        requests.due_ns[rows],
+        requests.first_token_ns[rows],
+        requests.last_token_ns[rows],
+        requests.osl[rows],
+    )
     streamed = first >= 0
     several = (osl > 1) & streamed
-    return _statistics((first - due)[streamed]), _statistics((last - first)[several] / (osl[several] - 1)), _statistics(last - due)
+    return (
+        _statistics((first - due)[streamed]),
+        _statistics((last - first)[several] / (osl[several] - 1)),
+        _statistics(last - due),
+    )
 
 
 def reported_rates(requests: Requests) -> tuple[float, float]:
-    """Requests/s and output tokens/s as a benchmark reports them; NaN where no request was completed in time.
+    """Requests/s and output tokens/s as a benchmark reports them; NaN where no request was
+    completed in time.
 
-    GenAI-Perf and others divide by the time from the start to the last answer that they count, not by the nominal window.
+    GenAI-Perf and others divide by the time from the start to the last answer that they count, not
+    by the nominal window.
     """
     rows, _, _, _ = _window(requests, "run")
     if not rows.size:
         return math.nan, math.nan
-    seconds = (int(requests.last_token_ns[rows].max()) - max(int(requests.due_ns[rows].min()), 0)) / 1e9
+    seconds = (
+        int(requests.last_token_ns[rows].max()) - max(int(requests.due_ns[rows].min()), 0)
+    ) / 1e9
     return rows.size / seconds, int(requests.osl[rows].sum()) / seconds
 
 
 def counted_rows(requests: Requests) -> NDArray[np.int64]:
-    """Row numbers of the requests that ``summarize`` counts: the completed ones, inside the record's window if it has one."""
+    """Row numbers of the requests that ``summarize`` counts: the completed ones, inside the
+    record's window if it has one.
+    """
     return _window(requests, "run")[0]
 
 
-def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64], float, str]:
-    """Rows whose latencies count, rows whose completion counts, seconds of the window, and words for it."""
+def _window(
+    requests: Requests, window: Window
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float, str]:
+    """Rows whose latencies count, rows whose completion counts, seconds of the window, and words
+    for it.
+    """
     completed = requests.status == COMPLETED
     due, ends = requests.due_ns, requests.last_token_ns
     if window == "steady":
@@ -243,27 +355,50 @@ def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDAr
         rows = np.flatnonzero(completed & (due >= start) & (due < stop))
         done = np.flatnonzero(completed & (ends >= start) & (ends < stop))
         seconds = (stop - start) / 1e9
-        return rows, done, seconds, f"steady state: the {seconds:.6g} s between 10 % and 90 % of the requests in order of due time"
+        return (
+            rows,
+            done,
+            seconds,
+            (
+                f"steady state: the {seconds:.6g} s between 10 % and 90 % of the requests in order"
+                " of due time"
+            ),
+        )
     if requests.window_ns >= 0:
         rows = np.flatnonzero(completed & (ends <= requests.window_ns))
         seconds = requests.window_ns / 1e9
-        return rows, rows, seconds, f"requests completed in the first {seconds:.6g} s, over that time"
+        return (
+            rows,
+            rows,
+            seconds,
+            f"requests completed in the first {seconds:.6g} s, over that time",
+        )
     rows = np.flatnonzero(completed)
     started, ended = int(due.min(where=due >= 0, initial=_NEVER_NS)), int(ends.max(initial=-1))
     seconds = (ended - started) / 1e9 if started < _NEVER_NS and ended >= 0 else math.nan
-    return rows, rows, seconds, f"whole run: {seconds:.6g} s from the first due request to the last token of all"
+    return (
+        rows,
+        rows,
+        seconds,
+        f"whole run: {seconds:.6g} s from the first due request to the last token of all",
+    )
 
 
 def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Latencies:
     if not nanoseconds.size:
         return Latencies()
     mean = float(nanoseconds.mean()) / 1e6
-    p50, p90, p95, p99 = (value / 1e6 for value in percentiles(nanoseconds, _PERCENTILES))  # of an array made for this
+    # of an array made for this
+    p50, p90, p95, p99 = (value / 1e6 for value in percentiles(nanoseconds, _PERCENTILES))
     return latencies(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
 
 
-def percentiles(values: NDArray[np.int64] | NDArray[np.float64], wanted: Sequence[float]) -> list[float]:
-    """The numbers of ``numpy.percentile`` in a fraction of its time, of integers below 2**53; the values change their order."""
+def percentiles(
+    values: NDArray[np.int64] | NDArray[np.float64], wanted: Sequence[float]
+) -> list[float]:
+    """The numbers of ``numpy.percentile`` in a fraction of its time, of integers below 2**53; the
+    values change their order.
+    """
     last = values.size - 1
     places = [last * (percentile / 100) for percentile in wanted]
     values.partition([min(int(place) + further, last) for place in places for further in (0, 1)])
@@ -271,7 +406,9 @@ def percentiles(values: NDArray[np.int64] | NDArray[np.float64], wanted: Sequenc
     for place in places:
         below = min(int(place), last)
         low, high, share = values[below].item(), values[min(below + 1, last)].item(), place - below
-        found.append(float(low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)))
+        found.append(
+            float(low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share))
+        )
     return found
 
 
@@ -306,20 +443,28 @@ def _gap_at(cumulated: NDArray[np.int64], percentile: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ByRequest:
-    """Seconds of every request of a record: infinite where it was not completed in the window; a request of one token has a TPOT of 0."""
+    """Seconds of every request of a record: infinite where it was not completed in the window; a
+    request of one token has a TPOT of 0.
+    """
 
     ttft: NDArray[np.float64]
     tpot: NDArray[np.float64]
     e2e: NDArray[np.float64]
 
     def ratios(self, parts: Sequence[tuple[LimitMetric, float]]) -> NDArray[np.float64]:
-        """How many times the tightest of its limits each request takes: at most 1 where it meets them all."""
+        """How many times the tightest of its limits each request takes: at most 1 where it meets
+        them all.
+        """
         columns = {"ttft": self.ttft, "tpot": self.tpot, "itl": self.tpot, "e2e": self.e2e}
-        found: NDArray[np.float64] = np.max([columns[metric] / seconds for metric, seconds in parts], axis=0)
+        found: NDArray[np.float64] = np.max(
+            [columns[metric] / seconds for metric, seconds in parts], axis=0
+        )
         return found
 
     def ratio_of(self, share: float, parts: Sequence[tuple[LimitMetric, float]]) -> float:
-        """The least ratio that so large a share of the requests does not exceed: at most 1 where that share meets the limits."""
+        """The least ratio that so large a share of the requests does not exceed: at most 1 where
+        that share meets the limits.
+        """
         ratios = self.ratios(parts)
         if not ratios.size:
             return math.nan
@@ -328,10 +473,23 @@ class ByRequest:
 
 
 def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None = None) -> ByRequest:
-    """The latencies of the requests of a record that count, ``summarize``'s where None; the ITL of one is its TPOT."""
-    due, first, last, gaps = requests.due_ns, requests.first_token_ns, requests.last_token_ns, requests.osl - 1
-    counts = np.isin(np.arange(len(requests)), counted_rows(requests)) if counted is None else counted
-    values = (first - due, np.where(gaps > 0, (last - first) / np.maximum(gaps, 1), 0.0), last - due)
+    """The latencies of the requests of a record that count, ``summarize``'s where None; the ITL of
+    one is its TPOT.
+    """
+    due, first, last, gaps = (
+        requests.due_ns,
+        requests.first_token_ns,
+        requests.last_token_ns,
+        requests.osl - 1,
+    )
+    counts = (
+        np.isin(np.arange(len(requests)), counted_rows(requests)) if counted is None else counted
+    )
+    values = (
+        first - due,
+        np.where(gaps > 0, (last - first) / np.maximum(gaps, 1), 0.0),
+        last - due,
+    )
     ttft, tpot, e2e = (np.where(counts, value / 1e9, math.inf) for value in values)
     return ByRequest(ttft=ttft, tpot=tpot, e2e=e2e)
 
@@ -343,7 +501,8 @@ class Attained:
     limits: str  # in words
     requests_per_second: float  # goodput, over the window
     share: float  # of all requests that were due in the run
-    # low, high: between which the share is with a confidence of 95 %, by its scatter over blocks of the run
+    # low, high: between which the share is with a confidence of 95 %, by its scatter over blocks of
+    # the run
     low: float
     high: float
     asked: float | None = None  # the share that a limit wants; None for goodput alone
@@ -358,12 +517,14 @@ class Attained:
         return asdict(self) | {"holds": self.holds}
 
 
-# Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one degree of freedom fewer
+# Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one
+# degree of freedom fewer
 BLOCKS, STUDENT = 20, 2.093
 
 
 def student_t(p: float, degrees: int) -> float:
-    """The quantile of Student's t by its expansion around the normal one (Abramowitz and Stegun 26.7.5).
+    """The quantile of Student's t by its expansion around the normal one (Abramowitz and Stegun
+    26.7.5).
 
     From five degrees of freedom on it is within 2 % between the 2.5th and the 97.5th percentile.
     """
@@ -374,19 +535,29 @@ def student_t(p: float, degrees: int) -> float:
     return z + first / n + second / n**2 + third / n**3
 
 
-def attained(requests: Requests, slo: Slo, place: NDArray[np.bool_] | None = None) -> tuple[Attained, ...]:
-    """Joint attainment of each limit on it, and the goodput of all other limits together, whatever statistic they are on."""
+def attained(
+    requests: Requests, slo: Slo, place: NDArray[np.bool_] | None = None
+) -> tuple[Attained, ...]:
+    """Joint attainment of each limit on it, and the goodput of all other limits together, whatever
+    statistic they are on.
+    """
     return attained_of(latencies_by_request(requests), _window(requests, "run")[2], slo, place)
 
 
-def attained_of(values: ByRequest, seconds: float, slo: Slo, place: NDArray[np.bool_] | None = None) -> tuple[Attained, ...]:
-    """The same of the latencies of requests in the order of their due times, over a window of so many seconds.
+def attained_of(
+    values: ByRequest, seconds: float, slo: Slo, place: NDArray[np.bool_] | None = None
+) -> tuple[Attained, ...]:
+    """The same of the latencies of requests in the order of their due times, over a window of so
+    many seconds.
 
-    The interval is Wilson's, of as many independent requests as explain how much the share differs between ``BLOCKS`` blocks of the run.
+    The interval is Wilson's, of as many independent requests as explain how much the share differs
+    between ``BLOCKS`` blocks of the run.
     """
     single = tuple((limit.metric, limit.seconds) for limit in slo if limit.share is None)
     words = " & ".join(str(limit) for limit in slo if limit.share is None)
-    wanted: list[tuple[str, float | None, tuple[tuple[LimitMetric, float], ...]]] = [(words, None, single)] if single else []
+    wanted: list[tuple[str, float | None, tuple[tuple[LimitMetric, float], ...]]] = (
+        [(words, None, single)] if single else []
+    )
     wanted += [(str(limit), limit.share, limit.parts) for limit in slo if limit.share is not None]
     found = []
     for words, asked, parts in wanted:
@@ -395,7 +566,16 @@ def attained_of(values: ByRequest, seconds: float, slo: Slo, place: NDArray[np.b
         if met.size:
             low, high = _share_interval(met)
             rate = float(np.count_nonzero(met)) / seconds if seconds > 0 else math.nan
-            found.append(Attained(limits=words, requests_per_second=rate, share=float(met.mean()), low=low, high=high, asked=asked))
+            found.append(
+                Attained(
+                    limits=words,
+                    requests_per_second=rate,
+                    share=float(met.mean()),
+                    low=low,
+                    high=high,
+                    asked=asked,
+                )
+            )
     return tuple(found)
 
 
@@ -404,7 +584,11 @@ def _share_interval(met: NDArray[np.bool_]) -> tuple[float, float]:
     count, share = met.size, float(met.mean())
     blocks = np.array_split(met, BLOCKS) if count >= 2 * BLOCKS else []
     each = share * (1 - share) * BLOCKS / count
-    alike = max(1.0, float(np.var([block.mean() for block in blocks], ddof=1)) / each) if blocks and each > 0 else 1.0
+    alike = (
+        max(1.0, float(np.var([block.mean() for block in blocks], ddof=1)) / each)
+        if blocks and each > 0
+        else 1.0
+    )
     n, z = count / alike, STUDENT
     middle, half = share + z * z / 2 / n, z * math.sqrt(share * (1 - share) / n + z * z / 4 / n / n)
     return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))

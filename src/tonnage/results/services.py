@@ -1,4 +1,6 @@
-"""What a service of models that are not LLMs did, simulated or sized, as values to show and to save."""
+"""What a service of models that are not LLMs did, simulated or sized, as values to show and to
+save.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ class TriedSettings:
     """One combination of settings, and the servers that it needs."""
 
     settings: tuple[ModelSettings, ...]  # of each model
-    servers: int | None  # how many; 0 where no number helps, None where it needs more than the answer
+    # how many; 0 where no number helps, None where it needs more than the answer
+    servers: int | None
     least: int  # servers by arithmetic alone
     use: float | None  # largest share of a limit that requests see; None where the number is
     chosen: bool  # whether it is the answer
@@ -83,7 +86,9 @@ class TriedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedService:
-    """A sized service: so many servers, what one of them does, the limits in words, and the settings that were compared."""
+    """A sized service: so many servers, what one of them does, the limits in words, and the
+    settings that were compared.
+    """
 
     run: ServiceResult
     servers: int

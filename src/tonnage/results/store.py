@@ -1,14 +1,16 @@
 """Reads and writes run folders and JSON files, which appear on disk whole or not at all.
 
-A run folder holds five files; nothing in it depends on the clock, so the same seed gives the same bytes.
+A run folder holds five files; nothing in it depends on the clock, so the same seed gives the same
+bytes.
 
     scenario.yaml      the inputs
     requests.parquet   one row per request: id, due_ns, sent_ns, first_token_ns, last_token_ns, isl, osl,
-                       cached_tokens, instance, status, preemptions; window_ns in the file's metadata
+                       cached_tokens, instance, status, preemptions; window_ns in the file's
+                       metadata
     gaps.parquet       histogram of single gaps: bucket, bin_low_ns, count, where the count is not zero
     summary.json       ``summarize`` of these two, nothing else
     provenance.json    version, coefficients, seed, command
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ import numpy as np
 
 from tonnage.errors import DataError, InputError, option, short_of_memory
 from tonnage.results.metrics import Summary, summarize
-from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, STATUS_NAMES, Requests, gap_edges_ns
+from tonnage.results.requests import (
+    GAP_BINS,
+    POSITION_BUCKETS,
+    STATUS_NAMES,
+    Requests,
+    gap_edges_ns,
+)
 from tonnage.spec.typed_values import parse_yaml
 
 if TYPE_CHECKING:
@@ -37,7 +45,11 @@ if TYPE_CHECKING:
 
 
 _TIMES = ("due_ns", "sent_ns", "first_token_ns", "last_token_ns")
-_TYPES = {**dict.fromkeys((*_TIMES, "isl", "osl", "cached_tokens"), "int64"), "instance": "int32", "preemptions": "int32"}
+_TYPES = {
+    **dict.fromkeys((*_TIMES, "isl", "osl", "cached_tokens"), "int64"),
+    "instance": "int32",
+    "preemptions": "int32",
+}
 COLUMNS = ("id", *_TIMES, "isl", "osl", "cached_tokens", "instance", "status", "preemptions")
 _WINDOW = b"tonnage.window_ns"
 
@@ -68,11 +80,19 @@ def _plain(value: Any) -> Any:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document as JSON, replacing a file of that name in one step. Raises InputError: the file cannot be written."""
+    """Write a document as JSON, replacing a file of that name in one step. Raises InputError: the
+    file cannot be written.
+    """
     _write_text(path, json_text(document))
 
 
-def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, summary: Summary, provenance: dict[str, Any]) -> None:
+def write_run(
+    directory: Path,
+    scenario: dict[str, Any],
+    requests: Requests,
+    summary: Summary,
+    provenance: dict[str, Any],
+) -> None:
     """Write a run folder in one step: it appears whole or not at all.
 
     Args:
@@ -85,13 +105,17 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
     import pyarrow.parquet as pq
 
     if json_text(summary.to_json()) != json_text(summarize(requests).to_json()):
-        raise ValueError("the summary of a run folder is summarize(requests), the whole run or its own window")
+        raise ValueError(
+            "the summary of a run folder is summarize(requests), the whole run or its own window"
+        )
     check_free(directory)
     with _reported(directory), _beside(directory) as partial:
         partial.mkdir()
         pq.write_table(requests_table(requests), partial / "requests.parquet", compression="zstd")
         pq.write_table(gaps_table(requests), partial / "gaps.parquet", compression="zstd")
-        _write_small(partial, scenario, {"summary.json": summary.to_json(), "provenance.json": provenance})
+        _write_small(
+            partial, scenario, {"summary.json": summary.to_json(), "provenance.json": provenance}
+        )
         os.rename(partial, directory)
 
 
@@ -122,12 +146,16 @@ def _reported(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error}); name a place that can") from None
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror or error}); name a place that can"
+        ) from None
 
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """A free name in the same folder, for what is renamed to ``path`` when complete; removed on any failure."""
+    """A free name in the same folder, for what is renamed to ``path`` when complete; removed on any
+    failure.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     names = (path.parent / f".{path.name}.partial{n}" for n in itertools.count())
     partial = next(name for name in names if not name.exists())
@@ -142,7 +170,9 @@ def _beside(path: Path) -> Iterator[Path]:
 
 
 def write_yaml(path: Path, document: dict[str, Any]) -> None:
-    """Write plain values as YAML, replacing a file of that name in one step. Raises InputError: it cannot be written."""
+    """Write plain values as YAML, replacing a file of that name in one step. Raises InputError: it
+    cannot be written.
+    """
     import yaml
 
     _write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
@@ -155,7 +185,8 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files that belong together, the last of which names the others, replacing those of their names: all, or none of them.
+    """Write files that belong together, the last of which names the others, replacing those of
+    their names: all, or none of them.
 
     Raises InputError: they cannot be written.
     """
@@ -171,8 +202,13 @@ def requests_table(requests: Requests) -> pa.Table:
     """The rows as an Arrow table with ``COLUMNS``; status by name."""
     import pyarrow as pa
 
-    status = pa.DictionaryArray.from_arrays(pa.array(requests.status, type=pa.int8()), pa.array(STATUS_NAMES))
-    columns = {name: pa.array(getattr(requests, name), type=pa.type_for_alias(kind)) for name, kind in _TYPES.items()}
+    status = pa.DictionaryArray.from_arrays(
+        pa.array(requests.status, type=pa.int8()), pa.array(STATUS_NAMES)
+    )
+    columns = {
+        name: pa.array(getattr(requests, name), type=pa.type_for_alias(kind))
+        for name, kind in _TYPES.items()
+    }
     columns["id"] = pa.array(np.arange(len(requests)), type=pa.int64())
     columns["status"] = status
     table = pa.table({name: columns[name] for name in COLUMNS})
@@ -196,10 +232,14 @@ def gaps_table(requests: Requests) -> pa.Table:
 def read_run(directory: Path) -> Run:
     """Read a run folder back; the record equals the one that was written.
 
-    Raises InputError: no run folder there; DataError: one of its files is damaged; the message names it.
+    Raises InputError: no run folder there; DataError: one of its files is damaged; the message
+    names it.
     """
     if not (directory / "requests.parquet").is_file():
-        raise InputError(f"{directory}: is not a run folder (it has no requests.parquet); give a folder that `tonnage simulate` wrote")
+        raise InputError(
+            f"{directory}: is not a run folder (it has no requests.parquet); give a folder that"
+            " `tonnage simulate` wrote"
+        )
     return Run(
         scenario=checked(directory / "scenario.yaml", read_mapping),
         requests=read_requests(directory),
@@ -209,7 +249,9 @@ def read_run(directory: Path) -> Run:
 
 
 def read_requests(directory: Path) -> Requests:
-    """The record of a run folder. Raises DataError: one of its two files is damaged; the message names it."""
+    """The record of a run folder. Raises DataError: one of its two files is damaged; the message
+    names it.
+    """
     gaps = checked(directory / "gaps.parquet", _read_gaps)
     return Requests(gaps=gaps, **checked(directory / "requests.parquet", _read_columns))
 
@@ -223,8 +265,12 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return mapping
 
 
-def checked(path: Path, read: Callable[[Path], Any], again: str = "run the command again into a new folder") -> Any:
-    """What ``read`` makes of a file. Raises DataError: it fails; the message names why, and what to do ``again``."""
+def checked(
+    path: Path, read: Callable[[Path], Any], again: str = "run the command again into a new folder"
+) -> Any:
+    """What ``read`` makes of a file. Raises DataError: it fails; the message names why, and what to
+    do ``again``.
+    """
     import pyarrow as pa
     import yaml
 
@@ -286,7 +332,10 @@ def _read_gaps(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(path).read(use_threads=False)
-    bucket, low, count = (_integers(table, n, k) for n, k in (("bucket", "int32"), ("bin_low_ns", "int64"), ("count", "int64")))
+    bucket, low, count = (
+        _integers(table, n, k)
+        for n, k in (("bucket", "int32"), ("bin_low_ns", "int64"), ("count", "int64"))
+    )
     edges = gap_edges_ns()
     index = np.searchsorted(edges, low)
     if (index >= GAP_BINS).any() or (edges[np.minimum(index, GAP_BINS - 1)] != low).any():
@@ -298,9 +347,10 @@ def _read_gaps(path: Path) -> Any:
     return gaps
 
 
-# A run folder written while the run lasts: rows in batches, nothing kept, whole or not there at the end. The files are those of ``store``,
-# with one more for measured runs: tokens.parquet id, offsets_ns: when each output token came, in nanoseconds after ``sent_ns``, as a list
-# run.json what else belongs to a measurement: validity, self-test, environment
+# A run folder written while the run lasts: rows in batches, nothing kept, whole or not there at the
+# end. The files are those of ``store``, with one more for measured runs: tokens.parquet id,
+# offsets_ns: when each output token came, in nanoseconds after ``sent_ns``, as a list run.json what
+# else belongs to a measurement: validity, self-test, environment
 
 
 TOKENS = "tokens.parquet"
@@ -312,15 +362,20 @@ BATCH_ROWS = 4_096  # Requests that are written at once
 class Batch:
     """Rows of some requests, in the order of their ids."""
 
-    rows: NDArray[np.int64]  # int64 of shape (requests, 10): the columns of ``Requests`` in its order, from ``due_ns`` to ``preemptions``
-    offsets_ns: NDArray[np.int64]  # the moments of all their output tokens after ``sent_ns``, request by request
+    # int64 of shape (requests, 10): the columns of ``Requests`` in its order, from ``due_ns`` to
+    # ``preemptions``
+    rows: NDArray[np.int64]
+    # the moments of all their output tokens after ``sent_ns``, request by request
+    offsets_ns: NDArray[np.int64]
     lengths: NDArray[np.int64]  # how many of these belong to each request
 
     def requests(self, gaps: NDArray[np.int64]) -> Requests:
         """The rows as a record."""
         narrow = {"instance": np.int32, "status": np.int8, "preemptions": np.int32}
         rows = zip(COLUMNS[1:], map(np.ascontiguousarray, self.rows.T), strict=True)
-        columns: dict[str, Any] = {name: column.astype(narrow.get(name, column.dtype), copy=False) for name, column in rows}
+        columns: dict[str, Any] = {
+            name: column.astype(narrow.get(name, column.dtype), copy=False) for name, column in rows
+        }
         return Requests(**columns, gaps=gaps)
 
 
@@ -329,7 +384,8 @@ class RunWriter:
 
     Attributes:
         partial: the folder while it is written.
-        fault: why it cannot be written, such as a full disk; "" where it can. The rows are kept, and the moments of tokens are lost.
+        fault: why it cannot be written, such as a full disk; "" where it can. The rows are kept,
+            and the moments of tokens are lost.
     """
 
     def __init__(self, directory: Path, *, tokens: bool = True) -> None:
@@ -392,25 +448,54 @@ class RunWriter:
         if self.fault:
             return
         if name not in self._writers:
-            self._writers[name] = pq.ParquetWriter(self.partial / name, table.schema, compression="zstd")
+            self._writers[name] = pq.ParquetWriter(
+                self.partial / name, table.schema, compression="zstd"
+            )
         self._writers[name].write_table(table)
 
     def finish(self) -> Requests:
-        """The whole record, read back, or from memory where it cannot be written; no batch may follow."""
+        """The whole record, read back, or from memory where it cannot be written; no batch may
+        follow.
+        """
         import pyarrow.parquet as pq
 
-        empty = Batch(rows=np.zeros((0, 10), np.int64), offsets_ns=np.zeros(0, np.int64), lengths=np.zeros(0, np.int64))
+        empty = Batch(
+            rows=np.zeros((0, 10), np.int64),
+            offsets_ns=np.zeros(0, np.int64),
+            lengths=np.zeros(0, np.int64),
+        )
         if not self._written:
             self.add(empty)
         with self.noting_faults():
             self._close_writers()
-            pq.write_table(gaps_table(empty.requests(self._gaps)), self.partial / "gaps.parquet", compression="zstd")
-        return replace(empty, rows=np.concatenate(self._rows)).requests(self._gaps) if self.fault else read_requests(self.partial)
+            pq.write_table(
+                gaps_table(empty.requests(self._gaps)),
+                self.partial / "gaps.parquet",
+                compression="zstd",
+            )
+        return (
+            replace(empty, rows=np.concatenate(self._rows)).requests(self._gaps)
+            if self.fault
+            else read_requests(self.partial)
+        )
 
-    def close(self, *, scenario: dict[str, Any], summary: dict[str, Any], provenance: dict[str, Any], run: dict[str, Any]) -> None:
-        """Write the small files and give the folder its name. Raises InputError: the folder cannot be written."""
+    def close(
+        self,
+        *,
+        scenario: dict[str, Any],
+        summary: dict[str, Any],
+        provenance: dict[str, Any],
+        run: dict[str, Any],
+    ) -> None:
+        """Write the small files and give the folder its name. Raises InputError: the folder cannot
+        be written.
+        """
         with _reported(self._directory):
-            _write_small(self.partial, scenario, {"summary.json": summary, "provenance.json": provenance, "run.json": run})
+            _write_small(
+                self.partial,
+                scenario,
+                {"summary.json": summary, "provenance.json": provenance, "run.json": run},
+            )
             os.rename(self.partial, self._directory)
 
     def _close_writers(self) -> None:
@@ -426,7 +511,9 @@ class RunWriter:
 
 
 def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The histogram of single gaps; ``positions`` holds the output token before each, counted from 1."""
+    """The histogram of single gaps; ``positions`` holds the output token before each, counted from
+    1.
+    """
     bins = np.searchsorted(gap_edges_ns(), gaps_ns, side="right") - 1
     buckets = np.minimum(np.log2(positions).astype(np.int64), POSITION_BUCKETS - 1)
     flat = np.bincount(buckets * GAP_BINS + bins, minlength=POSITION_BUCKETS * GAP_BINS)
@@ -434,14 +521,20 @@ def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDAr
 
 
 def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The moments of all output tokens of a measured run after ``sent_ns``, and how many belong to each request, in order of id.
+    """The moments of all output tokens of a measured run after ``sent_ns``, and how many belong to
+    each request, in order of id.
 
     Raises InputError: the run was made without them; DataError: the file is damaged.
     """
     path = directory / TOKENS
     if not path.is_file():
-        raise InputError(f"{directory}: holds no times of single tokens (no {TOKENS}); measure again with {option('tokens')}")
-    found: tuple[NDArray[np.int64], NDArray[np.int64]] = checked(path, _read_tokens, "measure again")
+        raise InputError(
+            f"{directory}: holds no times of single tokens (no {TOKENS}); measure again with"
+            f" {option('tokens')}"
+        )
+    found: tuple[NDArray[np.int64], NDArray[np.int64]] = checked(
+        path, _read_tokens, "measure again"
+    )
     return found
 
 
@@ -449,13 +542,23 @@ def _read_tokens(path: Path) -> tuple[Any, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    column = pq.ParquetFile(path).read(columns=["offsets_ns"], use_threads=False).column("offsets_ns").combine_chunks()
+    column = (
+        pq.ParquetFile(path)
+        .read(columns=["offsets_ns"], use_threads=False)
+        .column("offsets_ns")
+        .combine_chunks()
+    )
     lists = column if isinstance(column, pa.ListArray) else pa.concat_arrays(column.chunks)
-    return lists.flatten().to_numpy(), np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)
+    return lists.flatten().to_numpy(), np.asarray(
+        lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64
+    )
 
 
-def summary_document(summary: Summary, requests: Requests, further: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """``summary.json`` of a measured run: the summary of its record, and what ``run.json`` says that a reader must not miss.
+def summary_document(
+    summary: Summary, requests: Requests, further: Sequence[tuple[str, Any]]
+) -> dict[str, Any]:
+    """``summary.json`` of a measured run: the summary of its record, and what ``run.json`` says
+    that a reader must not miss.
 
     Raises ValueError: the summary is not that of these requests.
     """

@@ -1,7 +1,9 @@
-"""Which request held which slot in which step: the record behind a picture of an engine at work, simulated or the lesson's.
+"""Which request held which slot in which step: the record behind a picture of an engine at work,
+simulated or the lesson's.
 
-As a file it is a table with one row per step and slot that was held (``timeline_table``), or a trace of events that Perfetto and Chrome
-open (``chrome_trace``): a thread for each slot, and counters of the queue, of the KV blocks and of the tokens in a step.
+As a file it is a table with one row per step and slot that was held (``timeline_table``), or a
+trace of events that Perfetto and Chrome open (``chrome_trace``): a thread for each slot, and
+counters of the queue, of the KV blocks and of the tokens in a step.
 """
 
 from __future__ import annotations
@@ -16,16 +18,20 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-# What a request does in a step: it computes its prompt, it decodes, or it has a slot and waits. A slot without a request is empty.
+# What a request does in a step: it computes its prompt, it decodes, or it has a slot and waits. A
+# slot without a request is empty.
 PREFILL, DECODE, WAITING = "prefill", "decode", "waiting"
 
-# What kept more from being in a step: nothing, the number of slots, the token budget, or the KV cache
+# What kept more from being in a step: nothing, the number of slots, the token budget, or the KV
+# cache
 NOTHING, SLOTS, TOKENS, BLOCKS = "nothing", "slots", "tokens", "KV blocks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A slot that a request held in one step: its number, the request, what it did, and how many tokens were computed for it."""
+    """A slot that a request held in one step: its number, the request, what it did, and how many
+    tokens were computed for it.
+    """
 
     slot: int
     request: int
@@ -57,27 +63,57 @@ class Timeline:
 
 
 def timeline_table(timeline: Timeline) -> pa.Table:
-    """A row for each slot held in each step; a step in which none was held has one row with slot −1."""
+    """A row for each slot held in each step; a step in which none was held has one row with slot
+    −1.
+    """
     import pyarrow as pa
 
     rows = [
-        (number, step.start, step.duration, held.slot, held.request, held.state, held.tokens, step.queued, step.kv_used, step.bound)
+        (
+            number,
+            step.start,
+            step.duration,
+            held.slot,
+            held.request,
+            held.state,
+            held.tokens,
+            step.queued,
+            step.kv_used,
+            step.bound,
+        )
         for number, step in enumerate(timeline.steps)
         for held in step.held or (Held(slot=-1, request=-1, state="empty", tokens=0),)
     ]
-    names = ("step", "start", "duration", "slot", "request", "state", "tokens", "queued", "kv_used", "bound")
+    names = (
+        "step",
+        "start",
+        "duration",
+        "slot",
+        "request",
+        "state",
+        "tokens",
+        "queued",
+        "kv_used",
+        "bound",
+    )
     table = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
-    return table.replace_schema_metadata({"slots": str(timeline.slots), "unit": timeline.unit, "left": str(timeline.left)})
+    return table.replace_schema_metadata(
+        {"slots": str(timeline.slots), "unit": timeline.unit, "left": str(timeline.left)}
+    )
 
 
 def read_timeline(path: Path) -> Timeline:
-    """The timeline of a file that ``timeline_table`` was written to. Raises InputError: it is no such file."""
+    """The timeline of a file that ``timeline_table`` was written to. Raises InputError: it is no
+    such file.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         table = pq.read_table(path, use_threads=False)
-        said = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+        said = {
+            key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()
+        }
         steps: dict[int, list[dict[str, Any]]] = {}
         for row in table.to_pylist():
             steps.setdefault(row["step"], []).append(row)
@@ -89,7 +125,10 @@ def read_timeline(path: Path) -> Timeline:
         )
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
         why = " ".join(str(error).split())[:80]
-        raise InputError(f"{option('timeline')}: {path} is no timeline ({why}); name the .parquet file that simulate wrote") from None
+        raise InputError(
+            f"{option('timeline')}: {path} is no timeline ({why}); name the .parquet file that"
+            " simulate wrote"
+        ) from None
 
 
 def _step(rows: list[dict[str, Any]]) -> TimelineStep:
@@ -97,7 +136,11 @@ def _step(rows: list[dict[str, Any]]) -> TimelineStep:
     return TimelineStep(
         start=first["start"],
         duration=first["duration"],
-        held=tuple(Held(**{name: row[name] for name in ("slot", "request", "state", "tokens")}) for row in rows if row["slot"] >= 0),
+        held=tuple(
+            Held(**{name: row[name] for name in ("slot", "request", "state", "tokens")})
+            for row in rows
+            if row["slot"] >= 0
+        ),
         queued=first["queued"],
         kv_used=first["kv_used"],
         bound=first["bound"],
@@ -105,7 +148,8 @@ def _step(rows: list[dict[str, Any]]) -> TimelineStep:
 
 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:
-    """The timeline as trace events (Chrome's JSON format, which Perfetto reads); times in microseconds, a tick is a millisecond.
+    """The timeline as trace events (Chrome's JSON format, which Perfetto reads); times in
+    microseconds, a tick is a millisecond.
 
     Consecutive steps in which a request did the same in the same slot are one event.
     """
@@ -118,8 +162,16 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
     for step in timeline.steps:
         at = {"ph": "C", "pid": 1, "ts": step.start * scale}
         events.append({**at, "name": "queue", "args": {"requests": step.queued}})
-        events.append({**at, "name": "KV blocks", "args": {"percent": round(100 * step.kv_used, 3)}})
-        events.append({**at, "name": "tokens in the step", "args": {"tokens": sum(held.tokens for held in step.held)}})
+        events.append(
+            {**at, "name": "KV blocks", "args": {"percent": round(100 * step.kv_used, 3)}}
+        )
+        events.append(
+            {
+                **at,
+                "name": "tokens in the step",
+                "args": {"tokens": sum(held.tokens for held in step.held)},
+            }
+        )
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
@@ -148,7 +200,12 @@ def _of_slot(timeline: Timeline, slot: int, scale: float) -> list[dict[str, Any]
                         "cat": held.state,
                         "ts": step.start * scale,
                         "dur": step.duration * scale,
-                        "args": {"request": held.request, "tokens": held.tokens, "steps": 1, "bound": step.bound},
+                        "args": {
+                            "request": held.request,
+                            "tokens": held.tokens,
+                            "steps": 1,
+                            "bound": step.bound,
+                        },
                     }
                 )
             last = (held.request, held.state, step.start + step.duration)

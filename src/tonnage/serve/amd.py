@@ -1,4 +1,5 @@
-"""AMD's GPUs by ``amdsmi``, asked in a child process: the library may end the process that loads it where no driver is.
+"""AMD's GPUs by ``amdsmi``, asked in a child process: the library may end the process that loads it
+where no driver is.
 
     python amd.py        prints one JSON list of GPUs
 
@@ -22,10 +23,25 @@ def main() -> int:
     try:
         found = []
         for place, handle in enumerate(amdsmi.amdsmi_get_processor_handles()):
-            asic, vram = amdsmi.amdsmi_get_gpu_asic_info(handle), amdsmi.amdsmi_get_gpu_vram_usage(handle)
-            one = {"index": place, "name": asic["market_name"], "memory_bytes": vram["vram_total"] * 2**20}
+            asic, vram = (
+                amdsmi.amdsmi_get_gpu_asic_info(handle),
+                amdsmi.amdsmi_get_gpu_vram_usage(handle),
+            )
+            one = {
+                "index": place,
+                "name": asic["market_name"],
+                "memory_bytes": vram["vram_total"] * 2**20,
+            }
             found.append({**one, "used_bytes": vram["vram_used"] * 2**20})
-        json.dump({"devices": found, "driver": amdsmi.amdsmi_get_gpu_driver_info(handle)["driver_version"] if found else ""}, sys.stdout)
+        json.dump(
+            {
+                "devices": found,
+                "driver": amdsmi.amdsmi_get_gpu_driver_info(handle)["driver_version"]
+                if found
+                else "",
+            },
+            sys.stdout,
+        )
     finally:
         amdsmi.amdsmi_shut_down()
     return 0

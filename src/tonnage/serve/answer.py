@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class StopTexts:
-    """Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one."""
+    """Ends a text where a stop text begins, and gives out nothing that might still be the beginning
+    of one.
+    """
 
     def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
         """Nothing has come yet; ``kept`` says whether the stop that is found is given out."""
@@ -51,7 +53,14 @@ class StopTexts:
     def _may_begin(self, text: str) -> int:
         """The length of the longest end of a text with which a stop text begins."""
         longest = min(len(text), max(map(len, self._stops)) - 1)
-        return next((size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in self._stops)), 0)
+        return next(
+            (
+                size
+                for size in range(longest, 0, -1)
+                if any(stop.startswith(text[-size:]) for stop in self._stops)
+            ),
+            0,
+        )
 
 
 LEFT = "abort"  # How an answer ends whose client has left
@@ -149,7 +158,9 @@ class Answer:
             self._queue.put_nowait(Piece(finish=LEFT))
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """The answer as the engine delivers it; ``finish`` is set when the last is given out. Raises Refused: the engine cannot answer."""
+        """The answer as the engine delivers it; ``finish`` is set when the last is given out.
+        Raises Refused: the engine cannot answer.
+        """
         texts = StopTexts(self.asked.stop, kept=self.asked.keeps_stop) if self.asked.stop else None
         try:
             while not self.finish:
@@ -167,7 +178,9 @@ class Answer:
                         piece.finish, piece.stopped_by = "stop", texts.found
                     elif piece.finish:
                         piece.text += texts.rest()
-                    piece.silent = piece.silent or not (piece.text or piece.calls or piece.reasoning)
+                    piece.silent = piece.silent or not (
+                        piece.text or piece.calls or piece.reasoning
+                    )
                 self.finish, self.stopped_by = piece.finish, piece.stopped_by
                 yield piece
         finally:
@@ -178,7 +191,11 @@ class Answer:
         if self._ended:
             return
         self._ended = True
-        engine, slot_at, preemptions = self.source.engine, self.source.slot_at, self.source.preemptions
+        engine, slot_at, preemptions = (
+            self.source.engine,
+            self.source.slot_at,
+            self.source.preemptions,
+        )
         front_s = self.source.front_end_s
         self.source.end()
         self.finish = self.finish or LEFT
@@ -201,7 +218,9 @@ class Answer:
     def _count(self, tokens: int) -> None:
         if tokens:
             now = time.monotonic()
-            self.metrics.tokens(self.source.engine, self.made, tokens, now - self.began, now - self.last)
+            self.metrics.tokens(
+                self.source.engine, self.made, tokens, now - self.began, now - self.last
+            )
             self.first = self.first or now
             self.last = now
             self.made += tokens

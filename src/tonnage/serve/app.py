@@ -53,7 +53,9 @@ class Engines(Protocol):
         """Why nothing is answered any more; "" while it is."""
 
     def answers(self, asked: Asked) -> list[Answer]:
-        """An answer for each choice to each prompt, not begun yet. Raises Refused: what this engine does not take."""
+        """An answer for each choice to each prompt, not begun yet. Raises Refused: what this engine
+        does not take.
+        """
 
     def close(self) -> None:
         """The server has ended."""
@@ -73,15 +75,20 @@ class Service:
     reader: Reader  # makes prompts of texts
     tokens: Tokens
     limits: Limits  # of every request
-    most_waiting: int = 0  # requests that may be in the engines' queues when another comes; 0 for no limit
+    # requests that may be in the engines' queues when another comes; 0 for no limit
+    most_waiting: int = 0
     started: int = 0  # seconds since 1970
     faults: Faults | None = None  # what goes wrong on purpose; None for nothing
-    dialect: Dialect = OF_VLLM  # how errors are worded, and what replies have next to the fields of the API
+    # how errors are worded, and what replies have next to the fields of the API
+    dialect: Dialect = OF_VLLM
     transfers: Transfers | None = None  # of KV caches from and to other servers; None for none
-    awake: asyncio.Event = field(default_factory=_set)  # is not set while the engines sleep: requests wait for it
+    # is not set while the engines sleep: requests wait for it
+    awake: asyncio.Event = field(default_factory=_set)
     busy: int = 0  # requests that are being answered
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what ``/server_info`` says; empty for no such path
-    width: int = 0  # of the vectors of a model that embeds, which answers nothing else; 0 for one that generates
+    # what ``/server_info`` says; empty for no such path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    # of the vectors of a model that embeds, which answers nothing else; 0 for one that generates
+    width: int = 0
     version: str = VERSION  # of the engine whose ways it has
 
     @property
@@ -97,8 +104,12 @@ class Cut(Exception):
 class Stream(Response):
     """Events as they are made; when the client leaves, its answers are let go."""
 
-    def __init__(self, events: AsyncIterator[bytes], answers: list[Answer], cut_after: int = 0) -> None:
-        """Stream the events of answers, which are let go when the client leaves, and break off after so many tokens; 0 for never."""
+    def __init__(
+        self, events: AsyncIterator[bytes], answers: list[Answer], cut_after: int = 0
+    ) -> None:
+        """Stream the events of answers, which are let go when the client leaves, and break off
+        after so many tokens; 0 for never.
+        """
         super().__init__(media_type="text/event-stream")
         self.headers["content-type"] = "text/event-stream; charset=utf-8"
         del self.headers["content-length"]
@@ -111,10 +122,19 @@ class Stream(Response):
         """Send every event as a separate body part."""
         watch = asyncio.ensure_future(left(receive, self._answers))
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
             async for part in self._events:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
-                if self._cut_after and sum(answer.made for answer in self._answers) >= self._cut_after:
+                if (
+                    self._cut_after
+                    and sum(answer.made for answer in self._answers) >= self._cut_after
+                ):
                     raise Cut
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -146,7 +166,9 @@ def counted(service: Service, handler: Handler) -> Handler:
             response = await handler(request)
         except Refused as error:
             headers = {"retry-after": "1"} if error.status == TOO_MANY else None
-            response = JSONResponse(error.to_json(service.dialect), status_code=error.status, headers=headers)
+            response = JSONResponse(
+                error.to_json(service.dialect), status_code=error.status, headers=headers
+            )
         finally:
             service.busy -= 1
         if isinstance(response, Stream):
@@ -167,13 +189,21 @@ def saying(make: Callable[[], Any]) -> Handler:
     return said
 
 
-def seen(service: Service, request: Request, response: Response, began: float, handler: str = "") -> None:
-    """Count a response that has ended to a request that came at ``began`` (``time.monotonic``); ``handler`` is its path as declared."""
+def seen(
+    service: Service, request: Request, response: Response, began: float, handler: str = ""
+) -> None:
+    """Count a response that has ended to a request that came at ``began`` (``time.monotonic``);
+    ``handler`` is its path as declared.
+    """
     path = handler or getattr(request.scope.get("route"), "path", request.url.path)
-    sizes = (int(headers.get("content-length") or 0) for headers in (request.headers, response.headers))
+    sizes = (
+        int(headers.get("content-length") or 0) for headers in (request.headers, response.headers)
+    )
     received, sent = sizes
     seconds = time.monotonic() - began
-    service.engines.metrics.http.responded(request.method, path, response.status_code, seconds=seconds, received=received, sent=sent)
+    service.engines.metrics.http.responded(
+        request.method, path, response.status_code, seconds=seconds, received=received, sent=sent
+    )
 
 
 async def completed(service: Service, kind: Kind, request: Request, body: Any = None) -> Response:
@@ -181,13 +211,19 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     after = await admitted(service, request)
     came_at = time.monotonic()
     body = await json_body(request) if body is None else body
-    asked = replace(asked_of(kind, body, reader=service.reader, limits=service.limits), came_at=came_at, rank=_rank(request))
+    asked = replace(
+        asked_of(kind, body, reader=service.reader, limits=service.limits),
+        came_at=came_at,
+        rank=_rank(request),
+    )
     given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
     number = request.headers.get("x-request-id", given or secrets.token_hex(8))
     reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
     transfers = service.transfers
     if transfers is not None and asked.transfer:
-        asked = replace(await transfers.received(asked), offered_as=reply.id if transfers.offers(asked) else "")
+        asked = replace(
+            await transfers.received(asked), offered_as=reply.id if transfers.offers(asked) else ""
+        )
     answers = begun(service, asked)
     if asked.stream:
         return Stream(_events(asked, reply, answers, service.dialect), answers, after)
@@ -204,7 +240,9 @@ def _rank(request: Request) -> int | None:
 
 
 async def admitted(service: Service, request: Request) -> int:
-    """Wait until the engines are awake; tokens after which the stream breaks off, 0 for never. Raises Refused: a fault on demand."""
+    """Wait until the engines are awake; tokens after which the stream breaks off, 0 for never.
+    Raises Refused: a fault on demand.
+    """
     await service.awake.wait()
     fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))
     if fault is None:
@@ -213,16 +251,26 @@ async def admitted(service: Service, request: Request) -> int:
         await asyncio.sleep(fault.end_s - fault.start_s)
         return 0
     if fault.kind == "429":
-        raise Refused("Rate limit reached; a fault on demand.", status=TOO_MANY, kind="RateLimitError")
+        raise Refused(
+            "Rate limit reached; a fault on demand.", status=TOO_MANY, kind="RateLimitError"
+        )
     if fault.kind == "500":
-        raise Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
+        raise Refused(
+            "Internal server error; a fault on demand.", status=500, kind="InternalServerError"
+        )
     return fault.after
 
 
 def check_type(request: Request) -> None:
     """Refuse a body that says it is no JSON."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused("1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed", kind="Bad Request")
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        != "application/json"
+    ):
+        raise Refused(
+            "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed",
+            kind="Bad Request",
+        )
 
 
 async def json_body(request: Request) -> Any:
@@ -255,8 +303,9 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 def parsed(body: bytes) -> Any:
     """The JSON value of a body.
 
-    Raises json.JSONDecodeError: it is no JSON; Refused: a text without UTF-8 (a lone surrogate); HTTPException: it is nested too deeply, or
-    holds a number of thousands of digits, over which what reads and answers it would stumble.
+    Raises json.JSONDecodeError: it is no JSON; Refused: a text without UTF-8 (a lone surrogate);
+    HTTPException: it is nested too deeply, or holds a number of thousands of digits, over which
+    what reads and answers it would stumble.
     """
     try:
         document = json.loads(body)
@@ -277,16 +326,24 @@ def _depth(document: Any) -> int:
     depth, level = 0, [document]
     while level:
         depth += 1
-        inner = (part for value in level for part in (value.values() if isinstance(value, dict) else value))
+        inner = (
+            part
+            for value in level
+            for part in (value.values() if isinstance(value, dict) else value)
+        )
         level = [part for part in inner if isinstance(part, dict | list)]
     return depth
 
 
 def begun(service: Service, asked: Asked) -> list[Answer]:
-    """The answers to a request, sent to the engines. Raises Refused: the queue is full, or what the engine does not take."""
+    """The answers to a request, sent to the engines. Raises Refused: the queue is full, or what the
+    engine does not take.
+    """
     if service.most_waiting and service.engines.waiting >= service.most_waiting:
         service.engines.metrics.refused()
-        raise Refused("too many requests are waiting; try again later", status=503, kind="Service Unavailable")
+        raise Refused(
+            "too many requests are waiting; try again later", status=503, kind="Service Unavailable"
+        )
     answers = service.engines.answers(asked)
     for answer in answers:
         answer.begin()
@@ -297,12 +354,20 @@ def reply_of(service: Service, asked: Asked, number: str) -> Reply:
     """What all parts of a reply have in common."""
     call_id, now = f"chatcmpl-tool-{secrets.token_hex(7)}", int(time.time())
     return Reply(
-        asked=asked, id=number, call_id=call_id, model=asked.model, created=now, further=service.dialect.further, tokens=service.tokens
+        asked=asked,
+        id=number,
+        call_id=call_id,
+        model=asked.model,
+        created=now,
+        further=service.dialect.further,
+        tokens=service.tokens,
     )
 
 
 async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made]:
-    """Answers that have ended; when the client leaves, they are let go. Raises Refused: the engine cannot answer."""
+    """Answers that have ended; when the client leaves, they are let go. Raises Refused: the engine
+    cannot answer.
+    """
     watch = asyncio.ensure_future(left(request.receive, made))
     try:
         return await asyncio.gather(*(ended(answer, reply.call_id) for answer in made))
@@ -321,7 +386,9 @@ async def ended(answer: Answer, call_id: str = "") -> Made:
     return made
 
 
-async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Dialect) -> AsyncIterator[bytes]:
+async def _events(
+    asked: Asked, reply: Reply, made: list[Answer], dialect: Dialect
+) -> AsyncIterator[bytes]:
     """Every event of a stream; the choices of one request are mixed as they come."""
     begun = [asked.kind != "chat"]
     try:
@@ -340,11 +407,13 @@ async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Diale
     yield DONE
 
 
-async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bool]) -> AsyncIterator[bytes]:
+async def events_of(
+    reply: Reply, index: int, made: list[Answer], begun: list[bool]
+) -> AsyncIterator[bytes]:
     """The events of one choice; the last one says why it ended.
 
-    The roles that begin a chat come with the first token of any choice and not before, as from a real engine: some clients take it for
-    that.
+    The roles that begin a chat come with the first token of any choice and not before, as from a
+    real engine: some clients take it for that.
     """
     answer, every = made[index], reply.asked.token_ids or reply.asked.logprobs is not None
     before, called = 0, False

@@ -1,4 +1,6 @@
-"""Connections whose requests must begin in time: uvicorn alone waits for a header without end, in seconds and in bytes."""
+"""Connections whose requests must begin in time: uvicorn alone waits for a header without end, in
+seconds and in bytes.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,15 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADER_S = 20.0  # seconds from a connection, or the first byte of a further request, to the end of its header
+# seconds from a connection, or the first byte of a further request, to the end of its header
+HEADER_S = 20.0
 MOST_BYTES = 2**18  # of a header
 
 
 class BoundedHeaders(HttpToolsProtocol):
-    """Closes a connection whose header takes longer than ``HEADER_S`` or has more than ``MOST_BYTES``."""
+    """Closes a connection whose header takes longer than ``HEADER_S`` or has more than
+    ``MOST_BYTES``.
+    """
 
     awaited: asyncio.TimerHandle | None = None  # while a header is not complete
     received = 0  # bytes of it
@@ -32,7 +37,9 @@ class BoundedHeaders(HttpToolsProtocol):
                 self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Begin to wait for the header of a request that follows another before its answer has ended."""
+        """Begin to wait for the header of a request that follows another before its answer has
+        ended.
+        """
         if self.awaited is None:
             self._await_header()
         super().on_message_begin()

@@ -1,4 +1,6 @@
-"""What a demonstration found: a simulated fleet measured over the wire, next to what the simulator predicts of the same requests."""
+"""What a demonstration found: a simulated fleet measured over the wire, next to what the simulator
+predicts of the same requests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from tonnage.results.metrics import Summary
 WITHIN = {"ttft_ms": 0.05, "tpot_ms": 0.02, "requests_per_second": 0.02}
 """How far measured and predicted means may be apart, as a share of the predicted one."""
 
-TTFT_MS = 4.0  # By so much a first token may be late in any case: two hops of HTTP, and reading the prompt, take time that no GPU does
+# By so much a first token may be late in any case: two hops of HTTP, and reading the prompt, take
+# time that no GPU does
+TTFT_MS = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +43,15 @@ class Failure:
 
     instance: str  # the one that was killed
     after_s: float  # seconds into the load
-    back_s: float | None  # seconds from the kill until it served again; None if it did not while the load lasted
-    sent: int  # and completed, failed: requests of the load; ``failed`` counts the streams that had begun there
+    # seconds from the kill until it served again; None if it did not while the load lasted
+    back_s: float | None
+    # and completed, failed: requests of the load; ``failed`` counts the streams that had begun
+    # there
+    sent: int
     completed: int
     failed: int
-    retried: int  # requests that the gateway sent to another instance because the first had not begun to answer
+    # requests that the gateway sent to another instance because the first had not begun to answer
+    retried: int
     ttft_p95_ms: float | None  # over the completed requests; None where none completed
 
 
@@ -81,7 +89,10 @@ class Demonstration:
 
 def beside(predicted: Summary, measured: Summary) -> tuple[Beside, ...]:
     """The metrics of ``WITHIN`` of two runs of the same requests."""
-    return tuple(Beside(metric=name, predicted=_mean(predicted, name), measured=_mean(measured, name)) for name in WITHIN)
+    return tuple(
+        Beside(metric=name, predicted=_mean(predicted, name), measured=_mean(measured, name))
+        for name in WITHIN
+    )
 
 
 def _mean(summary: Summary, name: str) -> float:

@@ -1,4 +1,6 @@
-"""How an engine words what OpenAI's API leaves open: the bodies of errors, further fields of replies, names of metrics."""
+"""How an engine words what OpenAI's API leaves open: the bodies of errors, further fields of
+replies, names of metrics.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from tonnage.spec.catalog.checkpoints import HALF
 from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.deployment import Deployment
 
-_ALLOWED = {"create_engine": False, "sampling": True, "logprobs": True, "search_indices": False, "view": True, "fine_tuning": False}
+_ALLOWED = {
+    "create_engine": False,
+    "sampling": True,
+    "logprobs": True,
+    "search_indices": False,
+    "view": True,
+    "fine_tuning": False,
+}
 _PERMISSION = {
     "id": "",
     "object": "model_permission",
@@ -30,22 +39,28 @@ def _nulls(*names: str) -> Mapping[str, None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Further:
-    """Fields that the replies of an engine have next to those of OpenAI's API; they are null where a request does not ask for them."""
+    """Fields that the replies of an engine have next to those of OpenAI's API; they are null where
+    a request does not ask for them.
+    """
 
-    reply: Mapping[str, None] = field(default_factory=dict)  # of a whole reply; ``chat`` of that of a chat alone
+    # of a whole reply; ``chat`` of that of a chat alone
+    reply: Mapping[str, None] = field(default_factory=dict)
     chat: Mapping[str, None] = field(default_factory=dict)
-    choice: Mapping[str, None] = field(default_factory=dict)  # of its choices; ``text_choice`` of those of a completion alone
+    # of its choices; ``text_choice`` of those of a completion alone
+    choice: Mapping[str, None] = field(default_factory=dict)
     text_choice: Mapping[str, None] = field(default_factory=dict)
     message: Mapping[str, None] = field(default_factory=dict)  # of the message of a chat
     # of the usage of a whole reply; ``chat_usage`` of the one in every event of a chat's stream
     usage: Mapping[str, None] = field(default_factory=dict)
     chat_usage: Mapping[str, None] = field(default_factory=dict)
     first: Mapping[str, None] = field(default_factory=dict)  # of the first event of a chat's stream
-    # of the choices of the further events of a chat's stream, and of all of a completion's; ``text_delta`` of the latter alone
+    # of the choices of the further events of a chat's stream, and of all of a completion's;
+    # ``text_delta`` of the latter alone
     delta: Mapping[str, None] = field(default_factory=dict)
     text_delta: Mapping[str, None] = field(default_factory=dict)
     stop_reason: bool = False  # whether choices that end say which stop text ended them
-    fingerprint: str = ""  # the build, in whole replies and in the last event of a stream; "" for none
+    # the build, in whole replies and in the last event of a stream; "" for none
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +69,8 @@ class Dialect:
 
     name: str  # as ``--emulate`` has it
     owner: str  # of the model, as ``/v1/models`` says it
-    nested_errors: bool  # whether an error is under the key ``error``, or is the whole body with ``object: error``
+    # whether an error is under the key ``error``, or is the whole body with ``object: error``
+    nested_errors: bool
     published: Published  # names of metrics
     metrics: tuple[str, ...] = ()  # further paths of its metrics
     context: bool = True  # whether ``/v1/models`` says the longest context
@@ -71,13 +87,20 @@ class Dialect:
 
     def model(self, name: str, created: int, max_context: int) -> dict[str, Any]:
         """A model of ``/v1/models``."""
-        found: dict[str, Any] = {"id": name, "object": "model", "created": created, "owned_by": self.owner}
+        found: dict[str, Any] = {
+            "id": name,
+            "object": "model",
+            "created": created,
+            "owned_by": self.owner,
+        }
         if "root" in self.card:
             found |= {**self.card, "root": name}
         if self.context and max_context:
             found["max_model_len"] = max_context
         if self.permission:
-            found["permission"] = [{**_PERMISSION, "id": f"modelperm-{secrets.token_hex(8)}", "created": created}]
+            found["permission"] = [
+                {**_PERMISSION, "id": f"modelperm-{secrets.token_hex(8)}", "created": created}
+            ]
         return found
 
 
@@ -111,7 +134,10 @@ OF_TENSORRT_LLM = Dialect(
     nested_errors=False,
     context=False,
     published=TENSORRT_LLM,
-    source="TensorRT-LLM tensorrt_llm/serve/openai_protocol.py at 0076e939 (ErrorResponse, ModelCard), read 2026-11-22",
+    source=(
+        "TensorRT-LLM tensorrt_llm/serve/openai_protocol.py at 0076e939 (ErrorResponse, ModelCard),"
+        " read 2026-11-22"
+    ),
 )
 
 OF_SGLANG = Dialect(
@@ -120,7 +146,10 @@ OF_SGLANG = Dialect(
     nested_errors=False,
     card=_nulls("root", "parent"),
     published=SGLANG,
-    source="SGLang python/sglang/srt/entrypoints/openai/protocol.py at 004c82e0 (ErrorResponse, ModelCard), read 2026-11-22",
+    source=(
+        "SGLang python/sglang/srt/entrypoints/openai/protocol.py at 004c82e0 (ErrorResponse,"
+        " ModelCard), read 2026-11-22"
+    ),
 )
 
 OF_NIM = replace(
@@ -130,17 +159,31 @@ OF_NIM = replace(
     source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few more paths (serve/native.py)",
 )
 
-OF_TRITON = replace(OF_TENSORRT_LLM, name="triton", source=f"{OF_TENSORRT_LLM.source}; and Triton's generate (serve/native.py)")
+OF_TRITON = replace(
+    OF_TENSORRT_LLM,
+    name="triton",
+    source=f"{OF_TENSORRT_LLM.source}; and Triton's generate (serve/native.py)",
+)
 
-DIALECTS = {dialect.name: dialect for dialect in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)}
+DIALECTS = {
+    dialect.name: dialect for dialect in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)
+}
 
 
 class Refused(Exception):
     """A request that is answered with an error of the API."""
 
-    def __init__(self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "BadRequestError",
+        param: str | None = None,
+    ) -> None:
         super().__init__(message)
-        # status: of HTTP; kind: the error's ``type``, as vLLM names it; param: the field that is wrong; None where it is the whole body
+        # status: of HTTP; kind: the error's ``type``, as vLLM names it; param: the field that is
+        # wrong; None where it is the whole body
         self.status, self.kind, self.param = status, kind, param
 
     def to_json(self, dialect: Dialect) -> dict[str, Any]:
@@ -148,17 +191,35 @@ class Refused(Exception):
         return dialect.error(str(self), kind=self.kind, param=self.param, code=self.status)
 
 
-def settings_of(deployment: Deployment, name: str, context: int, *, caching: bool) -> dict[str, Any]:
-    """The settings of a deployment, as vLLM's ``/server_info?config_format=json`` or SGLang's has them; TensorRT-LLM has no such path."""
+def settings_of(
+    deployment: Deployment, name: str, context: int, *, caching: bool
+) -> dict[str, Any]:
+    """The settings of a deployment, as vLLM's ``/server_info?config_format=json`` or SGLang's has
+    them; TensorRT-LLM has no such path.
+    """
     knobs, split, precision = deployment.knobs, deployment.parallelism, deployment.precision
     half, kv = precision.weights in HALF, "fp8" if precision.kv == "fp8" else "auto"
     if name in ("vllm", "nim"):
-        steps = {"max_num_seqs": knobs.max_batch_size, "max_num_batched_tokens": knobs.max_num_tokens}
-        degrees = {"tensor_parallel_size": split.tp, "pipeline_parallel_size": split.pp, "data_parallel_size": split.dp}
-        cache = {"block_size": knobs.tokens_per_block, "cache_dtype": kv, "enable_prefix_caching": caching and knobs.prefix_caching}
+        steps = {
+            "max_num_seqs": knobs.max_batch_size,
+            "max_num_batched_tokens": knobs.max_num_tokens,
+        }
+        degrees = {
+            "tensor_parallel_size": split.tp,
+            "pipeline_parallel_size": split.pp,
+            "data_parallel_size": split.dp,
+        }
+        cache = {
+            "block_size": knobs.tokens_per_block,
+            "cache_dtype": kv,
+            "enable_prefix_caching": caching and knobs.prefix_caching,
+        }
         return {
             "vllm_config": {
-                "model_config": {"max_model_len": context, "quantization": None if half else precision.weights},
+                "model_config": {
+                    "max_model_len": context,
+                    "quantization": None if half else precision.weights,
+                },
                 "cache_config": cache,
                 "parallel_config": degrees,
                 "scheduler_config": {**steps, "enable_chunked_prefill": knobs.chunked_prefill},

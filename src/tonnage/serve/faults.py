@@ -8,10 +8,11 @@
     500 share=0.1 …                                    that share fails
     cut share=0.1 [after=5] …                          that share of the streams breaks off after so many tokens
 
-Times count from the first request to the server, of faults that ``/faults`` sets from then on. Which requests are meant is drawn from
-their number and the seed, so that the same ones are met again. A request may bring its own in the header ``x-fault``: 429, 500, cut, or a
-stall before it reaches the engine.
-"""
+Times count from the first request to the server, of faults that ``/faults`` sets from then on.
+Which requests are meant is drawn from their number and the seed, so that the same ones are met
+again. A request may bring its own in the header ``x-fault``: 429, 500, cut, or a stall before it
+reaches the engine.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -30,7 +31,13 @@ from tonnage.units import parse_duration
 Kind = Literal["slow", "stall", "crash", "start", "429", "500", "cut"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OF_REQUESTS = ("429", "500", "cut")
-NEEDED = {"slow": ("factor",), "stall": ("for",), "crash": ("from",), "start": ("for",), **dict.fromkeys(OF_REQUESTS, ("share",))}
+NEEDED = {
+    "slow": ("factor",),
+    "stall": ("for",),
+    "crash": ("from",),
+    "start": ("for",),
+    **dict.fromkeys(OF_REQUESTS, ("share",)),
+}
 ALLOWED = {
     "slow": ("factor", "instance", "from", "to"),
     "stall": ("for", "instance", "from"),
@@ -58,12 +65,21 @@ class Fault:
 
     def words(self) -> str:
         """As it is written, less the instance."""
-        times = (f" from={self.start_s}s" if self.start_s else "") + (f" to={self.end_s}s" if math.isfinite(self.end_s) else "")
+        times = (f" from={self.start_s}s" if self.start_s else "") + (
+            f" to={self.end_s}s" if math.isfinite(self.end_s) else ""
+        )
         if self.kind == "stall":
             return f"stall for={self.end_s - self.start_s}s from={self.start_s}s"
         if self.kind in ("crash", "start"):
-            return f"crash from={self.start_s}s" if self.kind == "crash" else f"start for={self.end_s}s"
-        said = {"slow": f" factor={self.factor}", "cut": f" share={self.share} after={self.after}"}.get(self.kind, f" share={self.share}")
+            return (
+                f"crash from={self.start_s}s"
+                if self.kind == "crash"
+                else f"start for={self.end_s}s"
+            )
+        said = {
+            "slow": f" factor={self.factor}",
+            "cut": f" share={self.share} after={self.after}",
+        }.get(self.kind, f" share={self.share}")
         return self.kind + said + times
 
 
@@ -73,13 +89,19 @@ def parse_fault(text: str) -> Fault:
     kind, *words = text.split() or [""]
     if kind not in KINDS:
         raise InputError(
-            f'{where}: "{text}" begins with no fault that there is; write {", ".join(KINDS)}, such as "slow factor=5 from=10s"'
+            f'{where}: "{text}" begins with no fault that there is; write {", ".join(KINDS)}, such'
+            ' as "slow factor=5 from=10s"'
         )
     said = dict(word.partition("=")[::2] for word in words)
-    wrong = [word for word in said if word not in ALLOWED[kind]] + [word for word in NEEDED[kind] if word not in said]
+    wrong = [word for word in said if word not in ALLOWED[kind]] + [
+        word for word in NEEDED[kind] if word not in said
+    ]
     if wrong or len(said) < len(words):
         needed, free = NEEDED[kind], [word for word in ALLOWED[kind] if word not in NEEDED[kind]]
-        raise InputError(f'{where}: "{text}": {kind} takes {" and ".join(f"{w}=" for w in needed)}, and if wanted {", ".join(free)}')
+        raise InputError(
+            f'{where}: "{text}": {kind} takes {" and ".join(f"{w}=" for w in needed)}, and if'
+            f" wanted {', '.join(free)}"
+        )
     start = parse_duration(said["from"], where) if "from" in said else 0.0
     end = start + parse_duration(said["for"], where) if "for" in said else math.inf
     end = parse_duration(said["to"], where) if "to" in said else end
@@ -87,7 +109,11 @@ def parse_fault(text: str) -> Fault:
         raise InputError(f'{where}: "{text}" ends before it begins')
     return Fault(
         kind=next(one for one in KINDS if one == kind),
-        instance=int(_number(said["instance"], text, least=0, most=1e6, whole=True)) if "instance" in said else None,
+        instance=(
+            int(_number(said["instance"], text, least=0, most=1e6, whole=True))
+            if "instance" in said
+            else None
+        ),
         start_s=start,
         end_s=end,
         factor=_number(said.get("factor", "1"), text, least=1e-3, most=1e6),
@@ -103,31 +129,57 @@ def _number(word: str, text: str, *, least: float, most: float, whole: bool = Fa
         value = math.nan
     if not least <= value <= most or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
-        raise InputError(f'{option("fault")}: "{text}": {word} is not possible; write {kind} from {least:g} to {most:g}')
+        raise InputError(
+            f'{option("fault")}: "{text}": {word} is not possible; write {kind} from {least:g} to'
+            f" {most:g}"
+        )
     return value
 
 
 def of_header(text: str) -> Fault:
-    """The fault that a request brings; without a share it is certain. Raises Refused: no fault of a single request."""
+    """The fault that a request brings; without a share it is certain. Raises Refused: no fault of a
+    single request.
+    """
     kind, *more = text.split() or [""]
-    share = ["share=1"] if kind in OF_REQUESTS and not any(word.startswith("share=") for word in more) else []
+    share = (
+        ["share=1"]
+        if kind in OF_REQUESTS and not any(word.startswith("share=") for word in more)
+        else []
+    )
     try:
         fault = parse_fault(" ".join([kind, *more, *share]))
     except InputError as error:
         raise Refused(str(error)) from None
     if fault.kind not in (*OF_REQUESTS, "stall"):
-        raise Refused(f"{HEADER}: {kind} is no fault of one request; write 429, 500, cut or stall, or set it at /faults")
+        raise Refused(
+            f"{HEADER}: {kind} is no fault of one request; write 429, 500, cut or stall, or set it"
+            " at /faults"
+        )
     return fault
 
 
 def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, float], ...]:
-    """(Seconds from now, factor by which an instance is slower from then on); infinity stops it, faults that overlap multiply."""
-    found = [fault for fault in faults if fault.kind in ("slow", "stall") and fault.instance in (None, instance)]
-    moments = {0.0, *(moment for one in found for moment in (one.start_s, one.end_s) if 0 < moment < math.inf)}
+    """(Seconds from now, factor by which an instance is slower from then on); infinity stops it,
+    faults that overlap multiply.
+    """
+    found = [
+        fault
+        for fault in faults
+        if fault.kind in ("slow", "stall") and fault.instance in (None, instance)
+    ]
+    moments = {
+        0.0,
+        *(moment for one in found for moment in (one.start_s, one.end_s) if 0 < moment < math.inf),
+    }
     changes = []
     for moment in sorted(moments):
         active = [fault for fault in found if fault.start_s <= moment < fault.end_s]
-        changes.append((moment, math.prod(math.inf if fault.kind == "stall" else fault.factor for fault in active)))
+        changes.append(
+            (
+                moment,
+                math.prod(math.inf if fault.kind == "stall" else fault.factor for fault in active),
+            )
+        )
     return tuple(changes)
 
 
@@ -135,9 +187,16 @@ class Faults:
     """What goes wrong on a server: from its first request on, and what is set while it runs."""
 
     def __init__(
-        self, faults: Sequence[Fault], apply: Callable[[list[Fault]], None], *, seed: int, now_s: Callable[[], float] = time.monotonic
+        self,
+        faults: Sequence[Fault],
+        apply: Callable[[list[Fault]], None],
+        *,
+        seed: int,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``apply`` gets the faults that are not about requests, with times from now, at the first request and at every change."""
+        """``apply`` gets the faults that are not about requests, with times from now, at the first
+        request and at every change.
+        """
         self._faults, self._set = tuple(faults), tuple[Fault, ...]()
         self._apply, self._seed, self._now_s = apply, seed, now_s
         self._numbers = itertools.count()
@@ -145,7 +204,9 @@ class Faults:
         self._begun = False
 
     def next(self, header: str = "") -> Fault | None:
-        """What happens to the next request, by a header or by itself; None for nothing. Raises Refused: no fault of a single request."""
+        """What happens to the next request, by a header or by itself; None for nothing. Raises
+        Refused: no fault of a single request.
+        """
         number, now = next(self._numbers), self._now_s()
         if not self._begun:
             self._begun, self._faults = True, tuple(_moved(fault, now) for fault in self._faults)
@@ -153,7 +214,11 @@ class Faults:
                 self._change(now)
         faults: tuple[Fault, ...] = (_moved(of_header(header), now),) if header else ()
         for place, one in enumerate((*self._faults, *self._set, *faults)):
-            if one.share and one.start_s <= now < one.end_s and draw(self._seed, number, place) < one.share * _BITS:
+            if (
+                one.share
+                and one.start_s <= now < one.end_s
+                and draw(self._seed, number, place) < one.share * _BITS
+            ):
                 return one
         return next((fault for fault in faults if fault.kind == "stall"), None)
 
@@ -170,7 +235,9 @@ class Faults:
         return [replace(fault, start_s=max(fault.start_s, 0.0)).words() for fault in faults]
 
     def pause(self, name: str, seconds: float = math.inf) -> None:
-        """Stop the time of all instances for so long; a pause replaces an earlier one of the same name, and 0 ends it."""
+        """Stop the time of all instances for so long; a pause replaces an earlier one of the same
+        name, and 0 ends it.
+        """
         now = self._now_s()
         self._pauses[name] = Fault(kind="stall", start_s=now, end_s=now + seconds)
         self._change(now)
@@ -178,7 +245,13 @@ class Faults:
     def _change(self, now: float) -> None:
         begun = self._faults if self._begun else ()
         self._pauses = {name: fault for name, fault in self._pauses.items() if fault.end_s > now}
-        self._apply([_moved(fault, -now) for fault in (*begun, *self._set, *self._pauses.values()) if not fault.share])
+        self._apply(
+            [
+                _moved(fault, -now)
+                for fault in (*begun, *self._set, *self._pauses.values())
+                if not fault.share
+            ]
+        )
 
 
 def _moved(fault: Fault, seconds: float) -> Fault:

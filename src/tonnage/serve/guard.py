@@ -1,12 +1,15 @@
-"""A process between a supervisor and one engine, so that the engine ends when the supervisor does, however that ends.
+"""A process between a supervisor and one engine, so that the engine ends when the supervisor does,
+however that ends.
 
     python guard.py FD GRACE_S -- COMMAND …
 
-The supervisor holds the other end of the pipe FD open. When it closes, because the supervisor has ended or was killed, the engine's
-whole process group gets SIGTERM, and SIGKILL ``GRACE_S`` seconds later. SIGTERM to the guard does the same. The first line on standard
-output is the process id of the engine. The exit code is the engine's, as a shell gives it (128 + signal).
+The supervisor holds the other end of the pipe FD open. When it closes, because the supervisor has
+ended or was killed, the engine's whole process group gets SIGTERM, and SIGKILL ``GRACE_S`` seconds
+later. SIGTERM to the guard does the same. The first line on standard output is the process id of
+the engine. The exit code is the engine's, as a shell gives it (128 + signal).
 
-This file is run by its path and imports nothing of Tonnage, because a process of it is next to every engine.
+This file is run by its path and imports nothing of Tonnage, because a process of it is next to
+every engine.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ NOT_FOUND = 127
 
 
 def _die_with_parent() -> None:
-    """On Linux the engine is killed even if its guard is killed, which could then not end it any more."""
+    """On Linux the engine is killed even if its guard is killed, which could then not end it any
+    more.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -36,7 +41,9 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def guard(pipe: int, grace_s: float, command: list[str]) -> int:
-    """Run a command, in a new process group, until it ends or ``pipe`` is readable as its supervisor has gone; its exit code."""
+    """Run a command, in a new process group, until it ends or ``pipe`` is readable as its
+    supervisor has gone; its exit code.
+    """
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     asked: list[int] = []

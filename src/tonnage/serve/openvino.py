@@ -1,4 +1,5 @@
-"""A real model on the CPU: OpenVINO GenAI's continuous batching behind the OpenAI API (the extra ``openvino``).
+"""A real model on the CPU: OpenVINO GenAI's continuous batching behind the OpenAI API (the extra
+``openvino``).
 
 The pipeline has its own thread, the only one that calls ``step``.
 """
@@ -27,14 +28,17 @@ from tonnage.serve.request import Asked, Limits, Sampling
 from tonnage.serve.tokens import Fours, Message, Prompt
 
 BROKEN = "\ufffd"
-MORE = 3  # Tokens, at most, that may follow the first byte of a character before it is whole, in a byte-level vocabulary
+# Tokens, at most, that may follow the first byte of a character before it is whole, in a byte-level
+# vocabulary
+MORE = 3
 
 
 class Detokenizer:
-    """Decodes the output of one request; a character whose bytes are not all there yet is waited for.
+    """Decodes the output of one request; a character whose bytes are not all there yet is waited
+    for.
 
-    A token's text depends on the one before it (a leading space), so that each step decodes from the last place where whole
-    characters ended, and gives out what is new.
+    A token's text depends on the one before it (a leading space), so that each step decodes from
+    the last place where whole characters ended, and gives out what is new.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
@@ -43,13 +47,22 @@ class Detokenizer:
         self._ids: list[int] = []
         self._begin = self._read = 0
         self._given = 0  # characters of the present window
-        self._waited = -1  # tokens since a character was broken for the first time; -1 while none is
+        # tokens since a character was broken for the first time; -1 while none is
+        self._waited = -1
 
     def take(self, ids: Sequence[int], *, last: bool = False) -> str:
-        """The text of further tokens; behind the ``last`` a broken character is given out as it is."""
+        """The text of further tokens; behind the ``last`` a broken character is given out as it
+        is.
+        """
         self._ids += ids
-        before = self._decode(self._ids[self._begin : self._read]) if self._read > self._begin else ""
-        text = self._decode(self._ids[self._begin :])[len(before) :] if len(self._ids) > self._begin else ""
+        before = (
+            self._decode(self._ids[self._begin : self._read]) if self._read > self._begin else ""
+        )
+        text = (
+            self._decode(self._ids[self._begin :])[len(before) :]
+            if len(self._ids) > self._begin
+            else ""
+        )
         whole = text.rstrip(BROKEN)
         goes_on = len(whole) > self._given
         self._waited = 0 if goes_on or self._waited < 0 else self._waited + len(ids)
@@ -71,7 +84,8 @@ class Work:
 
     ids: tuple[int, ...]  # the prompt
     config: Any  # an ``openvino_genai.GenerationConfig``
-    # tokens at which it ends, whose text is not given out; unlike OpenVINO GenAI's own they count with ``ignore_eos``, too
+    # tokens at which it ends, whose text is not given out; unlike OpenVINO GenAI's own they count
+    # with ``ignore_eos``, too
     stop_ids: frozenset[int]
     take: Callable[[Piece], None]  # gets its pieces, on the thread that ``deliver`` brings them to
     detokenizer: Detokenizer  # of its output
@@ -83,19 +97,32 @@ class Pipeline:
     """A model that is loaded, and the thread that runs it."""
 
     def __init__(self, settings: Settings) -> None:
-        """Load a model; the thread is not started. Raises InputError: OpenVINO GenAI cannot load the model."""
+        """Load a model; the thread is not started. Raises InputError: OpenVINO GenAI cannot load
+        the model.
+        """
         import openvino_genai
 
         scheduler = openvino_genai.SchedulerConfig()
-        scheduler.max_num_seqs, scheduler.max_num_batched_tokens = settings.max_batch_size, settings.max_num_tokens
-        scheduler.cache_size, scheduler.enable_prefix_caching = settings.kv_cache_gb, settings.prefix_caching
+        scheduler.max_num_seqs, scheduler.max_num_batched_tokens = (
+            settings.max_batch_size,
+            settings.max_num_tokens,
+        )
+        scheduler.cache_size, scheduler.enable_prefix_caching = (
+            settings.kv_cache_gb,
+            settings.prefix_caching,
+        )
         scheduler.dynamic_split_fuse = True
         try:
-            self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(settings.model), scheduler, "CPU", _properties(settings))
+            self._pipeline = openvino_genai.ContinuousBatchingPipeline(
+                str(settings.model), scheduler, "CPU", _properties(settings)
+            )
         except RuntimeError as error:
             why = " ".join(str(error).split())
-            raise InputError(f"{option('model')}: OpenVINO GenAI cannot load {settings.model}: {why}") from None
-        self.tokenizer = self._pipeline.get_tokenizer()  # an ``openvino_genai.Tokenizer``; it may be used from any thread
+            raise InputError(
+                f"{option('model')}: OpenVINO GenAI cannot load {settings.model}: {why}"
+            ) from None
+        # an ``openvino_genai.Tokenizer``; it may be used from any thread
+        self.tokenizer = self._pipeline.get_tokenizer()
         self.broken = ""  # why it runs no more; "" while it does
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._works: list[Work] = []
@@ -104,7 +131,9 @@ class Pipeline:
         self._thread = threading.Thread(target=self._run, daemon=True, name="openvino")
 
     def start(self, deliver: Callable[[Deliveries], None]) -> None:
-        """Start the thread, on which ``deliver`` gets the pieces of each step; it must bring them to the thread where they are taken."""
+        """Start the thread, on which ``deliver`` gets the pieces of each step; it must bring them
+        to the thread where they are taken.
+        """
         self._deliver = deliver
         self._thread.start()
 
@@ -124,9 +153,15 @@ class Pipeline:
     def load(self) -> Load:
         """What it holds at this moment."""
         found, live = self._pipeline.get_metrics(), len(self._works)
-        running = min(int(found.scheduled_requests), live)  # the pipeline counts those of its last step
+        # the pipeline counts those of its last step
+        running = min(int(found.scheduled_requests), live)
         waiting = live - running + self._commands.qsize()
-        return Load(engine="0", running=running, waiting=waiting, kv_used=float(found.cache_usage) / 100 if live else 0.0)
+        return Load(
+            engine="0",
+            running=running,
+            waiting=waiting,
+            kv_used=float(found.cache_usage) / 100 if live else 0.0,
+        )
 
     def _run(self) -> None:
         while True:
@@ -147,9 +182,13 @@ class Pipeline:
         try:
             if self.broken:
                 raise TonnageError(self.broken)
-            work.handle = self._pipeline.add_request(self._number, openvino.Tensor(np.array([work.ids], dtype=np.int64)), work.config)
+            work.handle = self._pipeline.add_request(
+                self._number, openvino.Tensor(np.array([work.ids], dtype=np.int64)), work.config
+            )
         except (RuntimeError, TonnageError) as error:
-            self._deliver([(work, Piece(error=f"the engine cannot answer: {' '.join(str(error).split())}"))])
+            self._deliver(
+                [(work, Piece(error=f"the engine cannot answer: {' '.join(str(error).split())}"))]
+            )
             return
         self._number += 1
         self._works.append(work)
@@ -194,19 +233,32 @@ class Pipeline:
             for output in work.handle.read().values():
                 ids += output.generated_ids
                 if output.finish_reason != GenerationFinishReason.NONE:
-                    finish = "length" if output.finish_reason == GenerationFinishReason.LENGTH else "stop"
+                    finish = (
+                        "length"
+                        if output.finish_reason == GenerationFinishReason.LENGTH
+                        else "stop"
+                    )
         stop = next((place for place, one in enumerate(ids) if one in work.stop_ids), None)
         if stop is not None:
             work.handle.cancel()
-            return Piece(text=work.detokenizer.take(ids[:stop], last=True), tokens=stop + 1, finish="stop")
+            return Piece(
+                text=work.detokenizer.take(ids[:stop], last=True), tokens=stop + 1, finish="stop"
+            )
         status = work.handle.get_status()
         if not finish and status == GenerationStatus.IGNORED:
-            return Piece(error=f"a request of {len(work.ids)} prompt tokens does not fit the KV cache of this engine")
+            return Piece(
+                error=(
+                    f"a request of {len(work.ids)} prompt tokens does not fit the KV cache of this"
+                    " engine"
+                )
+            )
         if not finish and status == GenerationStatus.FINISHED:
             finish = "stop"
         if not ids and not finish:
             return None
-        return Piece(text=work.detokenizer.take(ids, last=bool(finish)), tokens=len(ids), finish=finish)
+        return Piece(
+            text=work.detokenizer.take(ids, last=bool(finish)), tokens=len(ids), finish=finish
+        )
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of some tokens; from any thread."""
@@ -235,7 +287,8 @@ class Settings:
     max_num_tokens: int = 256  # tokens of a step; longer prompts are read in parts
     kv_cache_gb: int = 1  # memory of the KV cache in GB
     prefix_caching: bool = True  # whether blocks of equal prompt beginnings are shared
-    precision: Literal["auto", "fp32"] = "auto"  # of weights and KV cache in computation; "auto" is OpenVINO's choice for this processor
+    # of weights and KV cache in computation; "auto" is OpenVINO's choice for this processor
+    precision: Literal["auto", "fp32"] = "auto"
     threads: int = 0  # CPU threads; 0 for OpenVINO's choice
 
 
@@ -254,18 +307,27 @@ class OpenvinoReader:
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=special))
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """Of a chat, with the template that the model's file holds. Raises Refused: there is none, or it does not take these messages."""
+        """Of a chat, with the template that the model's file holds. Raises Refused: there is none,
+        or it does not take these messages.
+        """
         said = [{"role": message.role, "content": message.text} for message in messages]
         try:
             text = self._tokenizer.apply_chat_template(said, add_generation_prompt=True)
         except RuntimeError as error:
-            raise Refused(f"the model's chat template does not take these messages: {' '.join(str(error).split())}") from None
+            raise Refused(
+                "the model's chat template does not take these messages:"
+                f" {' '.join(str(error).split())}"
+            ) from None
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=False))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
         """Of token ids. Raises Refused: ids beyond the vocabulary."""
         if max(ids) >= self._vocabulary:
-            raise Refused(f"prompt: token id {max(ids)} is out of vocabulary, which has {self._vocabulary} tokens", param="prompt")
+            raise Refused(
+                f"prompt: token id {max(ids)} is out of vocabulary, which has {self._vocabulary}"
+                " tokens",
+                param="prompt",
+            )
         return Prompt(ids=tuple(ids))
 
     @staticmethod
@@ -300,22 +362,32 @@ class OpenvinoEngines:
         self._pipeline.stop()
 
     def answers(self, asked: Asked) -> list[Answer]:
-        """An answer for each choice to each prompt, not begun yet. Raises Refused: sampling that OpenVINO GenAI does not take."""
+        """An answer for each choice to each prompt, not begun yet. Raises Refused: sampling that
+        OpenVINO GenAI does not take.
+        """
         answers = []
         for prompt in asked.prompts:
             for choice in range(asked.choices):
                 config = generation_config(asked.sampling, asked.osl, choice)
-                source = OpenvinoSource(self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids))
-                answers.append(Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt))
+                source = OpenvinoSource(
+                    self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids)
+                )
+                answers.append(
+                    Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt)
+                )
         return answers
 
 
 class OpenvinoSource:
-    """One answer in the pipeline, which does not say when it had a slot, what it lost, and what was cached."""
+    """One answer in the pipeline, which does not say when it had a slot, what it lost, and what was
+    cached.
+    """
 
     engine, slot_at, front_end_s, preemptions, cached = "0", None, 0.0, 0, 0
 
-    def __init__(self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]
+    ) -> None:
         """Not begun yet; ends at ``stop_ids``."""
         self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
         self._work: Work | None = None
@@ -323,7 +395,13 @@ class OpenvinoSource:
     def begin(self, answer: Answer) -> None:
         """Give the prompt to the pipeline."""
         detokenizer = Detokenizer(self._pipeline.text)
-        self._work = Work(ids=self._ids, config=self._config, stop_ids=self._stop_ids, take=answer.take, detokenizer=detokenizer)
+        self._work = Work(
+            ids=self._ids,
+            config=self._config,
+            stop_ids=self._stop_ids,
+            take=answer.take,
+            detokenizer=detokenizer,
+        )
         self._pipeline.submit(self._work)
 
     def end(self) -> None:
@@ -333,20 +411,31 @@ class OpenvinoSource:
 
 
 def generation_config(sampling: Sampling, osl: int, choice: int) -> Any:
-    """An ``openvino_genai.GenerationConfig``; each ``choice``, from 0, has its own seed. Raises Refused: what it does not take."""
+    """An ``openvino_genai.GenerationConfig``; each ``choice``, from 0, has its own seed. Raises
+    Refused: what it does not take.
+    """
     import openvino_genai
 
     config = openvino_genai.GenerationConfig()
     config.max_new_tokens, config.min_new_tokens = osl, sampling.min_tokens
     config.ignore_eos = sampling.ignore_eos
     config.repetition_penalty = sampling.repetition_penalty
-    config.presence_penalty, config.frequency_penalty = sampling.presence_penalty, sampling.frequency_penalty
+    config.presence_penalty, config.frequency_penalty = (
+        sampling.presence_penalty,
+        sampling.frequency_penalty,
+    )
     if sampling.temperature > 0:
         config.do_sample = True
-        config.temperature, config.top_p, config.min_p = sampling.temperature, sampling.top_p, sampling.min_p
+        config.temperature, config.top_p, config.min_p = (
+            sampling.temperature,
+            sampling.top_p,
+            sampling.min_p,
+        )
         if sampling.top_k:
             config.top_k = sampling.top_k
-        config.rng_seed = (random.randrange(SEEDS) if sampling.seed is None else sampling.seed + choice) % SEEDS
+        config.rng_seed = (
+            random.randrange(SEEDS) if sampling.seed is None else sampling.seed + choice
+        ) % SEEDS
     try:
         config.validate()
     except RuntimeError as error:
@@ -369,9 +458,14 @@ KEY = "max_position_embeddings"
 
 
 def context_of(model: Path) -> int:
-    """Prompt plus output tokens at most, as a GGUF file or a folder's config.json says. Raises InputError: it does not say it."""
+    """Prompt plus output tokens at most, as a GGUF file or a folder's config.json says. Raises
+    InputError: it does not say it.
+    """
     if not model.exists():
-        raise InputError(f"{option('model')}: {model} does not exist; give a GGUF file, or a folder with a model in OpenVINO's format")
+        raise InputError(
+            f"{option('model')}: {model} does not exist; give a GGUF file, or a folder with a model"
+            " in OpenVINO's format"
+        )
     try:
         if model.is_dir():
             said = json.loads((model / "config.json").read_text(encoding="utf-8"))
@@ -383,9 +477,14 @@ def context_of(model: Path) -> int:
             field = fields.get(f"{fields['general.architecture'].contents()}.context_length")
             found = 0 if field is None else int(field.contents())
     except (OSError, ValueError, KeyError, IndexError) as error:
-        raise InputError(f"{option('model')}: {model} cannot be read as a model ({error})") from None
+        raise InputError(
+            f"{option('model')}: {model} cannot be read as a model ({error})"
+        ) from None
     if found < 1:
-        raise InputError(f"{option('model')}: {model} does not say how long a context it allows; give {option('max_model_len')}")
+        raise InputError(
+            f"{option('model')}: {model} does not say how long a context it allows; give"
+            f" {option('max_model_len')}"
+        )
     return found
 
 
@@ -396,7 +495,8 @@ class OpenvinoServed:
     pipeline: Pipeline  # with the model loaded
     model: str  # the name that clients use
     max_context: int  # longest prompt plus output
-    default_osl: int  # output tokens of a request that sets no limit; 0 for as many as the context leaves
+    # output tokens of a request that sets no limit; 0 for as many as the context leaves
+    default_osl: int
     most_waiting: int  # requests that may wait when another comes; 0 for no limit
     host: str  # and port: where the server listens; port 0 takes a free one
     port: int
@@ -407,7 +507,12 @@ class OpenvinoServed:
             engines=OpenvinoEngines(self.pipeline, self.model, loop),
             reader=OpenvinoReader(self.pipeline.tokenizer),
             tokens=Fours(0),
-            limits=Limits(models=(self.model,), max_context=self.max_context, default_osl=self.default_osl, real=True),
+            limits=Limits(
+                models=(self.model,),
+                max_context=self.max_context,
+                default_osl=self.default_osl,
+                real=True,
+            ),
             most_waiting=self.most_waiting,
             started=int(time.time()),
         )

@@ -1,7 +1,9 @@
-"""The simulator's prefix cache on live requests, and its KV events over ZeroMQ in the format of vLLM 0.32, for routers that know prefixes.
+"""The simulator's prefix cache on live requests, and its KV events over ZeroMQ in the format of
+vLLM 0.32, for routers that know prefixes.
 
-A PUB socket sends a batch for every step that changed the cache: the topic, its number in eight bytes, and in MessagePack the time, the
-events and the rank. A ROUTER socket sends those from a number on again (vllm/distributed/kv_events.py, read 2026-11-25).
+A PUB socket sends a batch for every step that changed the cache: the topic, its number in eight
+bytes, and in MessagePack the time, the events and the rank. A ROUTER socket sends those from a
+number on again (vllm/distributed/kv_events.py, read 2026-11-25).
 """
 
 from __future__ import annotations
@@ -89,7 +91,14 @@ class LiveContents:
     def add(self, number: int, content: Content) -> None:
         """Take a request."""
         ids = list(content.ids)
-        row = _Row(ids=ids, salt=content.salt, later=content.later, isl=len(ids), pieces=[-number - 1], until=[ENDLESS])
+        row = _Row(
+            ids=ids,
+            salt=content.salt,
+            later=content.later,
+            isl=len(ids),
+            pieces=[-number - 1],
+            until=[ENDLESS],
+        )
         self._rows[number] = row
         self._fill(row)
 
@@ -98,7 +107,9 @@ class LiveContents:
         self._rows = {number: row for number, row in self._rows.items() if number in numbers}
 
     def of(self, number: int) -> tuple[list[int], list[int]]:
-        """The names of a request's full blocks and the tokens up to which they reach; the last one is of what is not full."""
+        """The names of a request's full blocks and the tokens up to which they reach; the last one
+        is of what is not full.
+        """
         row = self._rows[number]
         known = self.jobs[number].tokens if number in self.jobs else row.isl
         if len(row.pieces) * self._size <= known:
@@ -164,7 +175,11 @@ class _Watched(PrefixCache):
                 last.names.append(name)
                 last.tokens.extend(own)
             else:
-                self.changes.append(Stored(names=[name], parent=parent, tokens=list(own), salt=contents.salt(job.id)))
+                self.changes.append(
+                    Stored(
+                        names=[name], parent=parent, tokens=list(own), salt=contents.salt(job.id)
+                    )
+                )
 
     def _name(self, block: int, key: Key) -> None:
         if key not in self.names and self._fresh is not None:
@@ -193,17 +208,33 @@ class CachedEngine(Engine):
         knobs = spec.knobs
         self.live = LiveContents(knobs.tokens_per_block)
         contents: Any = self.live
-        super().__init__(spec.step, knobs, spec.blocks, windows=spec.windows, max_context=spec.max_context, contents=contents)
+        super().__init__(
+            spec.step,
+            knobs,
+            spec.blocks,
+            windows=spec.windows,
+            max_context=spec.max_context,
+            contents=contents,
+        )
         self.live.jobs = self.jobs
         self.gaps = _NoGaps()
-        # what the prefix cache has begun and ceased to have; None where the scheduler has no such cache
+        # what the prefix cache has begun and ceased to have; None where the scheduler has no such
+        # cache
         self.watched: _Watched | None = None
-        # takes the changes of the cache after every ``advance`` in which there were any; None for nobody
+        # takes the changes of the cache after every ``advance`` in which there were any; None for
+        # nobody
         self.publish: Callable[[list[Change]], None] | None = None
-        self.stepped: Callable[[Iterable[int]], None] | None = None  # takes the tokens of steps; None for nobody
+        # takes the tokens of steps; None for nobody
+        self.stepped: Callable[[Iterable[int]], None] | None = None
         self._preempted = self._seen = 0
         if self.batcher.cache is not None:
-            self.watched = _Watched(spec.blocks, knobs.tokens_per_block, contents, spec.tiers, partial=self.batcher.PARTIAL)
+            self.watched = _Watched(
+                spec.blocks,
+                knobs.tokens_per_block,
+                contents,
+                spec.tiers,
+                partial=self.batcher.PARTIAL,
+            )
             self.watched.changes = []
             self.batcher.cache = self.watched
 
@@ -237,7 +268,9 @@ class CachedEngine(Engine):
         return 1
 
     def clear(self) -> bool:
-        """Forget all that nobody holds (vLLM's ``reset_prefix_cache``, which leaves what is below); False while anything is held."""
+        """Forget all that nobody holds (vLLM's ``reset_prefix_cache``, which leaves what is below);
+        False while anything is held.
+        """
         if self.watched is None:
             return True
         if any(self.watched.refs):
@@ -249,7 +282,9 @@ class CachedEngine(Engine):
         return True
 
     def matched(self, pieces: Sequence[int]) -> int:
-        """Tokens of the unbroken run of blocks from the beginning that the cache has, of those with these names."""
+        """Tokens of the unbroken run of blocks from the beginning that the cache has, of those with
+        these names.
+        """
         if self.watched is None:
             return 0
         names, place = self.watched.names, 0
@@ -305,28 +340,44 @@ def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
         return {"type": "AllBlocksCleared"}
     if not isinstance(change, Stored):
         return {"type": "BlockRemoved", "block_hashes": [change.name], "medium": "GPU"}
-    found: dict[str, Any] = {"type": "BlockStored", "block_hashes": change.names, "parent_block_hash": change.parent}
+    found: dict[str, Any] = {
+        "type": "BlockStored",
+        "block_hashes": change.names,
+        "parent_block_hash": change.parent,
+    }
     salt, _, adapter = change.salt.partition("\0")
     name, _, number = adapter.partition("\0")
-    lora = {"lora_id": int(number), "medium": "GPU", "lora_name": name} if name else {"lora_id": None, "medium": "GPU", "lora_name": None}
+    lora = (
+        {"lora_id": int(number), "medium": "GPU", "lora_name": name}
+        if name
+        else {"lora_id": None, "medium": "GPU", "lora_name": None}
+    )
     found |= {"token_ids": change.tokens, "block_size": block_tokens, **lora}
     if change.salt:
         first = [*([name] if name else []), *([salt] if salt else [])]
         rest = [name] if name else None
-        found["extra_keys"] = [first if i == 0 and change.parent is None else rest for i in range(len(change.names))]
+        found["extra_keys"] = [
+            first if i == 0 and change.parent is None else rest for i in range(len(change.names))
+        ]
     return found
 
 
 class Publisher:
     """Sends the events of one engine."""
 
-    def __init__(self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int) -> None:
-        """Open the PUB socket, whose port is higher by the rank, and one that sends again. Raises InputError: no pyzmq, no such address."""
+    def __init__(
+        self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int
+    ) -> None:
+        """Open the PUB socket, whose port is higher by the rank, and one that sends again. Raises
+        InputError: no pyzmq, no such address.
+        """
         try:
             import msgspec
             import zmq
         except ImportError:
-            raise InputError(f"{option('kv_events')}: needs pyzmq and msgspec; pip install 'tonnage[events]'") from None
+            raise InputError(
+                f"{option('kv_events')}: needs pyzmq and msgspec; pip install 'tonnage[events]'"
+            ) from None
         self._encode = msgspec.msgpack.Encoder().encode
         self._topic, self._rank, self._size = topic.encode(), rank, block_tokens
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
@@ -334,12 +385,15 @@ class Publisher:
         context: zmq.Context[Any] = zmq.Context.instance()
         self._socket = context.socket(zmq.PUB)
         self._socket.set_hwm(MOST_WAITING)
-        self.endpoint = _bound(self._socket, _with_rank(endpoint, rank))  # and replay: addresses of the sockets
+        # and replay: addresses of the sockets
+        self.endpoint = _bound(self._socket, _with_rank(endpoint, rank))
         self.replay, self._thread = "", None
         if replay:
             router = context.socket(zmq.ROUTER)
             self.replay = _bound(router, _with_rank(replay, rank))
-            self._thread = threading.Thread(target=self._again, args=(router,), daemon=True, name="kv events")
+            self._thread = threading.Thread(
+                target=self._again, args=(router,), daemon=True, name="kv events"
+            )
             self._thread.start()
 
     def publish(self, changes: Sequence[Change]) -> None:
@@ -368,7 +422,9 @@ class Publisher:
             client, first = frames[0], int.from_bytes(frames[2], "big")
             for number, payload in list(self._kept):
                 if number >= first:
-                    router.send_multipart((client, b"", self._topic, number.to_bytes(8, "big"), payload))
+                    router.send_multipart(
+                        (client, b"", self._topic, number.to_bytes(8, "big"), payload)
+                    )
             router.send_multipart((client, b"", b"", END, b""))
         router.close(linger=0)
 
@@ -384,5 +440,7 @@ def _bound(socket: zmq.Socket[bytes], endpoint: str) -> str:
     try:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
-        raise InputError(f"{option('kv_events')}: cannot bind {endpoint} ({error}); give an address such as tcp://*:5557") from None
+        raise InputError(
+            f"{option('kv_events')}: cannot bind {endpoint} ({error}); give an address such as tcp://*:5557"
+        ) from None
     return socket.getsockopt_string(zmq.LAST_ENDPOINT)

@@ -1,4 +1,6 @@
-"""Under which names engines publish what their servers count, for Prometheus: gauges, counters and histograms by what they are of."""
+"""Under which names engines publish what their servers count, for Prometheus: gauges, counters and
+histograms by what they are of.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Gauge = Literal["running", "waiting", "kv_used"]
-Counter = Literal["prompt_tokens", "output_tokens", "ended", "preemptions", "refused", "cache_queries", "cache_hits"]
+Counter = Literal[
+    "prompt_tokens",
+    "output_tokens",
+    "ended",
+    "preemptions",
+    "refused",
+    "cache_queries",
+    "cache_hits",
+]
 Histogram = Literal[
     "first",
     "gap",
@@ -26,18 +36,141 @@ Histogram = Literal[
 ]
 
 _FIRST = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0),
+    *(
+        0.001,
+        0.005,
+        0.01,
+        0.02,
+        0.04,
+        0.06,
+        0.08,
+        0.1,
+        0.25,
+        0.5,
+        0.75,
+        1.0,
+        2.5,
+        5.0,
+        7.5,
+        10.0,
+        20.0,
+        40.0,
+        80.0,
+        160.0,
+    ),
     640.0,
     2560.0,
 )
-_GAP = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+_GAP = (
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    20.0,
+    40.0,
+    80.0,
+)
 _FAST = (0.001, 0.002, 0.005)
-"""Below the first bound of vLLM's gaps, which a small model on a fast GPU does not reach: a simulated server has these as well."""
-_WHOLE = (*(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0), 1920.0, 7680.0)
-_TRT_PREFILL = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)
-_SGLANG_FIRST = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0)
+"""Below the first bound of vLLM's gaps, which a small model on a fast GPU does not reach: a
+simulated server has these as well."""
+_WHOLE = (
+    *(
+        0.3,
+        0.5,
+        0.8,
+        1.0,
+        1.5,
+        2.0,
+        2.5,
+        5.0,
+        10.0,
+        15.0,
+        20.0,
+        30.0,
+        40.0,
+        50.0,
+        60.0,
+        120.0,
+        240.0,
+        480.0,
+        960.0,
+    ),
+    1920.0,
+    7680.0,
+)
+_TRT_PREFILL = (
+    0.001,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    20.0,
+    40.0,
+    80.0,
+    160.0,
+    640.0,
+    2560.0,
+)
+_SGLANG_FIRST = (
+    0.1,
+    0.2,
+    0.4,
+    0.6,
+    0.8,
+    1.0,
+    2.0,
+    4.0,
+    6.0,
+    8.0,
+    10.0,
+    20.0,
+    40.0,
+    60.0,
+    80.0,
+    100.0,
+    200.0,
+    400.0,
+)
 _SGLANG_GAP = (
-    *(0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.6, 0.8),
+    *(
+        0.002,
+        0.004,
+        0.006,
+        0.008,
+        0.01,
+        0.015,
+        0.02,
+        0.025,
+        0.03,
+        0.035,
+        0.04,
+        0.06,
+        0.08,
+        0.1,
+        0.2,
+        0.4,
+        0.6,
+        0.8,
+    ),
     *(1.0, 2.0, 4.0, 6.0, 8.0),
 )
 _SGLANG_WHOLE = (*_SGLANG_FIRST, 600.0, 1200.0, 1800.0, 2400.0)
@@ -80,20 +213,28 @@ class Published:
 
     path: str  # where they are, next to ``/metrics``
     labels: Mapping[str, str]  # that every metric has next to the model's name, with their values
-    instance: str  # the label that tells instances apart; "" where they are one series, which holds their sum
-    # and counters: names by what they are of; a counter's without the ending "_total" that Prometheus' format adds
+    # the label that tells instances apart; "" where they are one series, which holds their sum
+    instance: str
+    # and counters: names by what they are of; a counter's without the ending "_total" that
+    # Prometheus' format adds
     gauges: Mapping[Gauge, str]
     counters: Mapping[Counter, str]
-    histograms: Mapping[Histogram, tuple[str, tuple[float, ...]]]  # names and upper bounds of the buckets
+    # names and upper bounds of the buckets
+    histograms: Mapping[Histogram, tuple[str, tuple[float, ...]]]
     source: str  # where the names come from, with the day
-    reason: str = "finished_reason"  # the label of the counter of requests that ended that says how; "" for none
+    # the label of the counter of requests that ended that says how; "" for none
+    reason: str = "finished_reason"
 
 
 VLLM = Published(
     path="/metrics",
     labels={},
     instance="engine",
-    gauges={"running": "vllm:num_requests_running", "waiting": "vllm:num_requests_waiting", "kv_used": "vllm:kv_cache_usage_perc"},
+    gauges={
+        "running": "vllm:num_requests_running",
+        "waiting": "vllm:num_requests_waiting",
+        "kv_used": "vllm:kv_cache_usage_perc",
+    },
     counters={
         "prompt_tokens": "vllm:prompt_tokens",
         "output_tokens": "vllm:generation_tokens",
@@ -119,15 +260,26 @@ VLLM = Published(
         "choices": ("vllm:request_params_n", _SMALL),
         "preempted": ("vllm:request_num_preemptions", _PREEMPTED),
     },
-    source="vLLM 0.32.0 v1/metrics/loggers.py and v1/metrics/buckets.py, and its metrics page, read 2026-11-22",
+    source=(
+        "vLLM 0.32.0 v1/metrics/loggers.py and v1/metrics/buckets.py, and its metrics page, read"
+        " 2026-11-22"
+    ),
 )
 
 TENSORRT_LLM = Published(
     path="/prometheus/metrics",
     labels={"engine_type": "undefined"},
     instance="",
-    gauges={"running": "trtllm_num_requests_running", "waiting": "trtllm_num_requests_waiting", "kv_used": "trtllm_kv_cache_utilization"},
-    counters={"prompt_tokens": "trtllm_prompt_tokens", "output_tokens": "trtllm_generation_tokens", "ended": "trtllm_request_success"},
+    gauges={
+        "running": "trtllm_num_requests_running",
+        "waiting": "trtllm_num_requests_waiting",
+        "kv_used": "trtllm_kv_cache_utilization",
+    },
+    counters={
+        "prompt_tokens": "trtllm_prompt_tokens",
+        "output_tokens": "trtllm_generation_tokens",
+        "ended": "trtllm_request_success",
+    },
     histograms={
         "first": ("trtllm_time_to_first_token_seconds", _FIRST),
         "mean_gap": ("trtllm_time_per_output_token_seconds", _GAP),
@@ -137,20 +289,33 @@ TENSORRT_LLM = Published(
         "decode": ("trtllm_request_decode_time_seconds", _WHOLE),
         "inference": ("trtllm_request_inference_time_seconds", _WHOLE),
     },
-    source="TensorRT-LLM tensorrt_llm/metrics/collector.py at 050f80de, and serve/openai_server.py for the labels, read 2026-11-22",
+    source=(
+        "TensorRT-LLM tensorrt_llm/metrics/collector.py at 050f80de, and serve/openai_server.py for"
+        " the labels, read 2026-11-22"
+    ),
 )
 
 SGLANG = Published(
     path="/metrics",
     labels={"engine_type": "unified", "tp_rank": "0", "pp_rank": "0"},
     instance="dp_rank",
-    gauges={"running": "sglang:num_running_reqs", "waiting": "sglang:num_queue_reqs", "kv_used": "sglang:token_usage"},
-    counters={"prompt_tokens": "sglang:prompt_tokens", "output_tokens": "sglang:generation_tokens", "ended": "sglang:num_requests"},
+    gauges={
+        "running": "sglang:num_running_reqs",
+        "waiting": "sglang:num_queue_reqs",
+        "kv_used": "sglang:token_usage",
+    },
+    counters={
+        "prompt_tokens": "sglang:prompt_tokens",
+        "output_tokens": "sglang:generation_tokens",
+        "ended": "sglang:num_requests",
+    },
     histograms={
         "first": ("sglang:time_to_first_token_seconds", _SGLANG_FIRST),
         "gap": ("sglang:inter_token_latency_seconds", _SGLANG_GAP),
         "whole": ("sglang:e2e_request_latency_seconds", _SGLANG_WHOLE),
     },
-    source="SGLang 0.5 srt/metrics/collector.py and its page on production metrics, read 2026-11-22",
+    source=(
+        "SGLang 0.5 srt/metrics/collector.py and its page on production metrics, read 2026-11-22"
+    ),
     reason="",
 )

@@ -1,4 +1,6 @@
-"""The bodies of the OpenAI API: whole answers and the events of a stream, with the further fields of an engine."""
+"""The bodies of the OpenAI API: whole answers and the events of a stream, with the further fields
+of an engine.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,21 @@ _TEXT = json.JSONEncoder(separators=(",", ":")).encode
 
 def event(document: dict[str, Any], name: str = "") -> bytes:
     """A server-sent event."""
-    return (f"event: {name}\n" if name else "").encode() + b"data: " + _TEXT(document).encode() + b"\n\n"
+    return (
+        (f"event: {name}\n" if name else "").encode()
+        + b"data: "
+        + _TEXT(document).encode()
+        + b"\n\n"
+    )
 
 
 def tokens_of(prompt: int, completion: int) -> dict[str, int]:
     """Counts of tokens."""
-    return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+    return {
+        "prompt_tokens": prompt,
+        "total_tokens": prompt + completion,
+        "completion_tokens": completion,
+    }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +45,8 @@ class Made:
     answer: Answer
     text: str = ""  # and reasoning: what it said and thought
     reasoning: str = ""
-    calls: list[list[str]] = field(default_factory=list)  # the calls of tools: number, name and arguments
+    # the calls of tools: number, name and arguments
+    calls: list[list[str]] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)  # its tokens
 
     def take(self, piece: Piece, call_id: str) -> None:
@@ -51,13 +63,20 @@ class Made:
     def settle(self) -> None:
         """Nothing more comes: a call that was cut short is read as text, as vLLM reads it."""
         script, made = self.answer.script, self.answer.made
-        if script is not None and self.answer.finish == "length" and made < len(script.head) and script.head[made].call >= 0:
+        if (
+            script is not None
+            and self.answer.finish == "length"
+            and made < len(script.head)
+            and script.head[made].call >= 0
+        ):
             self.text, self.calls = script.tokens.text(self.ids), []
 
     @property
     def finish(self) -> str:
         """Why it ended: "tool_calls" where it chose itself to call tools."""
-        calls = self.calls and self.answer.asked.tool_choice != "named" and self.answer.finish == "stop"
+        calls = (
+            self.calls and self.answer.asked.tool_choice != "named" and self.answer.finish == "stop"
+        )
         return "tool_calls" if calls else self.answer.finish
 
 
@@ -86,7 +105,11 @@ class Reply:
         more = self.further
         choices = [self._choice(i, one) for i, one in enumerate(made)]
         name = "chat.completion" if self.chat else "text_completion"
-        rest: dict[str, Any] = {**more.reply, **(more.chat if self.chat else {}), **self._fingerprint()}
+        rest: dict[str, Any] = {
+            **more.reply,
+            **(more.chat if self.chat else {}),
+            **self._fingerprint(),
+        }
         first = made[0].answer
         if self.chat and self.asked.token_ids:
             rest["prompt_token_ids"] = list(first.prompt.ids)
@@ -94,28 +117,52 @@ class Reply:
             rest["prompt_logprobs"] = self._prompt_logprobs(first)
         if self.transfer is not None:
             rest["kv_transfer_params"] = self.transfer
-        return {**self._head(name), "choices": choices, "usage": self.usage(one.answer for one in made), **rest}
+        return {
+            **self._head(name),
+            "choices": choices,
+            "usage": self.usage(one.answer for one in made),
+            **rest,
+        }
 
     def _choice(self, index: int, one: Made) -> dict[str, Any]:
         more, asked, answer = self.further, self.asked, one.answer
-        own: dict[str, Any] = {**self._stop_reason(answer.stopped_by), **more.choice, **({} if self.chat else more.text_choice)}
+        own: dict[str, Any] = {
+            **self._stop_reason(answer.stopped_by),
+            **more.choice,
+            **({} if self.chat else more.text_choice),
+        }
         if self.chat:
-            said: dict[str, Any] = {"role": asked.role, "content": asked.said + one.text, **more.message}
+            said: dict[str, Any] = {
+                "role": asked.role,
+                "content": asked.said + one.text,
+                **more.message,
+            }
             if one.calls:
                 said |= {"content": one.text if one.text or asked.tool_choice != "auto" else None}
                 said["tool_calls"] = [
-                    {"id": number, "type": "function", "function": {"name": name, "arguments": given}} for number, name, given in one.calls
+                    {
+                        "id": number,
+                        "type": "function",
+                        "function": {"name": name, "arguments": given},
+                    }
+                    for number, name, given in one.calls
                 ]
             if one.reasoning:
                 said["reasoning"] = one.reasoning
             made: dict[str, Any] = {"message": said}
-            logprobs = self.chat_logprobs(answer, one.ids, 0) if asked.logprobs is not None else None
+            logprobs = (
+                self.chat_logprobs(answer, one.ids, 0) if asked.logprobs is not None else None
+            )
         else:
             text = one.text
             if asked.echo:
                 text = self._prompt_text(answer.prompt) + ("" if asked.prompt_alone else one.text)
             made = {"text": text}
-            logprobs = self._text_logprobs(answer, one.ids, 0, index) if asked.logprobs is not None else None
+            logprobs = (
+                self._text_logprobs(answer, one.ids, 0, index)
+                if asked.logprobs is not None
+                else None
+            )
             if asked.token_ids:
                 own["prompt_token_ids"] = list(answer.prompt.ids)
             if asked.prompt_logprobs is not None:
@@ -125,12 +172,20 @@ class Reply:
         return {"index": index, **made, "logprobs": logprobs, "finish_reason": one.finish, **own}
 
     def begin(self, answers: Sequence[Answer]) -> Iterator[bytes]:
-        """The events that begin the choices of a chat: the role of each, and the message that is echoed."""
+        """The events that begin the choices of a chat: the role of each, and the message that is
+        echoed.
+        """
         prompt, rest = answers[0].prompt, dict[str, Any](self.further.first)
         if self.asked.token_ids:
             rest["prompt_token_ids"] = list(prompt.ids)
-        usage = {"usage": {**tokens_of(prompt.tokens, 0), **self.further.chat_usage}} if self.asked.usage_each else {}
-        parts: list[tuple[dict[str, str], dict[str, Any]]] = [({"role": self.asked.role, "content": ""}, {**usage, **rest})]
+        usage = (
+            {"usage": {**tokens_of(prompt.tokens, 0), **self.further.chat_usage}}
+            if self.asked.usage_each
+            else {}
+        )
+        parts: list[tuple[dict[str, str], dict[str, Any]]] = [
+            ({"role": self.asked.role, "content": ""}, {**usage, **rest})
+        ]
         parts += [({"content": self.asked.said}, usage)] if self.asked.said else []
         for delta, more in parts:
             for index in range(len(answers)):
@@ -138,24 +193,37 @@ class Reply:
                 yield event({**self._head(self._chunks), "choices": [choice], **more})
 
     def part(self, index: int, answer: Answer, piece: Piece, before: int, called: bool) -> bytes:
-        """The event of a piece of a choice's answer, which had ``before`` tokens before it and may have ``called`` a tool."""
+        """The event of a piece of a choice's answer, which had ``before`` tokens before it and may
+        have ``called`` a tool.
+        """
         if not (piece.finish or piece.calls or piece.reasoning):
             found = self._plain.get(index) or self._around(index, answer, piece, before)
             if found:
                 return b"%b%b%b" % (found[0], _TEXT(piece.text).encode(), found[1])
         return self._part(index, answer, piece, before, called=called)
 
-    def _around(self, index: int, answer: Answer, piece: Piece, before: int) -> tuple[bytes, bytes] | None:
+    def _around(
+        self, index: int, answer: Answer, piece: Piece, before: int
+    ) -> tuple[bytes, bytes] | None:
         """The parts of an event before and after its text, where nothing else in it changes."""
         asked = self.asked
-        if asked.usage_each or asked.token_ids or asked.logprobs is not None or (asked.echo and not self.chat):
+        if (
+            asked.usage_each
+            or asked.token_ids
+            or asked.logprobs is not None
+            or (asked.echo and not self.chat)
+        ):
             return None
         mark = "\x00"
-        left, right = self._part(index, answer, replace(piece, text=mark), before, called=False).split(_TEXT(mark).encode())
+        left, right = self._part(
+            index, answer, replace(piece, text=mark), before, called=False
+        ).split(_TEXT(mark).encode())
         self._plain[index] = left, right
         return left, right
 
-    def _part(self, index: int, answer: Answer, piece: Piece, before: int, *, called: bool) -> bytes:
+    def _part(
+        self, index: int, answer: Answer, piece: Piece, before: int, *, called: bool
+    ) -> bytes:
         asked, more = self.asked, self.further
         rest: dict[str, Any] = self._fingerprint() if piece.finish and not asked.usage else {}
         own: dict[str, Any] = {**more.delta}
@@ -163,19 +231,40 @@ class Reply:
         if asked.token_ids:
             own["token_ids"] = ids
         if self.chat:
-            finish = "tool_calls" if called and piece.finish == "stop" and asked.tool_choice != "named" else piece.finish
-            logprobs = self.chat_logprobs(answer, ids, before) if asked.logprobs is not None else None
-            choice = {"index": index, "delta": self._delta(piece), "logprobs": logprobs, "finish_reason": finish or None}
+            finish = (
+                "tool_calls"
+                if called and piece.finish == "stop" and asked.tool_choice != "named"
+                else piece.finish
+            )
+            logprobs = (
+                self.chat_logprobs(answer, ids, before) if asked.logprobs is not None else None
+            )
+            choice = {
+                "index": index,
+                "delta": self._delta(piece),
+                "logprobs": logprobs,
+                "finish_reason": finish or None,
+            }
             choice |= {**(self._stop_reason(piece.stopped_by) if piece.finish else {}), **own}
         else:
             text, echoed = piece.text, asked.echo and not before
             if echoed:
                 text = self._prompt_text(answer.prompt) + ("" if asked.prompt_alone else text)
-            logprobs = self._text_logprobs(answer, ids, before, index) if asked.logprobs is not None else None
+            logprobs = (
+                self._text_logprobs(answer, ids, before, index)
+                if asked.logprobs is not None
+                else None
+            )
             own = {**self._stop_reason(piece.stopped_by), **more.text_delta, **own}
             if echoed or (asked.token_ids and not before):
                 own["prompt_token_ids"] = list(answer.prompt.ids)
-            choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": piece.finish or None, **own}
+            choice = {
+                "index": index,
+                "text": text,
+                "logprobs": logprobs,
+                "finish_reason": piece.finish or None,
+                **own,
+            }
         if asked.usage_each:
             usage = tokens_of(answer.prompt.tokens, before + piece.tokens)
             rest = {"usage": {**usage, **(more.chat_usage if self.chat else {})}, **rest}
@@ -192,26 +281,42 @@ class Reply:
         if not call.name:
             return {"index": call.place, "function": {"arguments": call.arguments}}
         number = f"{self.call_id}{call.place:x}"
-        return {"id": number, "type": "function", "index": call.place, "function": {"name": call.name}}
+        return {
+            "id": number,
+            "type": "function",
+            "index": call.place,
+            "function": {"name": call.name},
+        }
 
     def last(self, answers: Iterable[Answer]) -> bytes:
         """The event that holds the usage, after the others."""
         usage = {name: value for name, value in self.usage(answers).items() if value is not None}
-        return event({**self._head(self._chunks), "choices": [], "usage": usage, **self._fingerprint()})
+        return event(
+            {**self._head(self._chunks), "choices": [], "usage": usage, **self._fingerprint()}
+        )
 
     def usage(self, answers: Iterable[Answer]) -> dict[str, Any]:
         """Tokens of prompts, of which some were in the prefix cache, and of answers."""
         all_of = list(answers)
-        found: dict[str, Any] = {**tokens_of(self.asked.isl, sum(answer.made for answer in all_of)), **self.further.usage}
+        found: dict[str, Any] = {
+            **tokens_of(self.asked.isl, sum(answer.made for answer in all_of)),
+            **self.further.usage,
+        }
         cached = sum(answer.source.cached for answer in all_of[:: self.asked.choices])
         if cached:
             found["prompt_tokens_details"] = {"cached_tokens": cached}
         if self.asked.reasons:
-            found["completion_tokens_details"] = {"reasoning_tokens": sum(answer.reasoned for answer in all_of)}
+            found["completion_tokens_details"] = {
+                "reasoning_tokens": sum(answer.reasoned for answer in all_of)
+            }
         return found
 
     def _stop_reason(self, stopped_by: str | int) -> dict[str, Any]:
-        return {"stop_reason": None if stopped_by == "" else stopped_by} if self.further.stop_reason else {}
+        return (
+            {"stop_reason": None if stopped_by == "" else stopped_by}
+            if self.further.stop_reason
+            else {}
+        )
 
     def _fingerprint(self) -> dict[str, str]:
         return {"system_fingerprint": self.further.fingerprint} if self.further.fingerprint else {}
@@ -242,23 +347,46 @@ class Reply:
         count, content = self.asked.logprobs or 0, []
         for place, one in enumerate(ids, first):
             odds = self._odds(answer, one, place, count)
-            top = [{"token": (name := self._name(other)), "logprob": value, "bytes": list(name.encode())} for other, value in odds[:count]]
+            top = [
+                {
+                    "token": (name := self._name(other)),
+                    "logprob": value,
+                    "bytes": list(name.encode()),
+                }
+                for other, value in odds[:count]
+            ]
             own = list(self.tokens.text([one]).encode())
-            content.append({"token": self._name(one), "logprob": odds[0][1], "bytes": own, "top_logprobs": top})
+            content.append(
+                {"token": self._name(one), "logprob": odds[0][1], "bytes": own, "top_logprobs": top}
+            )
         return {"content": content}
 
-    def _text_logprobs(self, answer: Answer, ids: Sequence[int], first: int, index: int) -> dict[str, Any]:
+    def _text_logprobs(
+        self, answer: Answer, ids: Sequence[int], first: int, index: int
+    ) -> dict[str, Any]:
         count, offset = self.asked.logprobs or 0, self._offsets.get(index, 0)
-        found: dict[str, list[Any]] = {"text_offset": [], "token_logprobs": [], "tokens": [], "top_logprobs": []}
-        places: list[tuple[int, int]] = list(enumerate(ids, first)) if not self.asked.prompt_alone else []
+        found: dict[str, list[Any]] = {
+            "text_offset": [],
+            "token_logprobs": [],
+            "tokens": [],
+            "top_logprobs": [],
+        }
+        places: list[tuple[int, int]] = (
+            list(enumerate(ids, first)) if not self.asked.prompt_alone else []
+        )
         if self.asked.echo and not first:
-            places = [*((i - answer.prompt.tokens, one) for i, one in enumerate(answer.prompt.ids)), *places]
+            places = [
+                *((i - answer.prompt.tokens, one) for i, one in enumerate(answer.prompt.ids)),
+                *places,
+            ]
         for place, one in places:
             odds = None if place == -answer.prompt.tokens else self._odds(answer, one, place, count)
             found["text_offset"].append(offset)
             found["tokens"].append(self._name(one))
             found["token_logprobs"].append(None if odds is None else odds[0][1])
-            found["top_logprobs"].append(None if odds is None else {self._name(other): value for other, value in odds})
+            found["top_logprobs"].append(
+                None if odds is None else {self._name(other): value for other, value in odds}
+            )
             offset += len(found["tokens"][-1])
         self._offsets[index] = offset
         return found
@@ -269,7 +397,11 @@ class Reply:
             odds = self._odds(answer, one, place, self.asked.prompt_logprobs or 0)
             found.append(
                 {
-                    other: {"logprob": value, "rank": rank, "decoded_token": self.tokens.text([other])}
+                    other: {
+                        "logprob": value,
+                        "rank": rank,
+                        "decoded_token": self.tokens.text([other]),
+                    }
                     for rank, (other, value) in enumerate(odds, 1)
                 }
             )

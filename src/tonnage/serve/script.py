@@ -1,4 +1,6 @@
-"""What a simulated model says, decided when its request comes: words that mean nothing, a value that fits a grammar, calls of tools."""
+"""What a simulated model says, decided when its request comes: words that mean nothing, a value
+that fits a grammar, calls of tools.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ MOST_CALLS = 3
 _MASK = (1 << 62) - 1
 
 Part = Literal["content", "reasoning", "name", "arguments", "none"]
-"""What a token belongs to: "none" for one that a client does not see, such as the marks around a call."""
+"""What a token belongs to: "none" for one that a client does not see, such as the marks around a
+call."""
 
 
 class Said(NamedTuple):
@@ -63,17 +66,34 @@ class Script:
         return Said(self.tokens.end, "")
 
 
-def script_of(asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int) -> Script:
-    """The answer: the same for the same prompt at temperature 0, or with the same seed; ``unseeded`` is a number for any other."""
+def script_of(
+    asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int
+) -> Script:
+    """The answer: the same for the same prompt at temperature 0, or with the same seed;
+    ``unseeded`` is a number for any other.
+    """
     greedy, seed = asked.sampling.temperature == 0, asked.sampling.seed
     own = 0 if greedy else unseeded if seed is None else seed
     key = hash((prompt.ids, own, choice)) & _MASK
     head = _thought(asked, key, tokens, lengths)
     structured = _structured(asked, key, tokens)
     if structured is not None:
-        return Script(tokens=tokens, key=key, head=[*head, *structured], endless=asked.sampling.ignore_eos)
-    words = ENDLESS if asked.sampling.ignore_eos else max(_drawn(lengths, key), asked.sampling.min_tokens - len(head))
-    return Script(tokens=tokens, key=key, head=head, words=words, palette=_palette(asked, tokens), endless=asked.sampling.ignore_eos)
+        return Script(
+            tokens=tokens, key=key, head=[*head, *structured], endless=asked.sampling.ignore_eos
+        )
+    words = (
+        ENDLESS
+        if asked.sampling.ignore_eos
+        else max(_drawn(lengths, key), asked.sampling.min_tokens - len(head))
+    )
+    return Script(
+        tokens=tokens,
+        key=key,
+        head=head,
+        words=words,
+        palette=_palette(asked, tokens),
+        endless=asked.sampling.ignore_eos,
+    )
 
 
 def _palette(asked: Asked, tokens: Tokens) -> Sequence[Word]:
@@ -82,7 +102,11 @@ def _palette(asked: Asked, tokens: Tokens) -> Sequence[Word]:
     if asked.allowed:
         words = [Word(id=one, text=tokens.text([one])) for one in sorted(asked.allowed)]
     if asked.banned or asked.bad_words:
-        words = [word for word in words if word.id not in asked.banned and not any(bad in word.text for bad in asked.bad_words)]
+        words = [
+            word
+            for word in words
+            if word.id not in asked.banned and not any(bad in word.text for bad in asked.bad_words)
+        ]
     return words or tokens.words
 
 
@@ -96,8 +120,14 @@ def _thought(asked: Asked, key: int, tokens: Tokens, lengths: Lengths) -> list[S
     """What a model that reasons thinks before it answers."""
     if not asked.reasons:
         return []
-    chosen = [tokens.words[draw(key, place, 2) % len(tokens.words)] for place in range(_drawn(lengths, key + 1))]
-    return [Said(word.id, word.text, "reasoning" if asked.shows_reasoning else "none") for word in chosen]
+    chosen = [
+        tokens.words[draw(key, place, 2) % len(tokens.words)]
+        for place in range(_drawn(lengths, key + 1))
+    ]
+    return [
+        Said(word.id, word.text, "reasoning" if asked.shows_reasoning else "none")
+        for word in chosen
+    ]
 
 
 def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
@@ -118,11 +148,21 @@ def _value(grammar: str, key: int, tokens: Tokens, most: int) -> list[Said]:
 
 
 def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
-    """Calls of one tool or several, in the form that the Hermes models write and vLLM's parser of that name reads."""
+    """Calls of one tool or several, in the form that the Hermes models write and vLLM's parser of
+    that name reads.
+    """
     tools = list(asked.tools)
-    count = 1 if asked.named_tool or not asked.parallel_calls or len(tools) == 1 else 1 + draw(key, 0, 3) % min(len(tools), MOST_CALLS)
+    count = (
+        1
+        if asked.named_tool or not asked.parallel_calls or len(tools) == 1
+        else 1 + draw(key, 0, 3) % min(len(tools), MOST_CALLS)
+    )
     first = draw(key, 0, 4) % len(tools)
-    chosen = [asked.named_tool] if asked.named_tool else [tools[(first + i) % len(tools)] for i in range(count)]
+    chosen = (
+        [asked.named_tool]
+        if asked.named_tool
+        else [tools[(first + i) % len(tools)] for i in range(count)]
+    )
     found: list[Said] = []
     for call, name in enumerate(chosen):
         begin = tokens.pieces(f'<tool_call>{{"name": {json.dumps(name)}, "arguments": ')
@@ -135,15 +175,21 @@ def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
 
 
 def _arguments(schema: Any) -> str:
-    """The grammar of a tool's arguments: those of any object where its schema cannot be read, which vLLM passes over."""
+    """The grammar of a tool's arguments: those of any object where its schema cannot be read, which
+    vLLM passes over.
+    """
     try:
         return json_grammar(schema or {"type": "object"})
     except Refused:
         return json_grammar({"type": "object"})
 
 
-def logprobs_of(said: int, key: int, place: int, count: int, tokens: Tokens) -> list[tuple[int, float]]:
-    """Made-up log probabilities of a token and of ``count`` alternatives, the token's own first, which is the most likely one."""
+def logprobs_of(
+    said: int, key: int, place: int, count: int, tokens: Tokens
+) -> list[tuple[int, float]]:
+    """Made-up log probabilities of a token and of ``count`` alternatives, the token's own first,
+    which is the most likely one.
+    """
     words, found = tokens.words, [(said, -0.05 - draw(key, place, 5) / 2**32)]
     at, value = draw(key, place, 6), found[0][1]
     while len(found) <= count and len(found) < len(words):

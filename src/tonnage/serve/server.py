@@ -66,17 +66,24 @@ class Served:
     ranks: int = 1  # attention ranks of an instance, each of which is an engine
     dialect: Dialect = OF_VLLM  # whose errors, replies and names of metrics clients see
     reasons: bool = False  # whether it thinks before it answers
-    events: str = ""  # where the events of the prefix caches are published (``serve.prefix``), and sent again; "" for nowhere
+    # where the events of the prefix caches are published (``serve.prefix``), and sent again; "" for
+    # nowhere
+    events: str = ""
     events_again: str = ""
     events_topic: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)  # and version, width: as in ``Service``
+    # and version, width: as in ``Service``
+    settings: Mapping[str, Any] = field(default_factory=dict)
     version: str = VERSION
     width: int = 0
-    # which side of prefill and decode apart it is, and the link between both; None where it is neither
+    # which side of prefill and decode apart it is, and the link between both; None where it is
+    # neither
     transfers: tuple[Role, KvLink] | None = None
-    rank_ports: bool = False  # whether every engine, each attention rank of each instance, has a separate port, from ``port`` on
+    # whether every engine, each attention rank of each instance, has a separate port, from ``port``
+    # on
+    rank_ports: bool = False
     first: int = 0  # number of the first engine
-    adapter_cost: Callable[[int], tuple[int, float]] = _free  # and weights_s: as in ``Simulated``, in simulated seconds
+    # and weights_s: as in ``Simulated``, in simulated seconds
+    adapter_cost: Callable[[int], tuple[int, float]] = _free
     weights_s: float = 0.0
 
     @property
@@ -92,23 +99,42 @@ class Served:
     def starts_in_s(self) -> float:
         """Seconds after which connections are taken: the longest ``start`` of the faults."""
         mine = (None, *range(self.first, self.first + self.instances))
-        return max((fault.end_s for fault in self.faults if fault.kind == "start" and fault.instance in mine), default=0.0)
+        return max(
+            (
+                fault.end_s
+                for fault in self.faults
+                if fault.kind == "start" and fault.instance in mine
+            ),
+            default=0.0,
+        )
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
         from tonnage.bench.alarm import Alarm
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
-        instances = [Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks, self.first)]
+        instances = [
+            Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks, self.first)
+        ]
         fleet = Fleet(instances, self.router, ranks=self.ranks)
         engines = Simulated(
-            fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published, max_context=self.max_context
+            fleet,
+            self.model,
+            tokens=self.tokens,
+            lengths=self.lengths,
+            names=self.dialect.published,
+            max_context=self.max_context,
         )
         if self.transfers is not None:
             role, link = self.transfers
             engines.transfers = Transfers(role=role, link=link, later=loop.call_later)
         engines.adapter_cost, engines.weights_s = self._adapter, self.weights_s / self.speed
-        limits = Limits(models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons)
+        limits = Limits(
+            models=(self.model,),
+            max_context=self.max_context,
+            vocabulary=self.tokens.size,
+            reasons=self.reasons,
+        )
         engines.metrics.state.loaded = limits.adapters
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake).set, engines.metrics.late)
@@ -142,9 +168,17 @@ class Served:
 
         engine = instance.engine
         if engine.watched is None:
-            raise InputError(f"{option('kv_events')}: this engine has no prefix cache; leave it out")
+            raise InputError(
+                f"{option('kv_events')}: this engine has no prefix cache; leave it out"
+            )
         size = engine.tokens_per_block
-        publisher = Publisher(self.events, self.events_again, topic=self.events_topic, rank=int(instance.name), block_tokens=size)
+        publisher = Publisher(
+            self.events,
+            self.events_again,
+            topic=self.events_topic,
+            rank=int(instance.name),
+            block_tokens=size,
+        )
         engine.publish = publisher.publish
         return publisher
 
@@ -171,26 +205,43 @@ Servable = Served | OpenvinoServed
 
 
 def serve(served: Servable, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM, and then streams for ``DRAIN_S`` seconds; ``ready`` is called with the port once it takes connections.
+    """Serve until SIGINT or SIGTERM, and then streams for ``DRAIN_S`` seconds; ``ready`` is called
+    with the port once it takes connections.
 
-    Raises InputError: the port is taken, or the address is none of this machine; TonnageError: the server failed while it started.
+    Raises InputError: the port is taken, or the address is none of this machine; TonnageError: the
+    server failed while it started.
     """
     import uvicorn
 
     from tonnage.serve.bounded_headers import BoundedHeaders
 
     ends = served.endpoints if isinstance(served, Served) else [served]
-    more: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off", "backlog": 4096, "http": BoundedHeaders}
+    more: dict[str, Any] = {
+        "log_level": "warning",
+        "access_log": False,
+        "lifespan": "off",
+        "backlog": 4096,
+        "http": BoundedHeaders,
+    }
 
     async def run() -> bool:
         services = [end.build(asyncio.get_running_loop()) for end in ends]
-        servers = [uvicorn.Server(uvicorn.Config(application(one), timeout_graceful_shutdown=DRAIN_S, **more)) for one in services]
-        logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
+        servers = [
+            uvicorn.Server(
+                uvicorn.Config(application(one), timeout_graceful_shutdown=DRAIN_S, **more)
+            )
+            for one in services
+        ]
+        logging.getLogger("uvicorn.error").addFilter(
+            lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut))
+        )
         gc.collect()
         gc.freeze()  # what is there stays there: the collector need not look at it again
         ready(listening[0].getsockname()[1])
         ending = asyncio.ensure_future(_together(servers))
-        await asyncio.gather(*(server.serve(sockets=[one]) for server, one in zip(servers, listening, strict=True)))
+        await asyncio.gather(
+            *(server.serve(sockets=[one]) for server, one in zip(servers, listening, strict=True))
+        )
         ending.cancel()
         for service in services:
             service.engines.close()
@@ -227,7 +278,9 @@ class Running:
 
 @contextmanager
 def in_thread(served: Servable) -> Iterator[Running]:
-    """Serve from a thread until the block ends. Raises TonnageError: the server failed while it started."""
+    """Serve from a thread until the block ends. Raises TonnageError: the server failed while it
+    started.
+    """
     import uvicorn
 
     from tonnage.serve.bounded_headers import BoundedHeaders
@@ -237,14 +290,22 @@ def in_thread(served: Servable) -> Iterator[Running]:
 
     async def run(listening: socket.socket) -> None:
         service = served.build(asyncio.get_running_loop())
-        config = uvicorn.Config(application(service), log_level="error", lifespan="off", timeout_graceful_shutdown=1, http=BoundedHeaders)
+        config = uvicorn.Config(
+            application(service),
+            log_level="error",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            http=BoundedHeaders,
+        )
         found.append((service, uvicorn.Server(config)))
         begun.set()
         await found[0][1].serve(sockets=[listening])
         service.engines.close()
 
     with _listening(served) as listening:
-        thread = threading.Thread(target=lambda: asyncio.run(run(listening)), daemon=True, name="tonnage serve")
+        thread = threading.Thread(
+            target=lambda: asyncio.run(run(listening)), daemon=True, name="tonnage serve"
+        )
         thread.start()
         if not begun.wait(STARTS_IN_S):
             raise TonnageError("the server did not start")
@@ -261,4 +322,7 @@ def _listening(served: Servable) -> socket.socket:
     try:
         return socket.create_server((served.host, served.port), backlog=4096)
     except OSError as error:
-        raise InputError(f"{option('port')}: cannot listen on {served.host}:{served.port} ({error.strerror}); choose another") from None
+        raise InputError(
+            f"{option('port')}: cannot listen on {served.host}:{served.port} ({error.strerror});"
+            " choose another"
+        ) from None

@@ -26,11 +26,21 @@ class Simulated:
     broken = ""  # it never is
 
     def __init__(
-        self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM, max_context: int = 0
+        self,
+        fleet: Fleet,
+        model: str,
+        *,
+        tokens: Tokens,
+        lengths: Lengths,
+        names: Published = VLLM,
+        max_context: int = 0,
     ) -> None:
-        """Answer with the idle instances of a fleet; a request has at most ``max_context`` tokens, 0 for no limit."""
+        """Answer with the idle instances of a fleet; a request has at most ``max_context`` tokens,
+        0 for no limit.
+        """
         self.publishers: list[Publisher] = []  # of the events of the engines' caches
-        self.transfers: Transfers | None = None  # of KV caches from and to other servers; None for none
+        # of KV caches from and to other servers; None for none
+        self.transfers: Transfers | None = None
         # what an adapter of a rank takes: KV blocks of each engine, and seconds to be loaded
         self.adapter_cost: Callable[[int], tuple[int, float]] = lambda rank: (0, 0.0)
         self.weights_s = 0.0  # seconds in which the weights leave the GPUs or come back
@@ -52,15 +62,25 @@ class Simulated:
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""
         if asked.rank is not None and not 0 <= asked.rank < len(self.fleet.instances):
-            words = f"data_parallel_rank {asked.rank} is out of range [0, {len(self.fleet.instances)})."
+            words = (
+                f"data_parallel_rank {asked.rank} is out of range [0, {len(self.fleet.instances)})."
+            )
             raise Refused(words)
-        return [self._answer(asked, prompt, choice) for prompt in asked.prompts for choice in range(asked.choices)]
+        return [
+            self._answer(asked, prompt, choice)
+            for prompt in asked.prompts
+            for choice in range(asked.choices)
+        ]
 
     def _answer(self, asked: Asked, prompt: Prompt, choice: int) -> Answer:
         unseeded = secrets.randbits(60)
-        script = script_of(asked, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded)
+        script = script_of(
+            asked, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded
+        )
         source = SimulatedSource(self.fleet, asked, prompt, script, self.transfers)
-        answer = Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script)
+        answer = Answer(
+            source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script
+        )
         self._live.add(answer)
         return answer
 
@@ -80,7 +100,9 @@ class Simulated:
         return all(cleared)
 
     def hold(self, blocks: int) -> bool:
-        """Take KV blocks of every engine for something else; False, and none taken, where one has not so many free."""
+        """Take KV blocks of every engine for something else; False, and none taken, where one has
+        not so many free.
+        """
         held = [one.engine.hold(blocks) for one in self.fleet.instances]
         if min(held) == blocks:
             return True
@@ -120,7 +142,14 @@ class Simulated:
 class SimulatedSource:
     """One request in the fleet."""
 
-    def __init__(self, fleet: Fleet, asked: Asked, prompt: Prompt, script: Script, transfers: Transfers | None = None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        asked: Asked,
+        prompt: Prompt,
+        script: Script,
+        transfers: Transfers | None = None,
+    ) -> None:
         self._transfers = transfers
         self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
         limit = max(asked.osl, 1)
@@ -183,15 +212,25 @@ class SimulatedSource:
         if self._answer is None:
             return
         if status == REJECTED:
-            words = f"a request of {self._prompt.tokens} and {self._osl} tokens does not fit the KV cache of this deployment"
+            words = (
+                f"a request of {self._prompt.tokens} and {self._osl} tokens does not fit the KV"
+                " cache of this deployment"
+            )
             self._answer.take(Piece(error=words))
             return
         if not self._made and self._asked.received:
             tokens += 1  # the one that came with its KV cache
         if not self._made and self._at is not None:
             self.cached = self._at.engine.cached(self._number)
-            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self.cached, received=self._asked.received)
-        if status == COMPLETED and self._asked.offered_as and self._at is not None and self._transfers is not None:
+            self._answer.metrics.looked_up(
+                self.engine, self._prompt.tokens, self.cached, received=self._asked.received
+            )
+        if (
+            status == COMPLETED
+            and self._asked.offered_as
+            and self._at is not None
+            and self._transfers is not None
+        ):
             self._transfers.computed(self._asked.offered_as, self._at, self._prompt.tokens)
         self._answer.take(self._piece(tokens, ends=status == COMPLETED))
 
@@ -201,12 +240,21 @@ class SimulatedSource:
             one = self._script.token(self._made)
             if one.part == "content":
                 self._made += 1
-                return Piece(text=one.text, tokens=1, ids=(one.id,), finish=self._finish if ends else "")
+                return Piece(
+                    text=one.text, tokens=1, ids=(one.id,), finish=self._finish if ends else ""
+                )
         said = [self._script.token(self._made + i) for i in range(tokens)]
         stopped_by: str | int = ""
         if self._stops:
             least = self._asked.sampling.min_tokens
-            place = next((i for i, one in enumerate(said) if one.id in self._stops and self._made + i >= least), None)
+            place = next(
+                (
+                    i
+                    for i, one in enumerate(said)
+                    if one.id in self._stops and self._made + i >= least
+                ),
+                None,
+            )
             if place is not None:
                 kept = said[place].text if self._asked.keeps_stop else ""
                 said, stopped_by = [*said[:place], said[place]._replace(text=kept)], said[place].id

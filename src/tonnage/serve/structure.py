@@ -1,7 +1,7 @@
 """Texts that fit a grammar: JSON by a schema, a regular expression, one of several texts.
 
-llguidance, one of the libraries that vLLM keeps outputs to a grammar with, says at each character which ones may follow; here one of them
-is drawn instead of computed.
+llguidance, one of the libraries that vLLM keeps outputs to a grammar with, says at each character
+which ones may follow; here one of them is drawn instead of computed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def json_grammar(schema: Any) -> str:
         json.loads(text)
     except ValueError:
         raise Refused("Invalid JSON grammar specification.") from None
-    return _compiled(llguidance.LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False}))
+    return _compiled(
+        llguidance.LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
+    )
 
 
 def regex_grammar(expression: str) -> str:
@@ -50,7 +52,10 @@ def written_grammar(text: str) -> str:
     try:
         return _compiled(llguidance.LLMatcher.grammar_from_lark(any_to_lark(text)))
     except Exception as error:  # the library raises its own, which is a plain Exception
-        raise Refused(f"Invalid grammar specification: Failed to convert the grammar from GBNF to Lark: {error}") from None
+        raise Refused(
+            "Invalid grammar specification: Failed to convert the grammar from GBNF to Lark:"
+            f" {error}"
+        ) from None
 
 
 def choice_grammar(choices: list[str]) -> str:
@@ -82,12 +87,17 @@ def _matcher(grammar: str) -> llguidance.LLMatcher:
 
 
 def value_of(grammar: str, seed: int, longest: int = 400) -> str:
-    """A text that fits a grammar, the same for a seed; after ``longest`` bytes all is closed soon. Raises Refused: none ends."""
+    """A text that fits a grammar, the same for a seed; after ``longest`` bytes all is closed soon.
+    Raises Refused: none ends.
+    """
     import llguidance.numpy
     import numpy as np
 
     rng = random.Random(seed)
-    matcher, mask = _matcher(grammar).deep_copy(), llguidance.numpy.allocate_token_bitmask(1, _bytes().vocab_size)
+    matcher, mask = (
+        _matcher(grammar).deep_copy(),
+        llguidance.numpy.allocate_token_bitmask(1, _bytes().vocab_size),
+    )
     made, run = bytearray(), 0
     while not matcher.is_stopped() and len(made) < LONGEST:
         forced = matcher.compute_ff_tokens()
@@ -99,7 +109,9 @@ def value_of(grammar: str, seed: int, longest: int = 400) -> str:
         if matcher.is_accepting():
             break
         llguidance.numpy.fill_next_token_bitmask(matcher, mask)
-        allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:256]).tolist()
+        allowed = np.flatnonzero(
+            np.unpackbits(mask.view(np.uint8), bitorder="little")[:256]
+        ).tolist()
         if not allowed:
             break
         chosen, run = _chosen(allowed, run, len(made), longest, rng)
@@ -110,16 +122,27 @@ def value_of(grammar: str, seed: int, longest: int = 400) -> str:
     return made.decode("utf-8", "replace")
 
 
-def _chosen(allowed: list[int], run: int, made: int, longest: int, rng: random.Random) -> tuple[int, int]:
-    """The next byte, and how many free ones there were in a row: short words and numbers, and everything closed in the end."""
+def _chosen(
+    allowed: list[int], run: int, made: int, longest: int, rng: random.Random
+) -> tuple[int, int]:
+    """The next byte, and how many free ones there were in a row: short words and numbers, and
+    everything closed in the end.
+    """
     there = set(allowed)
-    letters, digits = [one for one in _FREE if one in there], [one for one in _DIGITS if one in there]
+    letters, digits = (
+        [one for one in _FREE if one in there],
+        [one for one in _DIGITS if one in there],
+    )
     closing = [one for one in _CLOSING if one in there]
     ends: list[int] = []
     if len(letters) > 20:  # within a text
         joints = [_QUOTE] if _QUOTE in there else [one for one in _JOINTS if one in there]
         long = made > longest or run >= _WORDS
-        ends = joints[:1] if joints and run >= 3 and (long or (joints[0] == _QUOTE and rng.random() < 0.3)) else []
+        ends = (
+            joints[:1]
+            if joints and run >= 3 and (long or (joints[0] == _QUOTE and rng.random() < 0.3))
+            else []
+        )
         free = letters
     elif closing and (made > longest or rng.random() < 0.5):
         ends, free = closing[:1], closing
@@ -133,7 +156,13 @@ def _chosen(allowed: list[int], run: int, made: int, longest: int, rng: random.R
 
 
 def schema_of(form: Mapping[str, Any]) -> Any:
-    """The schema of a ``response_format``: that of any object for ``json_object``; None for text."""
+    """The schema of a ``response_format``: that of any object for ``json_object``; None for
+    text.
+    """
     if form.get("type") == "json_object":
         return {"type": "object"}
-    return (form.get("json_schema") or {}).get("schema") or {} if form.get("type") == "json_schema" else None
+    return (
+        (form.get("json_schema") or {}).get("schema") or {}
+        if form.get("type") == "json_schema"
+        else None
+    )

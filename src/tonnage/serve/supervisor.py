@@ -1,4 +1,6 @@
-"""Engines as child processes, each behind a guard: started, waited for, restarted, and never left behind."""
+"""Engines as child processes, each behind a guard: started, waited for, restarted, and never left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Program:
     argv: tuple[str, ...]
     address: str  # "host:port" where it answers HTTP
     path: str = "/health"  # the address of the health check; any status below 500 says that it does
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables next to those of this process
+    # variables next to those of this process
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -41,17 +44,23 @@ class Program:
 
 
 TAIL_LINES = 5
-STARTS = "TONNAGE_STARTS"  # Environment variable that tells a child how often it was started: 1 the first time
+# Environment variable that tells a child how often it was started: 1 the first time
+STARTS = "TONNAGE_STARTS"
 
 
 class Child:
     """A program that runs, or has run."""
 
     def __init__(self, program: Program, log: Path, *, grace_s: float) -> None:
-        """Not started yet; ``log`` is a file in a folder that exists, ``grace_s`` the seconds from SIGTERM to SIGKILL."""
-        # program: what it runs; log: the file that takes everything the program prints; it grows over restarts
+        """Not started yet; ``log`` is a file in a folder that exists, ``grace_s`` the seconds from
+        SIGTERM to SIGKILL.
+        """
+        # program: what it runs; log: the file that takes everything the program prints; it grows
+        # over restarts
         self.program, self.log = program, log
-        self.starts = self.pid = 0  # starts: how often it was started; pid: process id of the program itself; 0 before its first start
+        # starts: how often it was started; pid: process id of the program itself; 0 before its
+        # first start
+        self.starts = self.pid = 0
         self.started_at = 0.0
         self._grace_s = grace_s
         self._guard: subprocess.Popen[bytes] | None = None
@@ -60,16 +69,33 @@ class Child:
     def start(self) -> None:
         """Start the program. Raises TonnageError: it cannot be run."""
         ends, self._lifeline = os.pipe()
-        command = [sys.executable, "-I", guard.__file__, str(ends), str(self._grace_s), "--", *self.program.argv]
+        command = [
+            sys.executable,
+            "-I",
+            guard.__file__,
+            str(ends),
+            str(self._grace_s),
+            "--",
+            *self.program.argv,
+        ]
         environment = {**os.environ, **self.program.environment, STARTS: str(self.starts + 1)}
         try:
             with self.log.open("ab") as log:
                 self._guard = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(ends,), env=environment
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    pass_fds=(ends,),
+                    env=environment,
                 )
         finally:
             os.close(ends)
-        said = self._guard.stdout.readline().decode(errors="replace").strip() if self._guard.stdout is not None else ""
+        said = (
+            self._guard.stdout.readline().decode(errors="replace").strip()
+            if self._guard.stdout is not None
+            else ""
+        )
         self.starts += 1
         self.started_at = time.monotonic()
         if not said.isdigit():
@@ -78,7 +104,9 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """The program's exit code, 128 and more for a signal; None while it runs or before it was started."""
+        """The program's exit code, 128 and more for a signal; None while it runs or before it was
+        started.
+        """
         return None if self._guard is None else self._guard.poll()
 
     def serves(self, timeout_s: float = 1.0) -> bool:
@@ -94,7 +122,9 @@ class Child:
             connection.close()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the program and all that it started; SIGKILL is how a crash is tried out."""
+        """Send a signal to the program and all that it started; SIGKILL is how a crash is tried
+        out.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
@@ -115,15 +145,21 @@ class Child:
     def tail(self) -> str:
         """The last lines of the log that hold something, as one line."""
         with contextlib.suppress(OSError):
-            lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+            lines = [
+                line.strip()
+                for line in self.log.read_text(errors="replace").splitlines()
+                if line.strip()
+            ]
             if lines:
                 return " / ".join(lines[-TAIL_LINES:])
         return "it printed nothing"
 
 
 LOOK_S = 0.05
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0  # Pause before a restart: it doubles with every start that did not last, up to the longest
-_PORTS, _TRIES = range(15_000, 32_768), 100  # Linux gives outgoing connections ports from 32768 on, other systems from 49152 on
+# Pause before a restart: it doubles with every start that did not last, up to the longest
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
+# Linux gives outgoing connections ports from 32768 on, other systems from 49152 on
+_PORTS, _TRIES = range(15_000, 32_768), 100
 LASTED_S = 60.0  # A program that ran so long begins again with the first pause
 
 
@@ -139,10 +175,14 @@ class Supervisor:
         told: Callable[[str], None] | None = None,
         restarts: bool = True,
     ) -> None:
-        """Start nothing yet; each program has a file of its name in ``logs``, and ``told`` takes a line about every restart."""
+        """Start nothing yet; each program has a file of its name in ``logs``, and ``told`` takes a
+        line about every restart.
+        """
         logs.mkdir(parents=True, exist_ok=True)
         # one for each program, in order
-        self.children = tuple(Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs)
+        self.children = tuple(
+            Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs
+        )
         self._told = told or (lambda line: None)
         self._restarts = restarts
         self._ending = threading.Event()
@@ -161,14 +201,23 @@ class Supervisor:
             self._watch.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ending.set()
         if self._watch.is_alive():
             self._watch.join()
         self._end()
 
-    def wait_until_ready(self, *, timeout_s: float, seen: Callable[[int, int], None] | None = None) -> None:
-        """Wait until all serve; ``seen`` takes how many do, of how many. Raises InputError: exit code 2; TonnageError: one failed."""
+    def wait_until_ready(
+        self, *, timeout_s: float, seen: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Wait until all serve; ``seen`` takes how many do, of how many. Raises InputError: exit
+        code 2; TonnageError: one failed.
+        """
         until, before = time.monotonic() + timeout_s, -1
         while True:
             serving = [child.serves() for child in self.children]
@@ -180,7 +229,10 @@ class Supervisor:
             self._refuse_ended()
             if time.monotonic() > until:
                 late = self.children[serving.index(False)]
-                raise TonnageError(f"{late.program.name} did not serve within {timeout_s:g} s; its last lines: {late.tail()}")
+                raise TonnageError(
+                    f"{late.program.name} did not serve within {timeout_s:g} s; its last lines:"
+                    f" {late.tail()}"
+                )
             time.sleep(LOOK_S)
 
     def _refuse_ended(self) -> None:
@@ -190,7 +242,10 @@ class Supervisor:
             if code == BAD_INPUT:
                 raise InputError(f"{child.program.name}: {child.tail().removeprefix('tonnage: ')}")
             if code is not None and child.starts == 1:
-                raise TonnageError(f"{child.program.name} ended with exit code {code} before it served; its last lines: {child.tail()}")
+                raise TonnageError(
+                    f"{child.program.name} ended with exit code {code} before it served; its last"
+                    f" lines: {child.tail()}"
+                )
 
     def _keep_running(self) -> None:
         while not self._ending.wait(LOOK_S):
@@ -201,7 +256,9 @@ class Supervisor:
                     continue
                 if child not in self._due:
                     self._due[child] = now + self._next_pause(child, now)
-                    self._told(f"{child.program.name} ended with exit code {code}; it is started again")
+                    self._told(
+                        f"{child.program.name} ended with exit code {code}; it is started again"
+                    )
                 elif now >= self._due[child]:
                     del self._due[child]
                     self._start_again(child)
@@ -228,17 +285,20 @@ class Supervisor:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on at this moment, all different; another process may still take one before it is used.
+    """Ports that nobody listens on at this moment, all different; another process may still take
+    one before it is used.
 
-    They are below the range from which systems give ports to outgoing connections: on a busy machine one of these would take a port within
-    the seconds that a program needs to start.
+    They are below the range from which systems give ports to outgoing connections: on a busy
+    machine one of these would take a port within the seconds that a program needs to start.
     """
     tries = itertools.repeat(None, _TRIES * count)
     with ExitStack() as stack:
         held: list[socket.socket] = []
         while len(held) < count:
             try:
-                held.append(stack.enter_context(socket.create_server((host, random.choice(_PORTS)))))
+                held.append(
+                    stack.enter_context(socket.create_server((host, random.choice(_PORTS))))
+                )
             except OSError:
                 if next(tries, 0) == 0:
                     raise

@@ -1,4 +1,6 @@
-"""Tokens of a simulated engine: by a ``tokenizer.json``, or four characters each; and the words that it answers with."""
+"""Tokens of a simulated engine: by a ``tokenizer.json``, or four characters each; and the words
+that it answers with.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,22 @@ from typing import Protocol
 from tonnage.bench.prompts import TokenizerFile
 from tonnage.serve.dialect import Refused
 
-NO_TEXT = "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"  # What vLLM says of half a character
+# What vLLM says of half a character
+NO_TEXT = "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"
 
 CHARACTERS = 4  # Of a token, where no tokenizer is given
 
-# Each is one token of four characters, with the space before it, so that an answer that comes back in a later prompt has the same tokens.
+# Each is one token of four characters, with the space before it, so that an answer that comes back
+# in a later prompt has the same tokens.
 _WORDS = """
 day way man eye job air war sea sun car dog cat art law tax oil bed box map key sky age ear arm boy son cup egg ice ink leg lip net pan
 pen pie pin pot row run salt set tea tie toy wax web win wit yes you for and the was his her had but not all can out one two ten six new
 old big red hot dry far low few own let see ask try put get use pay say
-"""
+"""  # noqa: E501
 WORDS = tuple(word for word in _WORDS.split() if len(word) == CHARACTERS - 1)
 END = 2  # The token that ends an answer, where no tokenizer names one
-RESERVED = 256  # Tokens that no text makes, among them the end of an answer and the marks of a message
+# Tokens that no text makes, among them the end of an answer and the marks of a message
+RESERVED = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +87,23 @@ class Fours:
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of tokens."""
-        return "".join(self._part.get(identifier) or self.words[identifier % len(WORDS)].text for identifier in ids if identifier != END)
+        return "".join(
+            self._part.get(identifier) or self.words[identifier % len(WORDS)].text
+            for identifier in ids
+            if identifier != END
+        )
 
     def pieces(self, text: str) -> list[Word]:
         """A text as tokens."""
-        return [Word(id=one, text=text[CHARACTERS * i : CHARACTERS * (i + 1)]) for i, one in enumerate(self.ids(text))]
+        return [
+            Word(id=one, text=text[CHARACTERS * i : CHARACTERS * (i + 1)])
+            for i, one in enumerate(self.ids(text))
+        ]
 
     def _new(self, part: str) -> int:
-        """A number for characters, the same in every process but where two parts would have the same."""
+        """A number for characters, the same in every process but where two parts would have the
+        same.
+        """
         span = self.size - RESERVED
         at = zlib.crc32(part.encode("utf-8", "surrogatepass")) % span
         tries = 0
@@ -108,12 +122,20 @@ class FileTokens:
         self._file, self._tokenizer = file, file.tokenizer
         self.size: int = self._tokenizer.get_vocab_size()  # of the vocabulary
         # the token that ends an answer
-        self.end: int = next((found for name in _ENDS if (found := self._tokenizer.token_to_id(name)) is not None), END)
+        self.end: int = next(
+            (found for name in _ENDS if (found := self._tokenizer.token_to_id(name)) is not None),
+            END,
+        )
 
     @cached_property
     def words(self) -> Sequence[Word]:
         """Words that are one token each."""
-        return tuple(word for text in self._file.words(256) for word in self.pieces(f" {text}"[:64]) if word.text.strip())
+        return tuple(
+            word
+            for text in self._file.words(256)
+            for word in self.pieces(f" {text}"[:64])
+            if word.text.strip()
+        )
 
     def ids(self, text: str, *, special: bool = True) -> list[int]:
         """Tokens of a text."""
@@ -135,11 +157,21 @@ class FileTokens:
         return words
 
 
-_ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "[EOS]")
+_ENDS = (
+    "</s>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
+    "[EOS]",
+)
 
 
 PER_MESSAGE, PER_CHAT = 4, 2
-"""Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role, two markers, a line break)."""
+"""Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role,
+two markers, a line break)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +216,15 @@ class TokenReader:
 
     def text(self, text: str, *, special: bool = True) -> Prompt:
         """A text has one token at least."""
-        return Prompt(ids=tuple(self.tokens.ids(_whole(text), special=special) or self.tokens.ids(" ")), text=text)
+        return Prompt(
+            ids=tuple(self.tokens.ids(_whole(text), special=special) or self.tokens.ids(" ")),
+            text=text,
+        )
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """Each text between two tokens before and two after it, so that a chat that goes on begins with the tokens of the chat before."""
+        """Each text between two tokens before and two after it, so that a chat that goes on begins
+        with the tokens of the chat before.
+        """
         found: list[int] = []
         for message in messages:
             role = _role(message.role)
@@ -196,7 +233,9 @@ class TokenReader:
 
     def ids(self, ids: Sequence[int]) -> Prompt:
         """As they are, where the vocabulary has them."""
-        beyond = next((identifier for identifier in ids if not 0 <= identifier < self.tokens.size), None)
+        beyond = next(
+            (identifier for identifier in ids if not 0 <= identifier < self.tokens.size), None
+        )
         if beyond is not None:
             raise Refused(f"Token id {beyond} is out of vocabulary")
         return Prompt(ids=tuple(ids))

@@ -1,12 +1,15 @@
 """KV caches that one simulated engine hands to another: prefill and decode apart, through the API.
 
-A router sends a prompt to an engine of the prefill pool with ``max_tokens: 1`` and ``kv_transfer_params: {"do_remote_decode": true}``,
-takes the ``kv_transfer_params`` of the reply, and sends the request with them to an engine of the decode pool, which answers the client.
-The fields are those of vLLM's NIXL connector (vllm 0.32.0, distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py); a router need
-not understand them. Where NIXL reads memory, the decode engine asks the other's server when the cache will have come.
+A router sends a prompt to an engine of the prefill pool with ``max_tokens: 1`` and
+``kv_transfer_params: {"do_remote_decode": true}``, takes the ``kv_transfer_params`` of the reply,
+and sends the request with them to an engine of the decode pool, which answers the client. The
+fields are those of vLLM's NIXL connector (vllm 0.32.0,
+distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py); a router need not understand them.
+Where NIXL reads memory, the decode engine asks the other's server when the cache will have come.
 
-Times are those of two simulated pools (``simulator.pools``): a cache is on its way from the end of its prompt, an engine sends one after
-another, and its blocks are held until the last byte has left. One that nobody fetches is dropped after vLLM's ``kv_lease_duration``.
+Times are those of two simulated pools (``simulator.pools``): a cache is on its way from the end of
+its prompt, an engine sends one after another, and its blocks are held until the last byte has left.
+One that nobody fetches is dropped after vLLM's ``kv_lease_duration``.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ class Waiting:
 
     instance: Instance  # which computed it
     tokens: int  # of its prompt
-    computed_at: int  # and comes_at: when it was computed, and its last byte will have come, in picoseconds of the instance's clock
+    # and comes_at: when it was computed, and its last byte will have come, in picoseconds of the
+    # instance's clock
+    computed_at: int
     comes_at: int
     late_s: float = 0.0  # wall-clock seconds from ``computed_at`` to the reply
 
@@ -55,27 +60,35 @@ class Transfers:
     role: Role  # whether its engines compute prompts for others, or decode what others computed
     link: KvLink  # between both
     later: Callable[[float, Callable[[], object]], Any]  # calls a function after wall-clock seconds
-    engine: str = field(default_factory=lambda: secrets.token_hex(16))  # the name of this server among others
+    # the name of this server among others
+    engine: str = field(default_factory=lambda: secrets.token_hex(16))
     waiting: dict[str, Waiting] = field(default_factory=dict)  # what can be fetched, by request
-    free: dict[str, int] = field(default_factory=dict)  # when the link of each instance is free again
+    # when the link of each instance is free again
+    free: dict[str, int] = field(default_factory=dict)
 
     def offers(self, asked: Asked) -> bool:
         """Whether the cache of a request is for another engine."""
         return self.role == "producer" and bool((asked.transfer or {}).get("do_remote_decode"))
 
     def computed(self, request: str, instance: Instance, tokens: int) -> None:
-        """A prompt has been computed whose cache is for another: send it, and hold its blocks meanwhile."""
+        """A prompt has been computed whose cache is for another: send it, and hold its blocks
+        meanwhile.
+        """
         engine, at = instance.member.engine, instance.handing_at
         held = engine.hold(-(-tokens // self.link.block_tokens))
         starts = max(at, self.free.get(instance.name, 0))
         comes_at = starts + int(self.link.takes_ps(tokens, engine.last_step_ps))
         self.free[instance.name] = comes_at
-        self.waiting[request] = Waiting(instance=instance, tokens=tokens, computed_at=at, comes_at=comes_at)
+        self.waiting[request] = Waiting(
+            instance=instance, tokens=tokens, computed_at=at, comes_at=comes_at
+        )
         self.later(instance.wall_s(comes_at), partial(instance.release, held))
         self.later(instance.wall_s(comes_at) + LEASE_S, partial(self.waiting.pop, request, None))
 
     def offered(self, request: str, host: str, port: int) -> dict[str, Any] | None:
-        """``kv_transfer_params`` of a reply, for the engine that decodes; None where nothing was computed."""
+        """``kv_transfer_params`` of a reply, for the engine that decodes; None where nothing was
+        computed.
+        """
         waiting = self.waiting.get(request)
         if waiting is None:
             return None
@@ -98,18 +111,35 @@ class Transfers:
         }
 
     def fetched(self, request: str) -> dict[str, float] | None:
-        """Of a cache that is fetched, once: tokens, seconds until it has come, seconds by which this machine was late; None if gone."""
+        """Of a cache that is fetched, once: tokens, seconds until it has come, seconds by which
+        this machine was late; None if gone.
+        """
         one = self.waiting.pop(request, None)
-        return None if one is None else {"tokens": one.tokens, "comes_in_s": one.instance.wall_s(one.comes_at), "late_s": one.late_s}
+        return (
+            None
+            if one is None
+            else {
+                "tokens": one.tokens,
+                "comes_in_s": one.instance.wall_s(one.comes_at),
+                "late_s": one.late_s,
+            }
+        )
 
     async def received(self, asked: Asked) -> Asked:
-        """A request with the cache that its parameters name, if they do. Raises Refused: it is gone (vLLM's ``kv_load_failure_policy``)."""
+        """A request with the cache that its parameters name, if they do. Raises Refused: it is gone
+        (vLLM's ``kv_load_failure_policy``).
+        """
         import httpcore2
 
         said = asked.transfer or {}
-        if self.role != "consumer" or not said.get("do_remote_prefill") or not all(said.get(name) for name in NEEDED) or asked.osl < 2:
+        if (
+            self.role != "consumer"
+            or not said.get("do_remote_prefill")
+            or not all(said.get(name) for name in NEEDED)
+            or asked.osl < 2
+        ):
             return asked
-        url = f"http://{said['remote_host']}:{said['remote_port']}{FETCHED}{quote(str(said['remote_request_id']), safe='')}"
+        url = f"http://{said['remote_host']}:{said['remote_port']}{FETCHED}{quote(str(said['remote_request_id']), safe='')}"  # noqa: E501
         try:
             async with asyncio.timeout(ANSWERS_IN_S), httpcore2.AsyncConnectionPool() as pool:
                 response = await pool.request("GET", url)
@@ -127,4 +157,8 @@ class Transfers:
         if found.get("tokens") != asked.prompts[0].tokens:
             raise Refused("Internal server error", status=500, kind="InternalServerError")
         came_at = time.monotonic() if asked.came_at is None else asked.came_at
-        return replace(asked, came_at=max(came_at - found["late_s"], time.monotonic() + found["comes_in_s"]), received=True)
+        return replace(
+            asked,
+            came_at=max(came_at - found["late_s"], time.monotonic() + found["comes_in_s"]),
+            received=True,
+        )

@@ -1,21 +1,27 @@
 """Autoscaling: how many instances serve, decided again and again from what a controller sees.
 
-At every look, ``interval`` apart, the controller asks for load / target instances, rounded up, where the load is the requests that are
-outstanding at the serving instances, or the requests that came in a second. A load within a tenth of what the serving instances are
-meant for changes nothing. More are requested at once, fewer only when no look within ``hold`` asked for more. These are the rules and
-defaults of Kubernetes' HorizontalPodAutoscaler (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a
-look every 15 s, a tolerance of 0.1, a stabilization window of 300 s downwards), without its limit of pods per period.
+At every look, ``interval`` apart, the controller asks for load / target instances, rounded up,
+where the load is the requests that are outstanding at the serving instances, or the requests that
+came in a second. A load within a tenth of what the serving instances are meant for changes nothing.
+More are requested at once, fewer only when no look within ``hold`` asked for more. These are the
+rules and defaults of Kubernetes' HorizontalPodAutoscaler
+(kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a look every 15
+s, a tolerance of 0.1, a stabilization window of 300 s downwards), without its limit of pods per
+period.
 
-In addition to requested ones, ``warm`` instances are kept started: they take no requests until the controller puts them into service,
-at once. A new instance takes ``start`` until it can. One that is not needed any more takes no new requests and is released when its last
-one has ended; until then it is held, and counts against the most that there may be. At a look the lowest numbers start and enter service
-first, and the highest leave it first.
+In addition to requested ones, ``warm`` instances are kept started: they take no requests until the
+controller puts them into service, at once. A new instance takes ``start`` until it can. One that is
+not needed any more takes no new requests and is released when its last one has ended; until then it
+is held, and counts against the most that there may be. At a look the lowest numbers start and enter
+service first, and the highest leave it first.
 
-An instance is in a place of its number. Where a place breaks (``failures.py``), what was there is gone: it is neither held nor paid for,
-and nothing is started there until the place works again. The controller is not notified of failures; at its next look it sees fewer that
-serve, and starts others in places that are free. A place that works again is empty until an instance is started there.
+An instance is in a place of its number. Where a place breaks (``failures.py``), what was there is
+gone: it is neither held nor paid for, and nothing is started there until the place works again. The
+controller is not notified of failures; at its next look it sees fewer that serve, and starts others
+in places that are free. A place that works again is empty until an instance is started there.
 
-``look`` reads and writes by index alone: one source for plain Python and, compiled, for the loop of a fleet, as the routers.
+``look`` reads and writes by index alone: one source for plain Python and, compiled, for the loop of
+a fleet, as the routers.
 """
 
 from __future__ import annotations
@@ -30,7 +36,8 @@ Metric = Literal["outstanding", "rate"]
 METRICS: dict[str, int] = {name: code for code, name in enumerate(get_args(Metric))}
 
 OFF, STARTING, STANDBY, SERVING, LEAVING = range(5)
-"""Phases of an instance: not held, started and not ready, ready without requests, taking requests, ending its last ones."""
+"""Phases of an instance: not held, started and not ready, ready without requests, taking requests,
+ending its last ones."""
 
 TOLERANCE = 0.1
 PER_S = 1_000_000_000_000
@@ -53,10 +60,21 @@ class Autoscale:
     first: int = 0  # instances that serve at the beginning; 0 for ``least``
 
     def __post_init__(self) -> None:
-        numbers = self.target > 0 and self.start_s >= 0 and self.hold_s >= 0 and self.interval_s > 0 and self.warm >= 0
-        counts = 1 <= self.least <= self.most and (self.first == 0 or self.least <= self.first <= self.most)
+        numbers = (
+            self.target > 0
+            and self.start_s >= 0
+            and self.hold_s >= 0
+            and self.interval_s > 0
+            and self.warm >= 0
+        )
+        counts = 1 <= self.least <= self.most and (
+            self.first == 0 or self.least <= self.first <= self.most
+        )
         if not (numbers and self.metric in METRICS and counts):
-            raise InputError("autoscale: target and interval are above 0, start, hold and warm are 0 or more, and 1 ≤ min ≤ max")
+            raise InputError(
+                "autoscale: target and interval are above 0, start, hold and warm are 0 or more,"
+                " and 1 ≤ min ≤ max"
+            )
 
     @property
     def begins(self) -> int:
@@ -72,25 +90,42 @@ class Autoscale:
 class Scaler(NamedTuple):
     """What a controller observes, and what it keeps."""
 
-    rule: Sequence[int]  # int64: code of the metric, least, most, warm, and in picoseconds start, hold and interval
+    # int64: code of the metric, least, most, warm, and in picoseconds start, hold and interval
+    rule: Sequence[int]
     target: Sequence[float]  # float64, in an array of one
     phase: MutableSequence[int]  # int64, of each instance
     ready: MutableSequence[int]  # int64, the instant at which a starting one is ready
-    asked: MutableSequence[int]  # int64, a ring of the numbers asked for at the last looks within ``hold``
+    # int64, a ring of the numbers asked for at the last looks within ``hold``
+    asked: MutableSequence[int]
     counts: MutableSequence[int]  # int64: number of looks; requests that came since the last one
-    held: MutableSequence[MutableSequence[int]]  # int32 of shape (looks, 2): instances that serve, and that are held, after each look
+    # int32 of shape (looks, 2): instances that serve, and that are held, after each look
+    held: MutableSequence[MutableSequence[int]]
     released: MutableSequence[int]  # int64, 1 for instances released at this look
     broken: MutableSequence[int]  # int64, 1 for places in which nothing can be started
 
 
 def scaler_of(rule: Autoscale | None, until: int) -> Scaler:
-    """A controller at time 0, in arrays, which looks until an instant in picoseconds; of no instances where there is no rule."""
+    """A controller at time 0, in arrays, which looks until an instant in picoseconds; of no
+    instances where there is no rule.
+    """
     import numpy as np
 
     none = np.zeros(0, np.int64)
     if rule is None:
-        return Scaler(none, np.zeros(0), none, none, none, none, np.zeros((0, 2), np.int32), none, none)  # type: ignore[arg-type]
-    start, hold, interval = (max(round(s * PER_S), 0) for s in (rule.start_s, rule.hold_s, rule.interval_s))
+        return Scaler(
+            none,  # type: ignore[arg-type]
+            np.zeros(0),  # type: ignore[arg-type]
+            none,  # type: ignore[arg-type]
+            none,  # type: ignore[arg-type]
+            none,  # type: ignore[arg-type]
+            none,  # type: ignore[arg-type]
+            np.zeros((0, 2), np.int32),  # type: ignore[arg-type]
+            none,  # type: ignore[arg-type]
+            none,  # type: ignore[arg-type]
+        )
+    start, hold, interval = (
+        max(round(s * PER_S), 0) for s in (rule.start_s, rule.hold_s, rule.interval_s)
+    )
     interval = max(interval, 1)
     phase = np.full(rule.instances, OFF)
     phase[: rule.begins], phase[rule.begins : rule.begins + rule.warm] = SERVING, STANDBY
@@ -124,7 +159,8 @@ def place_fails(s: Scaler, i: int) -> int:
 
 
 def look(s: Scaler, requests: Sequence[int], available: MutableSequence[int], at: int) -> None:
-    """Decide at an instant (picoseconds), by the requests outstanding at each instance, who serves, starts and is released.
+    """Decide at an instant (picoseconds), by the requests outstanding at each instance, who serves,
+    starts and is released.
 
     ``available`` is written: 1 where an instance takes requests.
     """
@@ -158,7 +194,9 @@ def wake_and_release(s: Scaler, requests: Sequence[int], at: int) -> int:
 
 
 def asked_for(s: Scaler, requests: Sequence[int], serving: int) -> int:
-    """The number that is to serve: what the load asks for, or the highest of the last looks where that is fewer than now."""
+    """The number that is to serve: what the load asks for, or the highest of the last looks where
+    that is fewer than now.
+    """
     load, target = 0.0, s.target[0]
     if s.rule[0] == 0:
         for i in range(len(s.phase)):
@@ -182,7 +220,9 @@ def asked_for(s: Scaler, requests: Sequence[int], serving: int) -> int:
 
 
 def scale_up(s: Scaler, wanted: int, at: int) -> None:
-    """Start what is missing, the lowest free numbers first, and put ready instances into service."""
+    """Start what is missing, the lowest free numbers first, and put ready instances into
+    service.
+    """
     active, serving = 0, 0
     for i in range(len(s.phase)):
         active += 1 if s.phase[i] in (STARTING, STANDBY, SERVING) else 0
@@ -198,7 +238,9 @@ def scale_up(s: Scaler, wanted: int, at: int) -> None:
 
 
 def scale_down(s: Scaler, wanted: int, requests: Sequence[int]) -> None:
-    """Take what is too much out of service, the highest numbers first; then give up what is started beyond the warm ones."""
+    """Take what is too much out of service, the highest numbers first; then give up what is started
+    beyond the warm ones.
+    """
     active, serving = 0, 0
     for i in range(len(s.phase)):
         active += 1 if s.phase[i] in (STARTING, STANDBY, SERVING) else 0
@@ -216,7 +258,9 @@ def scale_down(s: Scaler, wanted: int, requests: Sequence[int]) -> None:
 
 
 def held_seconds(s: Scaler, rule: Autoscale, until: int) -> dict[int, float]:
-    """For how many seconds so many instances were held, over the time from 0 to an instant in picoseconds."""
+    """For how many seconds so many instances were held, over the time from 0 to an instant in
+    picoseconds.
+    """
     seconds, each = until / PER_S, s.rule[6] / PER_S
     held = [rule.begins + rule.warm, *(int(row[1]) for row in s.held)]
     last = max(seconds - (len(held) - 1) * each, 0.0)

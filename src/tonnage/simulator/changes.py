@@ -1,4 +1,6 @@
-"""What changes in a fleet while it runs: instances fail and return, or are started and released; and what a run says of it."""
+"""What changes in a fleet while it runs: instances fail and return, or are started and released;
+and what a run says of it.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,23 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
 
-# Instances that fail and come back: when, and what becomes of the requests that they had. Each instance works for a time that is
-# exponential with mean ``mtbf_s``, fails, is repaired for a time that is exponential with mean ``repair_s``, and works again. With fewer
-# crews than instances the broken ones wait for a crew, first come, first served: the machine repairman's model. The draws know nothing of
-# the load. A failure takes an engine's queue, batch and KV cache; tokens that it had handed to its front end still reach their clients.
-# The router notices at once. What was in flight is sent to another instance at the same instant, or lost, by ``Retry``; a request is lost
-# too where no instance is available. An instance that comes back is empty. Nothing fails after the last request has come. Under a
-# controller (``autoscaler.py``) it is places that fail and return, and an instance that is started there takes its start next to the
-# repair.
+# Instances that fail and come back: when, and what becomes of the requests that they had. Each
+# instance works for a time that is exponential with mean ``mtbf_s``, fails, is repaired for a time
+# that is exponential with mean ``repair_s``, and works again. With fewer crews than instances the
+# broken ones wait for a crew, first come, first served: the machine repairman's model. The draws
+# know nothing of the load. A failure takes an engine's queue, batch and KV cache; tokens that it
+# had handed to its front end still reach their clients. The router notices at once. What was in
+# flight is sent to another instance at the same instant, or lost, by ``Retry``; a request is lost
+# too where no instance is available. An instance that comes back is empty. Nothing fails after the
+# last request has come. Under a controller (``autoscaler.py``) it is places that fail and return,
+# and an instance that is started there takes its start next to the repair.
 
 
 FAILS, RETURNS, DRAINS = range(3)
 
 Retry = Literal["none", "unanswered", "all"]
-"""Which requests in flight are sent again, from their beginning: none, those without a token (the rule of the gateway), or all."""
+"""Which requests in flight are sent again, from their beginning: none, those without a token (the
+rule of the gateway), or all."""
 
 RETRIES: dict[str, int] = {name: code for code, name in enumerate(get_args(Retry))}
 
@@ -43,22 +48,31 @@ class Failures:
     """How often instances fail, and for how long."""
 
     mtbf_s: float  # mean seconds from a return to the next failure, above 0
-    repair_s: float  # mean seconds of a repair, 0 or more; restarting and loading the weights are part of it
+    # mean seconds of a repair, 0 or more; restarting and loading the weights are part of it
+    repair_s: float
     crews: int = 0  # repairs that go on at once; 0 for as many as there are broken instances
     retry: Retry = "unanswered"  # what becomes of requests in flight
 
     def __post_init__(self) -> None:
-        if not (self.mtbf_s > 0 and self.repair_s >= 0 and self.crews >= 0 and self.retry in RETRIES):
-            raise InputError("failures: mtbf is above 0, repair and crews are 0 or more, and retry is none, unanswered or all")
+        if not (
+            self.mtbf_s > 0 and self.repair_s >= 0 and self.crews >= 0 and self.retry in RETRIES
+        ):
+            raise InputError(
+                "failures: mtbf is above 0, repair and crews are 0 or more, and retry is none,"
+                " unanswered or all"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outages:
-    """Failures and returns in the order of time; among those of one instant, of one instance the failure comes first."""
+    """Failures and returns in the order of time; among those of one instant, of one instance the
+    failure comes first.
+    """
 
     at: NDArray[np.int64]  # picoseconds
     instance: NDArray[np.int64]
-    # ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and finishes its own
+    # ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and finishes its
+    # own
     back: NDArray[np.int64]
 
     def failures(self, until: int) -> int:
@@ -66,7 +80,9 @@ class Outages:
         return int(((self.back == 0) & (self.at <= until)).sum())
 
     def availability(self, instances: int, until: int) -> float:
-        """Share of the instances' time from 0 to ``until``, in picoseconds, in which they work; 1 where there is no time."""
+        """Share of the instances' time from 0 to ``until``, in picoseconds, in which they work; 1
+        where there is no time.
+        """
         import numpy as np
 
         if until <= 0:
@@ -78,7 +94,8 @@ class Outages:
 
 
 def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Outages:
-    """The failures of so many instances, which all work at time 0, up to an instant in picoseconds, and the returns from them.
+    """The failures of so many instances, which all work at time 0, up to an instant in picoseconds,
+    and the returns from them.
 
     The draws of an instance do not depend on how many there are, but for the wait for a crew.
     """
@@ -116,10 +133,14 @@ class Changed:
     failures: int  # of instances; with a controller, of held instances
     restarts: int  # of instances between seasons
     retried: int  # times that a request in flight was sent to another instance
-    availability: float  # share of the instances' time in which they worked; with a controller, of the time of their places
-    # for how many seconds so many instances were held; broken ones too, but under a controller, which holds others in their stead
+    # share of the instances' time in which they worked; with a controller, of the time of their
+    # places
+    availability: float
+    # for how many seconds so many instances were held; broken ones too, but under a controller,
+    # which holds others in their stead
     held_seconds: Mapping[int, float]
-    # int32 of shape (looks, 2): instances that serve, and that are held, after each look of the controller; empty without one
+    # int32 of shape (looks, 2): instances that serve, and that are held, after each look of the
+    # controller; empty without one
     served: NDArray[np.int32]
 
     @property
@@ -132,10 +153,11 @@ class Changed:
 class Routed:
     """What a fleet's run leaves behind."""
 
-    # the record in the order of the trace; ``instance`` says who served each, the last one where a request was sent again. A request that
-    # was lost has failed.
+    # the record in the order of the trace; ``instance`` says who served each, the last one where a
+    # request was sent again. A request that was lost has failed.
     requests: Requests
-    chosen: NDArray[np.int64]  # the instance that the router chose for each request; -1 where none was available
+    # the instance that the router chose for each request; -1 where none was available
+    chosen: NDArray[np.int64]
     changed: Changed  # what failures and the controller did
 
 
@@ -145,9 +167,10 @@ class Changes:
 
     outages: Outages | None = None  # failures and returns; None where nothing fails
     retry: Retry = "unanswered"  # what becomes of requests in flight at a failure
-    autoscale: Autoscale | None = None  # how the fleet is scaled; None where all instances serve all the time
-    # kinds of engines that take turns in each instance, one after the other among the engines of the fleet; ``outages`` are then their
-    # restarts
+    # how the fleet is scaled; None where all instances serve all the time
+    autoscale: Autoscale | None = None
+    # kinds of engines that take turns in each instance, one after the other among the engines of
+    # the fleet; ``outages`` are then their restarts
     seasons: int = 1
 
     @property
@@ -156,10 +179,19 @@ class Changes:
         return self.outages is not None or self.autoscale is not None
 
     def check(self, instances: int) -> None:
-        """Refuse what the engines of a fleet cannot do. Raises InputError: other numbers of instances than there are engines."""
+        """Refuse what the engines of a fleet cannot do. Raises InputError: other numbers of
+        instances than there are engines.
+        """
         if self.autoscale is not None and self.autoscale.instances != instances:
-            raise InputError(f"a fleet: autoscaling holds up to {self.autoscale.instances} instances, and there are {instances} engines")
-        if self.outages is not None and len(self.outages.instance) and int(self.outages.instance.max()) >= instances:
+            raise InputError(
+                f"a fleet: autoscaling holds up to {self.autoscale.instances} instances, and there"
+                f" are {instances} engines"
+            )
+        if (
+            self.outages is not None
+            and len(self.outages.instance)
+            and int(self.outages.instance.max()) >= instances
+        ):
             raise InputError("a fleet: an instance fails that is not there")
 
     def last(self, trace: Trace) -> int:
@@ -171,17 +203,27 @@ class Changes:
         serve = instances if self.autoscale is None else self.autoscale.begins
         return [1] * serve + [0] * (instances - serve)
 
-    def changed(self, instances: int, last: int, retried: int, failed: int, scaler: Scaler) -> Changed:
+    def changed(
+        self, instances: int, last: int, retried: int, failed: int, scaler: Scaler
+    ) -> Changed:
         """What came of it, with the requests that were sent again and the instances that failed."""
         import numpy as np
 
         scaled, restarting = self.autoscale is not None, self.seasons > 1
-        held = {instances // self.seasons: last / PS_PER_S} if self.autoscale is None else held_seconds(scaler, self.autoscale, last)
+        held = (
+            {instances // self.seasons: last / PS_PER_S}
+            if self.autoscale is None
+            else held_seconds(scaler, self.autoscale, last)
+        )
         return Changed(
             failures=0 if restarting else failed,
             restarts=failed if restarting else 0,
             retried=retried,
-            availability=1.0 if self.outages is None or restarting else self.outages.availability(instances, last),
+            availability=(
+                1.0
+                if self.outages is None or restarting
+                else self.outages.availability(instances, last)
+            ),
             held_seconds=held,
             served=np.array(scaler.held) if scaled else np.zeros((0, 2), np.int32),
         )
@@ -190,11 +232,12 @@ class Changes:
 NO_CHANGES = Changes()
 
 
-# Engines whose limits change with the hour of the day: each instance is drained and started again with other settings. At the hour at
-# which a season begins, the instances are restarted a quarter of them at a time, as Kubernetes rolls a Deployment (maxUnavailable 25 %).
-# One that is restarted takes no new requests for ``drain_s`` and finishes its own; requests still in flight then are taken from it,
-# and sent again or lost by the rule of failures. After ``start_s`` more it serves with the settings of the season,
-# empty.
+# Engines whose limits change with the hour of the day: each instance is drained and started again
+# with other settings. At the hour at which a season begins, the instances are restarted a quarter
+# of them at a time, as Kubernetes rolls a Deployment (maxUnavailable 25 %). One that is restarted
+# takes no new requests for ``drain_s`` and finishes its own; requests still in flight then are
+# taken from it, and sent again or lost by the rule of failures. After ``start_s`` more it serves
+# with the settings of the season, empty.
 
 
 HOUR_S = 3600.0
@@ -217,9 +260,11 @@ class Restarts:
 
 
 def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Restarts) -> Outages:
-    """The restarts of a fleet up to an instant. The engine of the ``i``-th instance in the season ``s`` is ``s * instances + i``.
+    """The restarts of a fleet up to an instant. The engine of the ``i``-th instance in the season
+    ``s`` is ``s * instances + i``.
 
-    ``by_hour`` has the season of each hour of the day, 24 of them, from 0 on; a run begins at midnight.
+    ``by_hour`` has the season of each hour of the day, 24 of them, from 0 on; a run begins at
+    midnight.
 
     Raises InputError: a season ends before the fleet has restarted for it.
     """
@@ -233,7 +278,8 @@ def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Resta
         if season != now:
             if began and (hour - began) * HOUR_S < asked.all_s:
                 raise InputError(
-                    f"seasons: one of {hour - began} h ends before all instances have restarted, which takes {asked.all_s:g} s"
+                    f"seasons: one of {hour - began} h ends before all instances have restarted,"
+                    f" which takes {asked.all_s:g} s"
                 )
             found += _restart(now, season, hour * HOUR_S, instances, asked)
             now, began = season, hour
@@ -243,12 +289,19 @@ def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Resta
     return Outages(at=columns[0].copy(), instance=columns[1].copy(), back=columns[2].copy())
 
 
-def _restart(now: int, season: int, at_s: float, instances: int, asked: Restarts) -> list[tuple[int, int, int]]:
+def _restart(
+    now: int, season: int, at_s: float, instances: int, asked: Restarts
+) -> list[tuple[int, int, int]]:
     """Every instance once, from the settings of one season to those of another."""
     found, part = [], math.ceil(instances / PARTS)
     for i in range(instances):
         begins = at_s + (i // part) * (asked.drain_s + asked.start_s)
-        moments = (begins, now * instances + i, DRAINS), (begins + asked.drain_s, now * instances + i, FAILS)
+        moments = (
+            (begins, now * instances + i, DRAINS),
+            (begins + asked.drain_s, now * instances + i, FAILS),
+        )
         back = (begins + asked.drain_s + asked.start_s, season * instances + i, RETURNS)
-        found += [(round(seconds * PS_PER_S), place, what) for seconds, place, what in (*moments, back)]
+        found += [
+            (round(seconds * PS_PER_S), place, what) for seconds, place, what in (*moments, back)
+        ]
     return found

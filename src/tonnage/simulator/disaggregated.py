@@ -1,4 +1,6 @@
-"""Two deployments as two pools: one computes prompts, the other decodes; and what is between them."""
+"""Two deployments as two pools: one computes prompts, the other decodes; and what is between
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
 NETWORK_BYTES_S = 50e9
-"""Bytes per second that a GPU sends to another server: one ConnectX-7 port of 400 Gb/s for each GPU (NVIDIA DGX H100 user guide, 2023)."""
+"""Bytes per second that a GPU sends to another server: one ConnectX-7 port of 400 Gb/s for each GPU
+(NVIDIA DGX H100 user guide, 2023)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,8 @@ class Disaggregated:
     # prefill_instances, decode_instances: how many
     prefill_instances: int
     decode_instances: int
-    # bytes per second that a GPU sends to one of the other pool; None for NVLink where one NVLink domain holds both pools, else a port of
-    # 400 Gb/s for each GPU
+    # bytes per second that a GPU sends to one of the other pool; None for NVLink where one NVLink
+    # domain holds both pools, else a port of 400 Gb/s for each GPU
     link_bytes_s: float | None = None
     latency_s: float = 0.0  # from the end of a prompt to the first byte of its cache
     overlap: bool = False  # whether a layer's cache is sent as soon as it is computed
@@ -44,7 +47,10 @@ class Disaggregated:
     @property
     def gpus(self) -> int:
         """GPUs of both pools."""
-        return self.prefill_instances * self.prefill.parallelism.gpus + self.decode_instances * self.decode.parallelism.gpus
+        return (
+            self.prefill_instances * self.prefill.parallelism.gpus
+            + self.decode_instances * self.decode.parallelism.gpus
+        )
 
     @property
     def bytes_s(self) -> float:
@@ -52,11 +58,15 @@ class Disaggregated:
         if self.link_bytes_s is not None:
             return self.link_bytes_s
         gpu = self.prefill.gpu
-        return sent_bytes_s(gpu, together=gpu == self.decode.gpu and self.gpus <= system_of(gpu).gpus)
+        return sent_bytes_s(
+            gpu, together=gpu == self.decode.gpu and self.gpus <= system_of(gpu).gpus
+        )
 
 
 def sent_bytes_s(gpu: Gpu, *, together: bool) -> float:
-    """Bytes per second that a GPU sends to one of the other pool; ``together`` where both are in one system."""
+    """Bytes per second that a GPU sends to one of the other pool; ``together`` where both are in
+    one system.
+    """
     return gpu.link_gb_s / 2 * 1e9 if together and gpu.link == "nvlink" else NETWORK_BYTES_S
 
 
@@ -65,19 +75,29 @@ def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = F
 
     ``plain`` takes the readable simulator, which gives the same record.
 
-    Raises DoesNotFit: the weights exceed the memory; InputError: a trace or knobs that cannot be run.
+    Raises DoesNotFit: the weights exceed the memory; InputError: a trace or knobs that cannot be
+    run.
     """
     decode = decode_worker(plan.decode)
     sides = memory_plan(plan.prefill), memory_plan(decode)
-    counts = plan.prefill_instances * plan.prefill.parallelism.dp, plan.decode_instances * decode.parallelism.dp
+    counts = (
+        plan.prefill_instances * plan.prefill.parallelism.dp,
+        plan.decode_instances * decode.parallelism.dp,
+    )
     first = pool_engines(spec_of(plan.prefill), counts[0], plain=plain)
     second = pool_engines(spec_of(decode), counts[1], inside=True, plain=plain)
-    link = link_between(*sides, bytes_s=plan.bytes_s, latency_s=plan.latency_s, overlap=plan.overlap)
+    link = link_between(
+        *sides, bytes_s=plan.bytes_s, latency_s=plan.latency_s, overlap=plan.overlap
+    )
     return (simulate_pools if plain else pooled_record)(trace, first, second, link, DEFAULT_ROUTER)
 
 
-def pooled_record(trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str) -> Requests:
-    """The record of ``simulate_pools`` of idle compiled engines: by whole fleets where these give it, in a small part of the time."""
+def pooled_record(
+    trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str
+) -> Requests:
+    """The record of ``simulate_pools`` of idle compiled engines: by whole fleets where these give
+    it, in a small part of the time.
+    """
     check_pools(prefill, decode, link, router)
     if not trace.concurrency:
         from tonnage.simulator.kernel.pools import run_pools
@@ -89,8 +109,17 @@ def pooled_record(trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engi
     return simulate_pools(trace, prefill, decode, link, router)
 
 
-def link_between(prefill: MemoryPlan, decode: MemoryPlan, *, bytes_s: float, latency_s: float = 0.0, overlap: bool = False) -> KvLink:
-    """The way of a cache: by the bytes of each kind of layer, on whichever side a GPU holds more of them."""
+def link_between(
+    prefill: MemoryPlan,
+    decode: MemoryPlan,
+    *,
+    bytes_s: float,
+    latency_s: float = 0.0,
+    overlap: bool = False,
+) -> KvLink:
+    """The way of a cache: by the bytes of each kind of layer, on whichever side a GPU holds more of
+    them.
+    """
 
     def most(name: str) -> int:
         return max(int(getattr(side, name)) for side in (prefill, decode))
@@ -109,7 +138,9 @@ def link_between(prefill: MemoryPlan, decode: MemoryPlan, *, bytes_s: float, lat
 
 
 def decode_worker(deployment: Deployment) -> Deployment:
-    """A deployment as it decodes for others: it cuts prompts only where it has lost a cache, and SGLang's follows vLLM's rules."""
+    """A deployment as it decodes for others: it cuts prompts only where it has lost a cache, and
+    SGLang's follows vLLM's rules.
+    """
     return replace(deployment, knobs=decode_knobs(deployment.knobs))
 
 
@@ -119,8 +150,15 @@ def decode_knobs(knobs: EngineKnobs) -> EngineKnobs:
     return replace(knobs, scheduler=rules, chunked_prefill=True, receive_interval=1)
 
 
-def pool_engines(spec: EngineSpec, count: int, *, inside: bool = False, plain: bool = False) -> list[Any]:
-    """The engines of a pool; engines that get requests ``inside``, from other engines, are reached without a front end."""
+def pool_engines(
+    spec: EngineSpec, count: int, *, inside: bool = False, plain: bool = False
+) -> list[Any]:
+    """The engines of a pool; engines that get requests ``inside``, from other engines, are reached
+    without a front end.
+    """
     if inside:
         spec = replace(spec, step=spec.step.inside)
-    return [spec.plain_engine(seed=place) if plain else spec.engine(seed=place, ends_only=inside) for place in range(count)]
+    return [
+        spec.plain_engine(seed=place) if plain else spec.engine(seed=place, ends_only=inside)
+        for place in range(count)
+    ]

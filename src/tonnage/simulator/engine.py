@@ -1,14 +1,17 @@
-"""One engine that can be driven step by step: by a router, by two pools with a transfer between them, by a server on a wall clock.
+"""One engine that can be driven step by step: by a router, by two pools with a transfer between
+them, by a server on a wall clock.
 
-Requests are submitted as they come, time is advanced as far as the driver knows what came, and what happened is handed back in
-columns. Where the cuts between two calls of ``advance`` lie changes nothing: the records are those of one run to the end.
+Requests are submitted as they come, time is advanced as far as the driver knows what came, and what
+happened is handed back in columns. Where the cuts between two calls of ``advance`` lie changes
+nothing: the records are those of one run to the end.
 
     engine = Engine(step_model(deployment), deployment.knobs, memory_plan(deployment).blocks)
     engine.submit(Request(id=0, isl=512, osl=128, at=0))
     while (instant := engine.next_event()) is not None:
         happened = engine.advance(instant)
 
-This is the compiled kernel; ``reference.Engine`` has the same methods and gives the same answers to the last bit.
+This is the compiled kernel; ``reference.Engine`` has the same methods and gives the same answers to
+the last bit.
 """
 
 from __future__ import annotations
@@ -21,7 +24,15 @@ from tonnage.errors import InputError
 from tonnage.results.requests import UNFINISHED
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, set_arrival, settings
 from tonnage.simulator.kernel.driven import drive
-from tonnage.simulator.kernel.memory import BETWEEN, ENDS, HANDED_ON, NEVER, TOKENS, UNDER_WAY, Machine
+from tonnage.simulator.kernel.memory import (
+    BETWEEN,
+    ENDS,
+    HANDED_ON,
+    NEVER,
+    TOKENS,
+    UNDER_WAY,
+    Machine,
+)
 from tonnage.simulator.kernel.run import copied, grown, log_of, requests_of, without_first
 from tonnage.simulator.request import CANCELLED, Happened, check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
@@ -62,40 +73,60 @@ class Engine:
             step: what a step costs.
             knobs: the engine's scheduler and limits.
             kv_blocks: blocks of ``knobs.tokens_per_block`` tokens that the KV cache has.
-            windows: blocks that a sequence holds for its sliding windows, next to those of its context.
-            max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
+            windows: blocks that a sequence holds for its sliding windows, next to those of its
+                context.
+            max_context: longest prompt plus output; a longer request is rejected; 0 for no such
+                limit.
             seed: of what is drawn: which guesses of a drafter are right.
-            ends_only: whether ``advance`` tells of the ends of requests alone, which is far faster: steps that are alike are
-                taken at once.
+            ends_only: whether ``advance`` tells of the ends of requests alone, which is far faster:
+                steps that are alike are taken at once.
 
         Raises:
-            InputError: an engine without slots, tokens or blocks, or whose steps do not hold a token and its guesses.
+            InputError: an engine without slots, tokens or blocks, or whose steps do not hold a
+                token and its guesses.
         """
         check_engine(step, knobs, kv_blocks)
-        cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=-1, max_context=max_context, seed=seed, leaps=ends_only)
+        cfg = settings(
+            step,
+            knobs,
+            kv_blocks,
+            windows=windows,
+            window_ps=-1,
+            max_context=max_context,
+            seed=seed,
+            leaps=ends_only,
+        )
         cfg["reporting"] = ENDS if ends_only else TOKENS
         self.now = 0
         self._scheduler = knobs.scheduler
-        self._machine: Machine = machine(cfg, step, rows_for(*np.zeros((4, _ROWS), np.int64)), log=_LOG)
+        self._machine: Machine = machine(
+            cfg, step, rows_for(*np.zeros((4, _ROWS), np.int64)), log=_LOG
+        )
         self._new: list[Request] = []
         self._row: dict[int, int] = {}
         self._cancelled: list[tuple[int, int]] = []
         self._preempted = 0
 
     def submit(self, request: Request) -> None:
-        """Send a request to the engine, now or later; of those sent at one instant, the one submitted first goes first.
+        """Send a request to the engine, now or later; of those sent at one instant, the one
+        submitted first goes first.
 
         Raises:
-            InputError: a request that would be sent before ``now``, or whose number another one has.
+            InputError: a request that would be sent before ``now``, or whose number another one
+                has.
         """
         if request.at < self.now or request.id in self._row:
-            raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
+            raise InputError(
+                f"request {request.id}, sent at {request.at} ps: it was there before, or that is"
+                f" past ({self.now} ps)"
+            )
         check_received(request, self._scheduler)
         self._row[request.id] = _NOBODY
         self._new.append(request)
 
     def cancel(self, request: int) -> bool:
-        """Let go of a request at ``now``: it gets no more tokens and gives up its slot and blocks; the step under way goes on.
+        """Let go of a request at ``now``: it gets no more tokens and gives up its slot and blocks;
+        the step under way goes on.
 
         One that the engine has not received yet leaves no row in the record.
 
@@ -116,29 +147,39 @@ class Engine:
         return True
 
     def forget(self) -> int:
-        """Drop the oldest requests from the record, up to the first that has not ended; what happens next does not change.
+        """Drop the oldest requests from the record, up to the first that has not ended; what
+        happens next does not change.
 
-        A server that runs for days does not keep every request. ``requests`` gives the rest, and the gaps of all.
+        A server that runs for days does not keep every request. ``requests`` gives the rest, and
+        the gaps of all.
 
         Returns:
             How many were dropped.
         """
         self._send()
         m = self._machine
-        live: list[int] = [int(m.state["arrived"]), *self._slots()["row"].tolist(), *self._waiting_rows().tolist()]
+        live: list[int] = [
+            int(m.state["arrived"]),
+            *self._slots()["row"].tolist(),
+            *self._waiting_rows().tolist(),
+        ]
         count = min(live)
         if count:
             self._preempted += int(m.rows.preemptions[:count].sum())
             for number in m.rows.id[:count].tolist():
                 del self._row[number]
             without_first(m, count)
-            self._row = {number: row - count if row >= 0 else row for number, row in self._row.items()}
+            self._row = {
+                number: row - count if row >= 0 else row for number, row in self._row.items()
+            }
         return count
 
     def next_event(self) -> int | None:
-        """The instant in picoseconds at which something may happen next if nothing is submitted; None if nothing will.
+        """The instant in picoseconds at which something may happen next if nothing is submitted;
+        None if nothing will.
 
-        It is never later than what the next ``advance`` reports. Where a step is about to begin it is the next picosecond.
+        It is never later than what the next ``advance`` reports. Where a step is about to begin it
+        is the next picosecond.
         """
         self._send()
         s, cfg = self._machine.state, self._machine.cfg
@@ -154,7 +195,8 @@ class Engine:
     def advance(self, until: int | None = None) -> Happened:
         """Do all that happens up to and including ``until``; without it, all that is left to do.
 
-        A step does not begin at ``until`` itself: requests may still be submitted for that instant, and are in it.
+        A step does not begin at ``until`` itself: requests may still be submitted for that instant,
+        and are in it.
 
         Args:
             until: picoseconds.
@@ -163,7 +205,9 @@ class Engine:
             InputError: an instant before ``now``.
         """
         if until is not None and until < self.now:
-            raise InputError(f"an engine cannot be advanced to {until} ps: it is {self.now} ps there")
+            raise InputError(
+                f"an engine cannot be advanced to {until} ps: it is {self.now} ps there"
+            )
         self._send()
         m = self._machine
         parts = [_cancelled(self._cancelled)]
@@ -235,14 +279,23 @@ class Engine:
 
     @property
     def outstanding_tokens(self) -> int:
-        """Prompt tokens not computed and output tokens not made, of all requests that were submitted and have not ended."""
+        """Prompt tokens not computed and output tokens not made, of all requests that were
+        submitted and have not ended.
+        """
         m = self._machine
         rows, slots, waiting = m.rows, self._slots(), self._waiting_rows()
-        running = np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
+        running = (
+            np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
+        )
         there = np.concatenate([waiting, np.arange(m.state["arrived"], self._sent())])
-        prompts = np.where((rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there])
+        prompts = np.where(
+            (rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there]
+        )
         queued = prompts + rows.osl[there] - rows.generated[there]
-        new = sum(request.osl - 1 if request.received else request.isl + request.osl for request in self._new)
+        new = sum(
+            request.osl - 1 if request.received else request.isl + request.osl
+            for request in self._new
+        )
         return int(running.sum() + queued.sum()) + new
 
     @property
@@ -251,7 +304,9 @@ class Engine:
         return int(self._machine.state["lasts"])
 
     def hold(self, blocks: int) -> int:
-        """Take so many free blocks, or as many as there are, for what is still to be read by others; how many."""
+        """Take so many free blocks, or as many as there are, for what is still to be read by
+        others; how many.
+        """
         held = min(blocks, self.kv_blocks_free)
         self._machine.state["free"] -= held
         return held
@@ -261,9 +316,13 @@ class Engine:
         self._machine.state["free"] += blocks
 
     def requests(self) -> Requests:
-        """The record until now, in the order in which requests were sent; a cancelled one is unfinished."""
+        """The record until now, in the order in which requests were sent; a cancelled one is
+        unfinished.
+        """
         self._send()
-        return requests_of(copied(self._machine.rows), self._sent(), self._machine.tallies.gaps.copy())
+        return requests_of(
+            copied(self._machine.rows), self._sent(), self._machine.tallies.gaps.copy()
+        )
 
     def _sent(self) -> int:
         """How many rows have been put on their way."""
@@ -284,20 +343,27 @@ class Engine:
         return found
 
     def _send(self) -> None:
-        """Put what was submitted on its way: among the rows that the engine has not received, in the order of time."""
+        """Put what was submitted on its way: among the rows that the engine has not received, in
+        the order of time.
+        """
         if not self._new:
             return
         new, self._new = self._new, []
         first, last = int(self._machine.state["arrived"]), self._sent()
         self._machine = grown(self._machine, last + len(new), log=_LOG)
         rows = self._machine.rows
-        columns = np.array([(r.isl, r.osl, r.id, r.at, HANDED_ON if r.received else -1) for r in new], np.int64).T
+        columns = np.array(
+            [(r.isl, r.osl, r.id, r.at, HANDED_ON if r.received else -1) for r in new], np.int64
+        ).T
         if last > first and columns[3].min() >= rows.sent[last - 1]:
             first = last
-        columns = np.concatenate([np.array([column[first:last] for column in (*rows[:4], rows.first)]), columns], axis=1)
+        columns = np.concatenate(
+            [np.array([column[first:last] for column in (*rows[:4], rows.first)]), columns], axis=1
+        )
         self._put(columns[:, np.argsort(columns[3], kind="stable")], first)
         if self._machine.cfg["leaps"] and self._machine.state["phase"] == UNDER_WAY:
-            drive(self._machine, self.now, _NOBODY)  # steps that are under way together are cut where the new ones are heard
+            # steps that are under way together are cut where the new ones are heard
+            drive(self._machine, self.now, _NOBODY)
 
     def _withdraw(self, row: int) -> None:
         """Take a request that is on its way out of the rows."""
@@ -318,7 +384,9 @@ class Engine:
 
 
 def _cancelled(entries: list[tuple[int, int]]) -> NDArray[np.int64]:
-    return np.array([(number, at, 0, CANCELLED) for number, at in entries], np.int64).reshape(-1, 4).T
+    return (
+        np.array([(number, at, 0, CANCELLED) for number, at in entries], np.int64).reshape(-1, 4).T
+    )
 
 
 def _read(m: Machine) -> NDArray[np.int64]:
@@ -330,4 +398,8 @@ def _read(m: Machine) -> NDArray[np.int64]:
 
 def _was_full(m: Machine, read: int) -> bool:
     """Whether the engine stopped because the log might not have held what came next."""
-    return m.state["phase"] == BETWEEN and read > 0 and read + int(m.state["coming"]) + int(m.cfg["slots"]) > m.log.at.size
+    return (
+        m.state["phase"] == BETWEEN
+        and read > 0
+        and read + int(m.state["coming"]) + int(m.cfg["slots"]) > m.log.at.size
+    )

@@ -1,10 +1,12 @@
-"""Several engines behind one router, under an open loop: the specification, in plain Python over resumable engines.
+"""Several engines behind one router, under an open loop: the specification, in plain Python over
+resumable engines.
 
-At the instant of each arrival every engine is advanced to that instant, the router looks at what it can see, and the request is sent
-to the instance that it chose. So a router never knows more than what has come back to clients by then, and where two requests arrive at
-one instant the second is routed with the first one outstanding. Failures (``failures.py``) and the looks of a controller
-(``autoscaler.py``) come before the requests of their instant. An engine that fails or is released is thrown away, and another one
-is in its place.
+At the instant of each arrival every engine is advanced to that instant, the router looks at what it
+can see, and the request is sent to the instance that it chose. So a router never knows more than
+what has come back to clients by then, and where two requests arrive at one instant the second is
+routed with the first one outstanding. Failures (``failures.py``) and the looks of a controller
+(``autoscaler.py``) come before the requests of their instant. An engine that fails or is released
+is thrown away, and another one is in its place.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel.driven import drive_fleet, is_compiled
 from tonnage.simulator.kernel.fleet import compile_for, run_fleet
 from tonnage.simulator.member import Member, view_of
-from tonnage.simulator.router import DEFAULT_ROUTER, NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
+from tonnage.simulator.router import (
+    DEFAULT_ROUTER,
+    NO_INSTANCE,
+    ROUTERS,
+    Request,
+    check_fleet,
+    memory_of,
+)
 from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -53,17 +62,28 @@ def simulate_fleet(
         engines: idle engines at time 0; they may differ.
         router: a name of ``simulator.router.ROUTERS``.
         seed: of the router's random choices.
-        weight: relative capacities of the engines for routers that heed them; 1 for all if not given.
+        weight: relative capacities of the engines for routers that heed them; 1 for all if not
+            given.
         sessions: the session of each request, for session affinity; none if not given.
         changes: failures, or autoscaling.
         fresh: makes another engine like that of an instance; needed where anything changes.
 
     Raises:
-        InputError: a closed loop, no engine, an unknown router, due times out of order, or more instances in ``changes`` than there are.
+        InputError: a closed loop, no engine, an unknown router, due times out of order, or more
+            instances in ``changes`` than there are.
     """
     check_fleet(trace, engines, router)
     changes.check(len(engines))
-    fleet = _Fleet(trace, engines, router, seed=seed, weight=weight, sessions=sessions, changes=changes, fresh=fresh)
+    fleet = _Fleet(
+        trace,
+        engines,
+        router,
+        seed=seed,
+        weight=weight,
+        sessions=sessions,
+        changes=changes,
+        fresh=fresh,
+    )
     for number, at in enumerate(trace.due_ps.tolist()):
         fleet.happen(at)
         fleet.came()
@@ -76,8 +96,9 @@ def simulate_fleet(
 class _Fleet:
     """A fleet under way.
 
-    ``served`` are all engines that there have been, each with the numbers of the requests that were sent there, in that order; ``place``
-    says which of them each instance is now, and ``owner`` which one had each request last (-1 for none).
+    ``served`` are all engines that there have been, each with the numbers of the requests that were
+    sent there, in that order; ``place`` says which of them each instance is now, and ``owner``
+    which one had each request last (-1 for none).
     """
 
     def __init__(
@@ -92,7 +113,12 @@ class _Fleet:
         changes: Changes,
         fresh: Callable[[int], Engine] | None,
     ) -> None:
-        self.trace, self.choose, self.weight, self.sessions = trace, ROUTERS[router], weight, sessions
+        self.trace, self.choose, self.weight, self.sessions = (
+            trace,
+            ROUTERS[router],
+            weight,
+            sessions,
+        )
         self.changes, self.fresh, self.memory = changes, fresh, memory_of(len(engines), seed)
         self.members = [Member(engine) for engine in engines]
         self.served: list[tuple[Engine, list[int]]] = [(engine, []) for engine in engines]
@@ -103,10 +129,17 @@ class _Fleet:
         self.sent = trace.due_ps.copy()
         self.available = changes.available(len(engines))
         self.last = changes.last(trace)
-        self.scaler, self.outage, self.retried, self.failed = scaler_of(changes.autoscale, self.last), 0, 0, 0
+        self.scaler, self.outage, self.retried, self.failed = (
+            scaler_of(changes.autoscale, self.last),
+            0,
+            0,
+            0,
+        )
 
     def route(self, number: int, at: int) -> None:
-        """Send a request, for the first time or again, to an instance that the router chooses; it is lost where none is available."""
+        """Send a request, for the first time or again, to an instance that the router chooses; it
+        is lost where none is available.
+        """
         trace = self.trace
         self.advance(at)
         session = -1 if self.sessions is None else int(self.sessions[number])
@@ -135,7 +168,11 @@ class _Fleet:
         """Failures, returns and looks of the controller up to an instant, in the order of time."""
         outages = self.changes.outages
         while True:
-            outage = NEVER if outages is None or self.outage == len(outages.at) else int(outages.at[self.outage])
+            outage = (
+                NEVER
+                if outages is None or self.outage == len(outages.at)
+                else int(outages.at[self.outage])
+            )
             looks = next_look(self.scaler)
             if looks == NO_LOOK or outage <= looks:
                 if outage > until:
@@ -182,28 +219,36 @@ class _Fleet:
             self.taken_away(instance)
 
     def taken_away(self, instance: int) -> list[tuple[int, int]]:
-        """Put another engine in an instance's place; the requests that the old one had in flight, each with its tokens.
+        """Put another engine in an instance's place; the requests that the old one had in flight,
+        each with its tokens.
 
-        First come running requests, in the order in which they entered, then the queue, then those on their way.
+        First come running requests, in the order in which they entered, then the queue, then those
+        on their way.
         """
         engine, numbers = self.served[self.place[instance]]
         record = engine.requests()
         tokens = {
             number: int(osl)
-            for number, osl, status in zip(numbers, record.osl.tolist(), record.status.tolist(), strict=True)
+            for number, osl, status in zip(
+                numbers, record.osl.tolist(), record.status.tolist(), strict=True
+            )
             if status == UNFINISHED
         }
         inside = [int(number) for number in (*engine.running, *engine.waiting)]
         order = [*inside, *(number for number in tokens if number not in set(inside))]
         if self.fresh is None:
-            raise ValueError("a fleet in which something changes needs engines to put in the place of others")
+            raise ValueError(
+                "a fleet in which something changes needs engines to put in the place of others"
+            )
         self.members[instance] = Member(self.fresh(instance))
         self.place[instance] = len(self.served)
         self.served.append((self.members[instance].engine, []))
         return [(number, tokens[number]) for number in order]
 
     def routed(self) -> Routed:
-        """The records of all engines as one, in the order of the requests' numbers: of each request the last engine that had it."""
+        """The records of all engines as one, in the order of the requests' numbers: of each request
+        the last engine that had it.
+        """
         parts = [engine.requests() for engine, _ in self.served]
         numbers = [np.array(sent, np.int64) for _, sent in self.served]
         last = [self.owner[sent] == i for i, sent in enumerate(numbers)]
@@ -218,7 +263,9 @@ class _Fleet:
         return Routed(
             requests=record,
             chosen=self.chosen,
-            changed=self.changes.changed(len(self.members), self.last, self.retried, self.failed, self.scaler),
+            changed=self.changes.changed(
+                len(self.members), self.last, self.retried, self.failed, self.scaler
+            ),
         )
 
 
@@ -240,11 +287,13 @@ def _nowhere(trace: Trace) -> dict[str, Any]:
     }
 
 
-# A deployment's instances behind a router: the compiled fleet, or the plain one where that answers sooner.
+# A deployment's instances behind a router: the compiled fleet, or the plain one where that answers
+# sooner.
 
 
 SOON = 60_000
-"""Products of requests and instances up to which the plain fleet is done, in 2 to 6 seconds, before the compiler would be."""
+"""Products of requests and instances up to which the plain fleet is done, in 2 to 6 seconds, before
+the compiler would be."""
 
 
 def simulate_routed(
@@ -256,7 +305,8 @@ def simulate_routed(
     weight: Sequence[float] | None = None,
     changes: Changes = NO_CHANGES,
 ) -> Routed:
-    """As ``simulate_fleet``, in far less time: compiled, unless the compiler would take longer than the few requests of the question.
+    """As ``simulate_fleet``, in far less time: compiled, unless the compiler would take longer than
+    the few requests of the question.
 
     Raises InputError: as there, or engines of which only some take their step times from a table.
     """
@@ -274,7 +324,9 @@ def warm_up_fleet() -> None:
 
 
 def compile_fleet() -> None:
-    """As ``warm_up_fleet``, but without the loop of one engine, for another process to find: nothing runs."""
+    """As ``warm_up_fleet``, but without the loop of one engine, for another process to find:
+    nothing runs.
+    """
     trace, machine = _one_request()
     compile_for(trace, [machine])
 
@@ -299,4 +351,6 @@ def _one_request() -> tuple[Trace, Machine]:
         kv_fraction=0.9,
     )
     engine = Engine(StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
-    return Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0), engine.machine
+    return Trace(
+        due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0
+    ), engine.machine

@@ -9,7 +9,8 @@ the whole tension between TTFT and ITL, and the three batchers are three answers
     in-flight    a request enters as soon as a slot is free
     one-prefill  the same, but at most one request is in prefill
 
-Rules of the real engines are in ``simulator.reference``; here a tick is a tick and nothing runs out of memory.
+Rules of the real engines are in ``simulator.reference``; here a tick is a tick and nothing runs out
+of memory.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _MOST_REQUESTS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonConfig:
-    """An engine, a load and how long to watch; give at most one load, none means an initial batch of 100.
+    """An engine, a load and how long to watch; give at most one load, none means an initial batch
+    of 100.
 
     Raises:
         InputError: a value that no engine could have, or a run that would take too long.
@@ -56,7 +58,9 @@ class LessonConfig:
 
     def __post_init__(self) -> None:
         if self.batcher not in BATCHERS:
-            raise InputError(f"{option('batcher')}: '{self.batcher}' is not one of {', '.join(BATCHERS)}")
+            raise InputError(
+                f"{option('batcher')}: '{self.batcher}' is not one of {', '.join(BATCHERS)}"
+            )
         _whole(option("slots"), self.slots, 1, 100_000)
         _number(option("prefill_ticks"), self.prefill_ticks, 0, 1e6)
         _number(option("itl_ticks"), self.itl_ticks, 0, 1e6)
@@ -67,7 +71,8 @@ class LessonConfig:
         _number(option("until"), self.until, 0, 1e6, above=True)
         if self.slots * self.until > _MOST_SLOT_TICKS:
             raise InputError(
-                f"{option('until')}: {self.until} ticks of {self.slots} slots take too long; slots × until may be {_MOST_SLOT_TICKS:,}"
+                f"{option('until')}: {self.until} ticks of {self.slots} slots take too long; slots"
+                f" × until may be {_MOST_SLOT_TICKS:,}"
             )
         _check_load(self)
 
@@ -88,7 +93,8 @@ class LessonResult(InNotebooks):
 
     e2e: float  # mean time from the request's making to its last token, over complete requests
     ttft: float  # mean time from its making to its first token, over requests that have one
-    itl: float  # mean duration of a step, over each step of each request that had more than one token
+    # mean duration of a step, over each step of each request that had more than one token
+    itl: float
     requests_per_1k_ticks: float  # complete requests per 1,000 ticks
     tokens_per_1k_ticks: float  # tokens per 1,000 ticks, those of requests still running included
     final_queue: int  # requests that waited when the time was up
@@ -96,16 +102,23 @@ class LessonResult(InNotebooks):
     complete: int  # requests complete
     running: int  # requests in a slot when the time was up
     tokens: int  # tokens put out
-    busy_slots: float  # share of all slots over all ticks that held a request; the course calls it GPU utilisation
-    useful_work: float  # share in which a slot did work of its request, and did not wait for a longer step to end
+    # share of all slots over all ticks that held a request; the course calls it GPU utilisation
+    busy_slots: float
+    # share in which a slot did work of its request, and did not wait for a longer step to end
+    useful_work: float
     ticks: float  # when the last step ended; the rates divide by it
     steps: tuple[LessonStep, ...]  # the first steps, for drawing
 
     def to_json(self) -> dict[str, float | int | None]:
-        """The six figures, to two decimals as the course prints them, and the two shares; None where nothing was measured."""
+        """The six figures, to two decimals as the course prints them, and the two shares; None
+        where nothing was measured.
+        """
         means = {"e2e": self.e2e, "ttft": self.ttft, "itl": self.itl}
         return {
-            **{name: None if math.isnan(value) else round(value, 2) for name, value in means.items()},
+            **{
+                name: None if math.isnan(value) else round(value, 2)
+                for name, value in means.items()
+            },
             "requests_per_1k_ticks": round(self.requests_per_1k_ticks, 2),
             "tokens_per_1k_ticks": round(self.tokens_per_1k_ticks, 2),
             "final_queue": self.final_queue,
@@ -114,7 +127,9 @@ class LessonResult(InNotebooks):
         }
 
     def slots_text(self, width: int = 100) -> str:
-        """The slots over time: a row per slot, a column per tick, the queue below; at most ``10 × width`` ticks."""
+        """The slots over time: a row per slot, a column per tick, the queue below; at most ``10 ×
+        width`` ticks.
+        """
         drawn = list(_ticks(self.steps, 10 * width))
         label = max(len(f"slot {len(self.steps[0].slots)}"), len("queue"))
         lines: list[str] = []
@@ -122,7 +137,10 @@ class LessonResult(InNotebooks):
             lines += [*_band(drawn[first : first + width], first, label), ""]
         if len(drawn) < self.ticks:
             lines += [f"… and {self.ticks - len(drawn):,.0f} ticks more", ""]
-        lines.append("P prefill   = decode, a token   - decode, held up by a step that takes longer   . empty")
+        lines.append(
+            "P prefill   = decode, a token   - decode, held up by a step that takes longer   ."
+            " empty"
+        )
         return "\n".join(lines)
 
 
@@ -184,7 +202,9 @@ class _Engine:
         return [request for request in self.slots if request is not None]
 
     def advance(self) -> None:
-        """Rules 1 and 2: everybody moves on; anyone who is complete leaves at once, static included."""
+        """Rules 1 and 2: everybody moves on; anyone who is complete leaves at once, static
+        included.
+        """
         for slot, request in enumerate(self.slots):
             if request is None:
                 continue
@@ -206,11 +226,17 @@ class _Engine:
             gap = 1 / config.tick_rate
             count = int(self.now // gap - self.last_load // gap)
         else:
-            count = (100 if config.initial_batch is None else config.initial_batch) if self.now == 0 else 0
+            count = (
+                (100 if config.initial_batch is None else config.initial_batch)
+                if self.now == 0
+                else 0
+            )
         self.last_load = self.now
         for _ in range(count):
             osl = int(max(self.lengths.normal(config.osl_mean, config.osl_std), 1))
-            self.queue.append(_Request(made_at=self.now, osl=osl, chunks_left=config.prefill_chunks))
+            self.queue.append(
+                _Request(made_at=self.now, osl=osl, chunks_left=config.prefill_chunks)
+            )
             self.made += 1
 
     def fill(self) -> None:
@@ -237,7 +263,9 @@ class _Engine:
         self.useful += prefills * chunk + decodes * self.config.itl_ticks
         self.itl.add(duration, times=sum(request.tokens > 1 for request in running))
         start, self.now = self.now, self.now + duration
-        drawn = "".join("." if request is None else "P" if request.in_prefill else "=" for request in self.slots)
+        drawn = "".join(
+            "." if request is None else "P" if request.in_prefill else "=" for request in self.slots
+        )
         return LessonStep(start=start, duration=duration, slots=drawn, queued=len(self.queue))
 
     def result(self, steps: tuple[LessonStep, ...] = ()) -> LessonResult:
@@ -268,7 +296,9 @@ def run_lesson(config: LessonConfig) -> LessonResult:
 
 
 def watch_lesson(config: LessonConfig) -> Iterator[tuple[LessonStep, LessonResult]]:
-    """Each step, and what has happened up to its end: what ``run_lesson`` says where the time is up then."""
+    """Each step, and what has happened up to its end: what ``run_lesson`` says where the time is up
+    then.
+    """
     engine = _Engine(config)
     for step in _steps(engine):
         yield step, engine.result()
@@ -283,7 +313,9 @@ def _steps(engine: _Engine) -> Iterator[LessonStep]:
 
 
 def _ticks(steps: tuple[LessonStep, ...], most: int) -> Iterator[LessonStep]:
-    """The step under way at tick 0, 1, 2, …; a step lasts a tick or more, so that none is missed."""
+    """The step under way at tick 0, 1, 2, …; a step lasts a tick or more, so that none is
+    missed.
+    """
     tick = 0
     for step in steps:
         held = False
@@ -301,23 +333,38 @@ def _band(ticks: list[LessonStep], first: int, label: int) -> Iterator[str]:
     """One width of the drawing: a ruler, the slots, the length of the queue."""
     slots = len(ticks[0].slots)
     every = 5 if max(tick.queued for tick in ticks) < 1_000 and first + len(ticks) < 10_000 else 10
-    yield f"{'tick':<{label}}  " + "".join(f"{first + i:<{every}}" for i in range(0, len(ticks), every)).rstrip()
+    yield (
+        f"{'tick':<{label}}  "
+        + "".join(f"{first + i:<{every}}" for i in range(0, len(ticks), every)).rstrip()
+    )
     for slot in range(min(slots, MOST_SLOTS)):
         yield f"{f'slot {slot + 1}':<{label}}  " + "".join(tick.slots[slot] for tick in ticks)
     if slots > MOST_SLOTS:
         yield f"… and {slots - MOST_SLOTS} slots more"
-    yield f"{'queue':<{label}}  " + "".join(f"{ticks[i].queued:<{every}}" for i in range(0, len(ticks), every)).rstrip()
+    yield (
+        f"{'queue':<{label}}  "
+        + "".join(f"{ticks[i].queued:<{every}}" for i in range(0, len(ticks), every)).rstrip()
+    )
 
 
 def _whole(flag: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InputError(f"{flag}: {value} cannot be used; give a whole number from {least} up to {most:,}")
+        raise InputError(
+            f"{flag}: {value} cannot be used; give a whole number from {least} up to {most:,}"
+        )
 
 
 def _number(flag: str, value: object, least: float, most: float, *, above: bool = False) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most or (above and value == least):
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not least <= value <= most
+        or (above and value == least)
+    ):
         start = "above" if above else "from"
-        raise InputError(f"{flag}: {value} cannot be used; give a number {start} {least:g} up to {most:,.0f}")
+        raise InputError(
+            f"{flag}: {value} cannot be used; give a number {start} {least:g} up to {most:,.0f}"
+        )
 
 
 def _check_load(config: LessonConfig) -> None:

@@ -1,4 +1,6 @@
-"""An engine as a router in front of it sees it: what was sent there, what came back, and what is still to come."""
+"""An engine as a router in front of it sees it: what was sent there, what came back, and what is
+still to come.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Delivery(NamedTuple):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Live:
-    """Tokens of a request that are still to come: its prompt until the first token has come back, and its output."""
+    """Tokens of a request that are still to come: its prompt until the first token has come back,
+    and its output.
+    """
 
     prompt: int
     output: int
@@ -63,7 +67,9 @@ class Member:
         return used / max(used + free, 1)
 
     def submit(self, number: int, *, isl: int, osl: int, at: int, received: bool = False) -> None:
-        """Send a request at an instant in picoseconds, not before ``now``; ``received`` brings KV cache and first token with it."""
+        """Send a request at an instant in picoseconds, not before ``now``; ``received`` brings KV
+        cache and first token with it.
+        """
         self.engine.submit(Request(id=number, isl=isl, osl=osl, at=at, received=received))
         self.live[number] = Live(prompt=isl, output=osl)
         self.tokens += isl + osl
@@ -78,10 +84,17 @@ class Member:
         return True
 
     def advance(self, until: int) -> list[Delivery]:
-        """Advance the engine, and return what clients have got up to and including ``until``, in the order of time."""
+        """Advance the engine, and return what clients have got up to and including ``until``, in
+        the order of time.
+        """
         happened = self.engine.advance(until)
         if len(happened):
-            columns = (happened.at.tolist(), happened.ids.tolist(), happened.tokens.tolist(), happened.status.tolist())
+            columns = (
+                happened.at.tolist(),
+                happened.ids.tolist(),
+                happened.tokens.tolist(),
+                happened.status.tolist(),
+            )
             for entry in zip(*columns, strict=True):
                 self._entries += 1
                 heapq.heappush(self._coming, (entry[0], self._entries, Delivery(*entry)))
@@ -94,8 +107,14 @@ class Member:
         return due
 
     def next_event(self) -> int | None:
-        """The instant of the next step or delivery in picoseconds; None where nothing is under way."""
-        instants = [at for at in (self.engine.next_event(), self._coming[0][0] if self._coming else None) if at is not None]
+        """The instant of the next step or delivery in picoseconds; None where nothing is under
+        way.
+        """
+        instants = [
+            at
+            for at in (self.engine.next_event(), self._coming[0][0] if self._coming else None)
+            if at is not None
+        ]
         return min(instants, default=None)
 
     def _book(self, delivery: Delivery) -> None:
@@ -108,7 +127,9 @@ class Member:
 
 
 def view_of_groups(groups: Sequence[Sequence[Member]]) -> View:
-    """What a router sees of instances of several attention ranks each: what their ranks hold together, and the mean of their KV use."""
+    """What a router sees of instances of several attention ranks each: what their ranks hold
+    together, and the mean of their KV use.
+    """
     if all(len(group) == 1 for group in groups):
         return view_of([group[0] for group in groups])
     return View(
@@ -122,7 +143,9 @@ def view_of_groups(groups: Sequence[Sequence[Member]]) -> View:
 
 
 def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) -> View:
-    """What a router sees of a fleet whose instances are all available, and of whose prefixes it remembers none."""
+    """What a router sees of a fleet whose instances are all available, and of whose prefixes it
+    remembers none.
+    """
     return View(
         available=[1] * len(members),
         requests=[member.requests for member in members],
@@ -133,8 +156,9 @@ def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) ->
     )
 
 
-# What a router remembers of the prompts that it sent where, as the gateway does (``gateway/core.py``): whole blocks of 64 tokens. It
-# sees neither what an engine has evicted nor what it has generated; what was not seen for longest is forgotten first.
+# What a router remembers of the prompts that it sent where, as the gateway does
+# (``gateway/core.py``): whole blocks of 64 tokens. It sees neither what an engine has evicted nor
+# what it has generated; what was not seen for longest is forgotten first.
 
 
 BLOCK_TOKENS = 64
@@ -153,7 +177,9 @@ class PrefixIndex:
         self._sent: OrderedDict[tuple[int, int], int] = OrderedDict()
 
     def matched(self, request: int, isl: int) -> list[int]:
-        """For each instance, how many tokens of a prompt were sent there before, as an unbroken prefix."""
+        """For each instance, how many tokens of a prompt were sent there before, as an unbroken
+        prefix.
+        """
         found, left = [0] * self._instances, (1 << self._instances) - 1
         for place, block in enumerate(self._blocks(request, isl), start=1):
             left &= self._sent.get(block, 0)

@@ -1,16 +1,21 @@
-"""Two pools of engines: one computes prompts, the other decodes, and the KV cache goes from the first to the second over a link.
+"""Two pools of engines: one computes prompts, the other decodes, and the KV cache goes from the
+first to the second over a link.
 
-Each pool has its own router (``router.py``), which sees the requests that were sent to its engines and have not come back. A request
-goes to a prefill engine, which computes the prompt and makes the first token. Then its cache is sent to a decode engine, which lets the
-request in by its own rules: a slot and blocks. The client is answered by the decode engine alone, as behind Dynamo, llm-d and
-SGLang's router: it has the first token together with the first one that is decoded, after the transfer and after the wait for a slot. The
-source keeps its blocks until the transfer has ended. An engine sends one cache after another; with ``overlap`` the layers that are computed
-are sent while the others still are.
+Each pool has its own router (``router.py``), which sees the requests that were sent to its engines
+and have not come back. A request goes to a prefill engine, which computes the prompt and makes the
+first token. Then its cache is sent to a decode engine, which lets the request in by its own rules:
+a slot and blocks. The client is answered by the decode engine alone, as behind Dynamo, llm-d and
+SGLang's router: it has the first token together with the first one that is decoded, after the
+transfer and after the wait for a slot. The source keeps its blocks until the transfer has ended. An
+engine sends one cache after another; with ``overlap`` the layers that are computed are sent while
+the others still are.
 
-The pools are driven from outside by ``submit``, ``next_event`` and ``advance``, so that no scheduler knows of them, and the compiled engine
-and the reference give the same record. An engine whose blocks are held by transfers goes round in empty steps until some come back, as a
-real one does; so prefill engines are advanced step by step, and only decode engines take steps that are alike at once. In an open loop
-``kernel/pools.py`` gives the same record in a small part of the time, unless transfers leave a prefill engine short of blocks.
+The pools are driven from outside by ``submit``, ``next_event`` and ``advance``, so that no
+scheduler knows of them, and the compiled engine and the reference give the same record. An engine
+whose blocks are held by transfers goes round in empty steps until some come back, as a real one
+does; so prefill engines are advanced step by step, and only decode engines take steps that are
+alike at once. In an open loop ``kernel/pools.py`` gives the same record in a small part of the
+time, unless transfers leave a prefill engine short of blocks.
 """
 
 from __future__ import annotations
@@ -37,7 +42,8 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
 ENDED, COME, HANDED, RELEASED = range(4)
-"""What happens between engines: an answer is back at the router, a request is sent, its cache has arrived, its source is free of it."""
+"""What happens between engines: an answer is back at the router, a request is sent, its cache has
+arrived, its source is free of it."""
 
 COUNTING = ("least-outstanding", "round-robin", "random", "power-of-two", "weighted")
 """Routers that a pool may have: they look at nothing but requests."""
@@ -75,10 +81,12 @@ class PooledEngine(Protocol):
 class KvLink:
     """The way of a KV cache from one engine to another."""
 
-    bytes_per_token: int  # of one token, in the layers that keep all of them, per GPU of the side that has more
+    # of one token, in the layers that keep all of them, per GPU of the side that has more
+    bytes_per_token: int
     bytes_s: float  # bytes per second that each GPU sends
     layers: int  # that are sent one after another
-    window_bytes_per_token: int = 0  # of one of the last ``window_tokens`` tokens, in the layers with a sliding window
+    # of one of the last ``window_tokens`` tokens, in the layers with a sliding window
+    window_bytes_per_token: int = 0
     window_tokens: int = 0  # tokens that those keep
     state_bytes: int = 0  # of a sequence, however long, in the layers that keep a state
     latency_s: float = 0.0  # from the end of the prompt to the first byte
@@ -87,16 +95,23 @@ class KvLink:
 
     def bytes_of(self, tokens: Any) -> Any:
         """Bytes of the cache of a prompt, per GPU; of each prompt where ``tokens`` is an array."""
-        return tokens * self.bytes_per_token + np.minimum(tokens, self.window_tokens) * self.window_bytes_per_token + self.state_bytes
+        return (
+            tokens * self.bytes_per_token
+            + np.minimum(tokens, self.window_tokens) * self.window_bytes_per_token
+            + self.state_bytes
+        )
 
     def takes_ps(self, tokens: Any, computed_ps: Any) -> Any:
-        """How long the cache of a prompt, or of each of several, is on its way once it is computed and the link is free, in picoseconds.
+        """How long the cache of a prompt, or of each of several, is on its way once it is computed
+        and the link is free, in picoseconds.
 
         In ``computed_ps``, the time of its last step, earlier layers may have been sent.
         """
         whole = self.bytes_of(tokens) / self.bytes_s * PS_PER_S
         if self.overlap:
-            whole = np.maximum(whole - computed_ps * (self.layers - 1) / self.layers, whole / self.layers)
+            whole = np.maximum(
+                whole - computed_ps * (self.layers - 1) / self.layers, whole / self.layers
+            )
         return np.ceil(whole + self.latency_s * PS_PER_S).astype(np.int64)
 
 
@@ -111,9 +126,21 @@ class _Router:
     """What gives requests to the engines of one pool."""
 
     def __init__(self, name: str, count: int, seed: int) -> None:
-        self.choose, self.memory, self.requests, self.sent = ROUTERS[name], memory_of(count, seed), [0] * count, 0
+        self.choose, self.memory, self.requests, self.sent = (
+            ROUTERS[name],
+            memory_of(count, seed),
+            [0] * count,
+            0,
+        )
         ones, zeros = [1] * count, [0] * count
-        self.view = View(available=ones, requests=self.requests, tokens=zeros, kv_used=zeros, matched=zeros, weight=ones)
+        self.view = View(
+            available=ones,
+            requests=self.requests,
+            tokens=zeros,
+            kv_used=zeros,
+            matched=zeros,
+            weight=ones,
+        )
 
     def next(self, isl: int) -> int:
         """The engine of the next request."""
@@ -127,18 +154,30 @@ class Pools:
     """A run of both pools."""
 
     def __init__(
-        self, trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink, *, router: str, seed: int
+        self,
+        trace: Trace,
+        prefill: Sequence[PooledEngine],
+        decode: Sequence[PooledEngine],
+        link: KvLink,
+        *,
+        router: str,
+        seed: int,
     ) -> None:
         """Put the requests of an open loop, or the first of each client, on their way."""
         self.trace, self.link = trace, link
-        self.to_prefill, self.to_decode = _Router(router, len(prefill), seed), _Router(router, len(decode), seed)
+        self.to_prefill, self.to_decode = (
+            _Router(router, len(prefill), seed),
+            _Router(router, len(decode), seed),
+        )
         self.prefill = [_Member(engine=engine) for engine in prefill]
         self.decode = [_Member(engine=engine) for engine in decode]
         self.members = [*self.prefill, *self.decode]
         self.events: list[tuple[int, int, int, Any]] = []
         self.sent = self.program_free = 0
         count = len(trace)
-        self.due, self.first, self.last, self.prefilled = (np.full(count, -1, np.int64) for _ in range(4))
+        self.due, self.first, self.last, self.prefilled = (
+            np.full(count, -1, np.int64) for _ in range(4)
+        )
         self.status = np.full(count, UNFINISHED, np.int8)
         self.place = np.full(count, -1, np.int32)
         self.isl, self.osl = trace.isl.tolist(), trace.osl.tolist()
@@ -150,7 +189,9 @@ class Pools:
                 self.send(due)
 
     def push(self, at: int, kind: int, number: int, what: Any = None) -> None:
-        """Note what happens to a request outside of the engines; at one instant, the lowest number goes first."""
+        """Note what happens to a request outside of the engines; at one instant, the lowest number
+        goes first.
+        """
         heapq.heappush(self.events, (at, kind, number, what))
 
     def send(self, due: int) -> None:
@@ -179,7 +220,9 @@ class Pools:
                     waits[i] = self.next_of(member)
             while self.events and self.events[0][0] <= now:
                 _, kind, number, what = heapq.heappop(self.events)
-                touched = (self.ended, self.come, self.handed, self.released)[kind](int(now), number, what)
+                touched = (self.ended, self.come, self.handed, self.released)[kind](
+                    int(now), number, what
+                )
                 waits[touched] = self.next_of(self.members[touched])
 
     def next_of(self, member: _Member) -> float:
@@ -204,9 +247,13 @@ class Pools:
         return place
 
     def read(self, i: int, happened: Happened, now: int) -> None:
-        """Take note of what an engine did; an answer may be back later than its last step has ended."""
+        """Take note of what an engine did; an answer may be back later than its last step has
+        ended.
+        """
         ended = np.flatnonzero(happened.status != UNFINISHED)
-        columns = (column[ended].tolist() for column in (happened.ids, happened.at, happened.status))
+        columns = (
+            column[ended].tolist() for column in (happened.ids, happened.at, happened.status)
+        )
         for number, at, status in zip(*columns, strict=True):
             if at > now:
                 self.push(at, ENDED, number, i)
@@ -218,13 +265,17 @@ class Pools:
                 self.end(number, at, status)
 
     def computed(self, i: int, number: int, at: int, status: int) -> None:
-        """A prompt is computed, and with it the only token of some requests; or the engine could never hold it."""
+        """A prompt is computed, and with it the only token of some requests; or the engine could
+        never hold it.
+        """
         self.prefilled[number] = at if status == COMPLETED else -1
         if status == COMPLETED and self.osl[number] > 1:
             member = self.members[i]
             held = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
             starts = max(at, member.link_free)
-            member.link_free = starts + int(self.link.takes_ps(self.isl[number], member.engine.last_step_ps))
+            member.link_free = starts + int(
+                self.link.takes_ps(self.isl[number], member.engine.last_step_ps)
+            )
             self.push(member.link_free, HANDED, number, (i, held))
             return
         self.first[number] = at if status == COMPLETED else -1
@@ -236,7 +287,9 @@ class Pools:
         member = self.decode[place]
         member.numbers.append(number)
         at = max(now, member.engine.now)
-        member.engine.submit(Request(id=number, isl=self.isl[number], osl=self.osl[number], at=at, received=True))
+        member.engine.submit(
+            Request(id=number, isl=self.isl[number], osl=self.osl[number], at=at, received=True)
+        )
         self.place[number] = place
         self.push(now, RELEASED, number, what)
         return len(self.prefill) + place
@@ -277,11 +330,13 @@ def simulate_pools(
         seed: of the routers' random choices.
 
     Returns:
-        The record in the order of the trace; ``instance`` is the decode engine, or the prefill engine of a request of one token. Gaps
-        are those of all tokens; the one between the first token and the second is 0.
+        The record in the order of the trace; ``instance`` is the decode engine, or the prefill
+        engine of a request of one token. Gaps are those of all tokens; the one between the first
+        token and the second is 0.
 
     Raises:
-        InputError: a pool without engines, a link without bandwidth, or a router that looks at more than requests.
+        InputError: a pool without engines, a link without bandwidth, or a router that looks at more
+            than requests.
     """
     check_pools(prefill, decode, link, router)
     run = Pools(trace, prefill, decode, link, router=router, seed=seed)
@@ -312,7 +367,8 @@ def check_pools(prefill: Sequence[Any], decode: Sequence[Any], link: KvLink, rou
     """Refuse what cannot be two pools.
 
     Raises:
-        InputError: a pool without engines, a link without bandwidth, or a router that looks at more than requests.
+        InputError: a pool without engines, a link without bandwidth, or a router that looks at more
+            than requests.
     """
     if not prefill or not decode:
         raise InputError("pools: each has one engine at least")
@@ -320,7 +376,8 @@ def check_pools(prefill: Sequence[Any], decode: Sequence[Any], link: KvLink, rou
         raise InputError("pools: the link between them has a bandwidth above 0")
     if router not in COUNTING:
         raise InputError(
-            f"{option('router')}: two pools are simulated behind routers that count requests; choose from {', '.join(COUNTING)}"
+            f"{option('router')}: two pools are simulated behind routers that count requests;"
+            f" choose from {', '.join(COUNTING)}"
         )
 
 
@@ -329,8 +386,14 @@ def _ns(at: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _of_engines(run: Pools) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """When each request had its first token and its slot in the prefill pool, and how often it lost its blocks in the decode pool."""
-    first, admitted, preemptions = _ns(run.first), np.full(len(run.first), -1), np.zeros(len(run.first), np.int32)
+    """When each request had its first token and its slot in the prefill pool, and how often it lost
+    its blocks in the decode pool.
+    """
+    first, admitted, preemptions = (
+        _ns(run.first),
+        np.full(len(run.first), -1),
+        np.zeros(len(run.first), np.int32),
+    )
     for member in run.prefill:
         admitted[member.numbers] = member.engine.requests().admitted_ns
     for member in run.decode:

@@ -1,16 +1,19 @@
 """Routers: which instance gets a request, from what a router in front of real engines can see.
 
-Each policy is one function of a ``View``, a ``Request`` and the router's own ``Memory``. The functions read and write by index
-alone, so that the same source serves three users: plain Python over lists (the gateway), plain Python over numpy arrays (the
-reference simulator), and numba (the compiled fleet). They return the number of an instance, or -1 when none is available.
+Each policy is one function of a ``View``, a ``Request`` and the router's own ``Memory``. The
+functions read and write by index alone, so that the same source serves three users: plain Python
+over lists (the gateway), plain Python over numpy arrays (the reference simulator), and numba (the
+compiled fleet). They return the number of an instance, or -1 when none is available.
 
-A router does not see an engine's queue, the length of an answer, or KV blocks at this instant. It sees what it has sent and what
-has come back (``requests``, ``tokens``), what it last scraped from ``/metrics`` (``kv_used``), what it remembers of the prefixes that
-it sent where (``matched``), which instances pass their health checks (``available``) and the weights that were configured.
+A router does not see an engine's queue, the length of an answer, or KV blocks at this instant. It
+sees what it has sent and what has come back (``requests``, ``tokens``), what it last scraped from
+``/metrics`` (``kv_used``), what it remembers of the prefixes that it sent where (``matched``),
+which instances pass their health checks (``available``) and the weights that were configured.
 
-Sources: smooth weighted round robin is that of nginx (ngx_http_upstream_round_robin.c); two random choices after Mitzenmacher, "The power
-of two choices in randomized load balancing" (2001); session affinity by rendezvous hashing after Thaler and Ravishankar, "Using
-name-based mappings to increase hit rates" (1998); the balance test of prefix routing follows the cache_aware policy of vllm-router.
+Sources: smooth weighted round robin is that of nginx (ngx_http_upstream_round_robin.c); two random
+choices after Mitzenmacher, "The power of two choices in randomized load balancing" (2001); session
+affinity by rendezvous hashing after Thaler and Ravishankar, "Using name-based mappings to increase
+hit rates" (1998); the balance test of prefix routing follows the cache_aware policy of vllm-router.
 """
 
 from __future__ import annotations
@@ -39,16 +42,20 @@ class View(NamedTuple):
 
     available: Sequence[int]  # 1 where the instance takes new requests, else 0
     requests: Sequence[int]  # requests that were sent there and have not ended
-    # tokens of those requests that are still to come: the prompt until the first token has come back, and the output requested
-    # (``max_tokens``) less what has come back
+    # tokens of those requests that are still to come: the prompt until the first token has come
+    # back, and the output requested (``max_tokens``) less what has come back
     tokens: Sequence[int]
     kv_used: Sequence[float]  # share of the KV cache in use, from 0 to 1, as last scraped
-    matched: Sequence[int]  # prompt tokens of the request at hand whose prefix was sent there before, as far as the router remembers
+    # prompt tokens of the request at hand whose prefix was sent there before, as far as the router
+    # remembers
+    matched: Sequence[int]
     weight: Sequence[float]  # relative capacity, above 0; 1 for all where the instances are alike
 
 
 class Request(NamedTuple):
-    """What a router sees of a request: its number in order of arrival, its session (-1 for none), and its prompt's tokens."""
+    """What a router sees of a request: its number in order of arrival, its session (-1 for none),
+    and its prompt's tokens.
+    """
 
     number: int
     session: int
@@ -64,7 +71,9 @@ class Memory(NamedTuple):
 
 
 def mixed(bits: int) -> int:
-    """32 bits, thoroughly mixed, in the form of MurmurHash3's finalizer; its factors keep every product below 2**63."""
+    """32 bits, thoroughly mixed, in the form of MurmurHash3's finalizer; its factors keep every
+    product below 2**63.
+    """
     bits &= _MASK
     bits = ((bits ^ (bits >> 16)) * _MIX_1) & _MASK
     bits = ((bits ^ (bits >> 13)) * _MIX_2) & _MASK
@@ -93,7 +102,9 @@ def round_robin(view: View, request: Request, memory: Memory) -> int:
 
 
 def weighted(view: View, request: Request, memory: Memory) -> int:
-    """Smooth weighted round robin: each instance gains its weight, the richest serves and pays what all gained."""
+    """Smooth weighted round robin: each instance gains its weight, the richest serves and pays what
+    all gained.
+    """
     best, gained = NO_INSTANCE, 0.0
     for i in range(len(view.available)):
         if view.available[i]:
@@ -107,7 +118,9 @@ def weighted(view: View, request: Request, memory: Memory) -> int:
 
 
 def nth_available(view: View, number: int) -> int:
-    """The ``number``-th available instance, counted from 0 and round and round; -1 where there is none."""
+    """The ``number``-th available instance, counted from 0 and round and round; -1 where there is
+    none.
+    """
     count = 0
     for i in range(len(view.available)):
         if view.available[i]:
@@ -129,7 +142,9 @@ def random(view: View, request: Request, memory: Memory) -> int:
 
 
 def power_of_two(view: View, request: Request, memory: Memory) -> int:
-    """The one with fewer outstanding requests for its weight, of two that are drawn at random and differ."""
+    """The one with fewer outstanding requests for its weight, of two that are drawn at random and
+    differ.
+    """
     one = nth_available(view, draw(memory.seed[0], request.number, 0))
     other = nth_available(view, draw(memory.seed[0], request.number, 1))
     if one < 0:
@@ -142,7 +157,11 @@ def power_of_two(view: View, request: Request, memory: Memory) -> int:
                 break
     if not view.available[other]:
         return one
-    return other if view.requests[other] * view.weight[one] < view.requests[one] * view.weight[other] else one
+    return (
+        other
+        if view.requests[other] * view.weight[one] < view.requests[one] * view.weight[other]
+        else one
+    )
 
 
 def least(view: View, loads: Sequence[int], memory: Memory) -> int:
@@ -150,7 +169,9 @@ def least(view: View, loads: Sequence[int], memory: Memory) -> int:
     best, i = NO_INSTANCE, memory.last[0]
     for _ in range(len(loads)):
         i = i + 1 if i + 1 < len(loads) else 0
-        if view.available[i] and (best < 0 or loads[i] * view.weight[best] < loads[best] * view.weight[i]):
+        if view.available[i] and (
+            best < 0 or loads[i] * view.weight[best] < loads[best] * view.weight[i]
+        ):
             best = i
     if best >= 0:
         memory.last[0] = best
@@ -168,7 +189,9 @@ def least_tokens(view: View, request: Request, memory: Memory) -> int:
 
 
 def least_kv(view: View, request: Request, memory: Memory) -> int:
-    """The smallest share of its KV cache in use, among equals the fewest outstanding requests; then they take turns."""
+    """The smallest share of its KV cache in use, among equals the fewest outstanding requests; then
+    they take turns.
+    """
     count, best = len(view.available), NO_INSTANCE
     for step in range(1, count + 1):
         i = (memory.last[0] + step) % count
@@ -186,14 +209,17 @@ def least_kv(view: View, request: Request, memory: Memory) -> int:
 
 
 IMBALANCE_REQUESTS, IMBALANCE_RATIO = 32, 1.1
-"""Prefixes count while the fullest instance has at most this many requests more than the emptiest, or this many times as many."""
+"""Prefixes count while the fullest instance has at most this many requests more than the emptiest,
+or this many times as many."""
 
 MATCH_SHARE = 0.5
 """Share of the prompt that must have been sent to an instance before for its prefix to decide."""
 
 
 def prefix_aware(view: View, request: Request, memory: Memory) -> int:
-    """Where most of the prompt was sent before, unless the load is out of balance or little of it matches; then the least loaded."""
+    """Where most of the prompt was sent before, unless the load is out of balance or little of it
+    matches; then the least loaded.
+    """
     best, fewest, most = NO_INSTANCE, -1, 0
     for i in range(len(view.available)):
         if not view.available[i]:
@@ -201,7 +227,9 @@ def prefix_aware(view: View, request: Request, memory: Memory) -> int:
         fewest = view.requests[i] if fewest < 0 else min(fewest, view.requests[i])
         most = max(most, view.requests[i])
         more = best < 0 or view.matched[i] > view.matched[best]
-        if more or (view.matched[i] == view.matched[best] and view.requests[i] < view.requests[best]):
+        if more or (
+            view.matched[i] == view.matched[best] and view.requests[i] < view.requests[best]
+        ):
             best = i
     if best < 0:
         return NO_INSTANCE
@@ -212,7 +240,9 @@ def prefix_aware(view: View, request: Request, memory: Memory) -> int:
 
 
 def session(view: View, request: Request, memory: Memory) -> int:
-    """The same instance for all requests of a session, by rendezvous hashing: when one goes, only its own sessions move."""
+    """The same instance for all requests of a session, by rendezvous hashing: when one goes, only
+    its own sessions move.
+    """
     if request.session < 0:
         return least_outstanding(view, request, memory)
     best, highest = NO_INSTANCE, -1
@@ -256,11 +286,22 @@ def check_fleet(trace: Trace, engines: Sequence[object], router: str) -> None:
     """Refuse what no router could serve.
 
     Raises:
-        InputError: a closed loop, no engine, an unknown router, or due times out of order or later than any simulated instant.
+        InputError: a closed loop, no engine, an unknown router, or due times out of order or later
+            than any simulated instant.
     """
     due = trace.due_ps
     if len(due) and int(due[-1]) >= LAST_PS:
-        raise InputError("a fleet: its requests come over 53 days at most; ask for fewer, or for a higher rate")
-    if trace.concurrency or not engines or router not in ROUTERS or bool((due[1:] < due[:-1]).any()):
+        raise InputError(
+            "a fleet: its requests come over 53 days at most; ask for fewer, or for a higher rate"
+        )
+    if (
+        trace.concurrency
+        or not engines
+        or router not in ROUTERS
+        or bool((due[1:] < due[:-1]).any())
+    ):
         known = ", ".join(ROUTERS)
-        raise InputError(f"a fleet: needs an open loop with due times in order, one engine or more, and one of these routers: {known}")
+        raise InputError(
+            "a fleet: needs an open loop with due times in order, one engine or more, and one of"
+            f" these routers: {known}"
+        )

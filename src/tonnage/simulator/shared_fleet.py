@@ -1,8 +1,10 @@
-"""Several engines with prefix caches behind one router, under an open loop of requests that share prompts or follow one another.
+"""Several engines with prefix caches behind one router, under an open loop of requests that share
+prompts or follow one another.
 
-Time goes from event to event: a step that ends, a token that reaches its client, a request that is sent. So a further turn is sent when
-its pause after the end of the one before is over, to whichever instance the router then chooses. This is the plain simulator; there is no
-compiled one of such fleets.
+Time goes from event to event: a step that ends, a token that reaches its client, a request that is
+sent. So a further turn is sent when its pause after the end of the one before is over, to whichever
+instance the router then chooses. This is the plain simulator; there is no compiled one of such
+fleets.
 """
 
 from __future__ import annotations
@@ -49,12 +51,16 @@ def simulate_shared_fleet(
         seed, weight: as in ``simulate_fleet``.
 
     Raises:
-        InputError: a closed loop, no engine, an unknown router, due times out of order, or more tokens than the plain simulator is for.
+        InputError: a closed loop, no engine, an unknown router, due times out of order, or more
+            tokens than the plain simulator is for.
     """
     firsts = trace.firsts()
     check_fleet(replace(trace, due_ps=trace.due_ps[firsts]), engines, router)
     if trace.contents is None or int(trace.osl.sum()) > MOST_TOKENS:
-        raise InputError(f"instances with prefix caches: simulated up to {MOST_TOKENS:,} output tokens in all; ask for fewer requests")
+        raise InputError(
+            f"instances with prefix caches: simulated up to {MOST_TOKENS:,} output tokens in all;"
+            " ask for fewer requests"
+        )
     clients = _Clients(trace, engines, router, seed, weight)
     for row in firsts.tolist():
         heapq.heappush(clients.pending, (int(trace.due_ps[row]), row))
@@ -67,11 +73,22 @@ def simulate_shared_fleet(
 class _Clients:
     """The senders of a trace's requests to the engines, through a router."""
 
-    def __init__(self, trace: Trace, engines: Sequence[Engine], router: str, seed: int, weight: Sequence[float] | None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        engines: Sequence[Engine],
+        router: str,
+        seed: int,
+        weight: Sequence[float] | None,
+    ) -> None:
         members: Any = [Member(engine) for engine in engines]  # type: ignore[arg-type] # the plain engine has the same methods
         self.trace, self.members, self.weight = trace, members, weight
         self.choose, self.memory = ROUTERS[router], memory_of(len(engines), seed)
-        self.index = PrefixIndex(trace.contents, len(engines)) if router == "prefix-aware" and trace.contents is not None else None
+        self.index = (
+            PrefixIndex(trace.contents, len(engines))
+            if router == "prefix-aware" and trace.contents is not None
+            else None
+        )
         self.session = trace.session() if trace.pause_ps is not None else np.full(len(trace), -1)
         self.waiting = Waiting(trace)
         self.pending: list[tuple[int, int]] = []
@@ -80,7 +97,9 @@ class _Clients:
         self.number = 0
 
     def turn(self) -> bool:
-        """Whatever happens next: in one engine, else a request that is sent; False where nothing is left."""
+        """Whatever happens next: in one engine, else a request that is sent; False where nothing is
+        left.
+        """
         soonest = min(self.events)
         if self.pending and self.pending[0][0] < soonest:
             self.send(*heapq.heappop(self.pending))
@@ -107,7 +126,9 @@ class _Clients:
         view = view_of(self.members, self.weight)
         if self.index is not None:
             view = view._replace(matched=self.index.matched(row, isl))
-        place = self.choose(view, Request(number=self.number, session=int(self.session[row]), isl=isl), self.memory)
+        place = self.choose(
+            view, Request(number=self.number, session=int(self.session[row]), isl=isl), self.memory
+        )
         if place == NO_INSTANCE:
             raise InputError("a fleet: no instance was available")
         if self.index is not None:
@@ -122,10 +143,25 @@ class _Clients:
 def _joined(engines: Sequence[Engine]) -> Any:
     """The records of all engines as one, in the order in which requests were sent."""
     parts = [engine.requests() for engine in engines]
-    numbers = np.concatenate([[job.id for job in sorted(engine.jobs.values(), key=lambda job: job.due)] for engine in engines])
+    numbers = np.concatenate(
+        [
+            [job.id for job in sorted(engine.jobs.values(), key=lambda job: job.due)]
+            for engine in engines
+        ]
+    )
     due = np.concatenate([part.due_ns for part in parts])
     order = np.lexsort((numbers, due))
     names = [name for name in (*ROW_COLUMNS, "admitted_ns") if name != "instance"]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
-    served = np.concatenate([np.where(part.instance < 0, -1, i) for i, part in enumerate(parts)])[order].astype(np.int32)
-    return replace(parts[0], **columns, instance=served, row=numbers[order], gaps=np.sum([part.gaps for part in parts], axis=0))
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names
+    }
+    served = np.concatenate([np.where(part.instance < 0, -1, i) for i, part in enumerate(parts)])[
+        order
+    ].astype(np.int32)
+    return replace(
+        parts[0],
+        **columns,
+        instance=served,
+        row=numbers[order],
+        gaps=np.sum([part.gaps for part in parts], axis=0),
+    )

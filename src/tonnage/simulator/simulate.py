@@ -1,7 +1,8 @@
-"""A workload on a deployment, simulated: prices and memory come from ``perf``, the rules from the kernel.
+"""A workload on a deployment, simulated: prices and memory come from ``perf``, the rules from the
+kernel.
 
-Runs happen in threads: the kernel holds no interpreter lock, so several points use several cores, and
-an interrupt from the keyboard stops them between two steps.
+Runs happen in threads: the kernel holds no interpreter lock, so several points use several cores,
+and an interrupt from the keyboard stops them between two steps.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ Progress = Callable[[int, int, str], None]
 """Takes the points done, the points in all, and the name of the point that ended."""
 
 SOON_TOKENS = 1_500_000
-"""Output tokens that the plain simulator makes in some five seconds: 2.2 to 5 µs each, where the compiler takes about as long (CPU time
-of one core, 2026-11-22)."""
+"""Output tokens that the plain simulator makes in some five seconds: 2.2 to 5 µs each, where the
+compiler takes about as long (CPU time of one core, 2026-11-22)."""
 
 LOOK_TOKENS = 3
 """Tokens in whose time the plain fleet looks at one instance."""
@@ -46,7 +47,9 @@ _WAKE_S = 0.2
 """How often the waiting main thread looks up, so that an interrupt is noticed on every platform."""
 
 
-def simulate(deployment: Deployment, workload: Workload, *, seed: int, window_s: float | None = None) -> Requests:
+def simulate(
+    deployment: Deployment, workload: Workload, *, seed: int, window_s: float | None = None
+) -> Requests:
     """What happens to the requests of a workload on one instance.
 
     Args:
@@ -111,9 +114,11 @@ def simulate_many(
 
 
 def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
-    """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and few tokens are requested.
+    """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and
+    few tokens are requested.
 
-    What is not compiled at all is always its business. ``instances`` that share a workload are looked at whenever a request comes.
+    What is not compiled at all is always its business. ``instances`` that share a workload are
+    looked at whenever a request comes.
     """
     if all(map(_is_plain, points)):
         return True
@@ -121,11 +126,16 @@ def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
     for _, workload in points:
         if isinstance(workload.arrivals, TraceArrivals):
             return False
-        outputs = workload.osl.mean if workload.pairs is None else sum(workload.pairs.osl) / len(workload.pairs.osl)
+        outputs = (
+            workload.osl.mean
+            if workload.pairs is None
+            else sum(workload.pairs.osl) / len(workload.pairs.osl)
+        )
         work += workload.requests * (outputs + LOOK_TOKENS * (instances - 1))
     loops = {_loop(point) for point in points if not _is_plain(point)}
     return work <= SOON_TOKENS and not all(
-        is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped)) for shares, ranks, grouped in loops
+        is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped))
+        for shares, ranks, grouped in loops
     )
 
 
@@ -138,21 +148,33 @@ def _loop(point: Point) -> tuple[bool, bool, bool]:
 def _is_plain(point: Point) -> bool:
     """Whether the reference alone simulates a point."""
     deployment, workload = point
-    return is_for_reference(deployment.knobs, drafted=deployment.speculation is not None, shares=workload.shares)
+    return is_for_reference(
+        deployment.knobs, drafted=deployment.speculation is not None, shares=workload.shares
+    )
 
 
-def _one(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier], stop: NDArray[np.int64] | None) -> Requests:
+def _one(
+    point: Point,
+    seed: int,
+    window_s: float | None,
+    tiers: Sequence[Tier],
+    stop: NDArray[np.int64] | None,
+) -> Requests:
     """One point; without ``stop`` by the reference, which gives the same record."""
     deployment, workload = point
     plain = stop is None or _is_plain(point)
     trace = workload.trace(seed)
     spec = instance_spec(deployment, workload, tiers=tiers)
-    record = spec.run(trace, window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop)
+    record = spec.run(
+        trace, window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop
+    )
     capped = isinstance(workload.arrivals, OpenLoop) and workload.arrivals.in_flight
     return replace(record, due_ns=trace.due_ps // PS_PER_NS) if capped else record
 
 
-def _watch(futures: list[Future[Requests]], points: Sequence[Point], progress: Progress | None) -> None:
+def _watch(
+    futures: list[Future[Requests]], points: Sequence[Point], progress: Progress | None
+) -> None:
     """Wait for all, telling of each; the first failure ends the wait."""
     names = {future: _name(workload) for future, (_, workload) in zip(futures, points, strict=True)}
     pending, done = set(futures), 0
@@ -168,4 +190,8 @@ def _watch(futures: list[Future[Requests]], points: Sequence[Point], progress: P
 def _name(workload: Workload) -> str:
     """Such as "concurrency 10" or "4 requests/s"."""
     arrivals = workload.arrivals
-    return f"concurrency {arrivals.concurrency}" if isinstance(arrivals, ClosedLoop) else f"{arrivals.rate:g} requests/s"
+    return (
+        f"concurrency {arrivals.concurrency}"
+        if isinstance(arrivals, ClosedLoop)
+        else f"{arrivals.rate:g} requests/s"
+    )

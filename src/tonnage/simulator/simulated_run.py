@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualLengths:
-    """What requests of equal length do to a fleet: they end together, and the next ones are admitted together."""
+    """What requests of equal length do to a fleet: they end together, and the next ones are
+    admitted together.
+    """
 
     share: float  # by which lengths vary around the same means in the run that it is compared with
     requests: int  # how many were compared, from the beginning of the run
@@ -35,7 +37,8 @@ class EqualLengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun(InNotebooks):
-    """One simulated point: the deployment and load, what happened to each request, and the metrics of it.
+    """One simulated point: the deployment and load, what happened to each request, and the metrics
+    of it.
 
     Attributes:
         deployment, workload, seed: inputs of the run.
@@ -45,9 +48,11 @@ class SimulatedRun(InNotebooks):
         router: what shared it; empty where there was one instance.
         unlike: groups that the instances fall into; empty where all are of ``deployment``.
         fleet: failures, instance-hours and limits broken; None where none of them was requested.
-        equal_lengths: where equal lengths decide the p95 of the TTFT, what it is without them; None elsewhere.
+        equal_lengths: where equal lengths decide the p95 of the TTFT, what it is without them; None
+            elsewhere.
         limits: that goodput and joint attainment are counted against.
-        settings: its values of what a sweep varies but the load, by the name of the argument, such as {"tp": "2"}.
+        settings: its values of what a sweep varies but the load, by the name of the argument, such
+            as {"tp": "2"}.
     """
 
     deployment: Deployment
@@ -82,7 +87,9 @@ class SimulatedRun(InNotebooks):
 
     @property
     def gain(self) -> float | None:
-        """What speculative decoding brings: output tokens/s over those without; in an open loop mean E2E without over with."""
+        """What speculative decoding brings: output tokens/s over those without; in an open loop
+        mean E2E without over with.
+        """
         if self.plain is None:
             return None
         if isinstance(self.workload.arrivals, ClosedLoop):
@@ -91,7 +98,9 @@ class SimulatedRun(InNotebooks):
 
     @property
     def saved_prompt_tokens(self) -> int | None:
-        """Prompt tokens that were found in a prefix cache and not computed; None where prompts share nothing."""
+        """Prompt tokens that were found in a prefix cache and not computed; None where prompts
+        share nothing.
+        """
         return int(self.requests.cached_tokens.sum()) if self.workload.shares else None
 
     @property
@@ -123,19 +132,28 @@ class SimulatedRun(InNotebooks):
             "seed": self.seed,
             **self._fleet,
             **self._shared,
-            **({} if d.speculation is None else {"speculation": str(d.speculation), "speculation_gain": self.gain}),
+            **(
+                {}
+                if d.speculation is None
+                else {"speculation": str(d.speculation), "speculation_gain": self.gain}
+            ),
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             **({} if self.fleet is None else {"fleet": self.fleet.to_json()}),
             **({"attained": [one.to_json() for one in self.attained]} if self.limits else {}),
             **({} if self.equal_lengths is None else {"equal_lengths": asdict(self.equal_lengths)}),
-            **({"classes": [class_result.to_json() for class_result in self.classes]} if self.workload.classes else {}),
+            **(
+                {"classes": [class_result.to_json() for class_result in self.classes]}
+                if self.workload.classes
+                else {}
+            ),
             **summary,
         }
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Where a measurement is with a probability of 80 %, by column; of a mean unless the name has a percentile.
+        """Where a measurement is with a probability of 80 %, by column; of a mean unless the name
+        has a percentile.
 
         Empty where the instances are unlike: how their errors go together was not measured.
         """
@@ -144,17 +162,28 @@ class SimulatedRun(InNotebooks):
         if self.unlike:
             return {}
         s, w = self.summary, self.workload
-        values = {f"{metric}_ms": s.statistic_ms(metric, "mean") for metric in ("ttft", "tpot", "e2e")}
-        values |= {"ttft_p95_ms": s.statistic_ms("ttft", "p95"), "requests_s": s.requests_per_second}
+        values = {
+            f"{metric}_ms": s.statistic_ms(metric, "mean") for metric in ("ttft", "tpot", "e2e")
+        }
+        values |= {
+            "ttft_p95_ms": s.statistic_ms("ttft", "p95"),
+            "requests_s": s.requests_per_second,
+        }
         clients = w.arrivals.concurrency if isinstance(w.arrivals, ClosedLoop) else None
         batch = clients if self.deployment.knobs.scheduler == "static" else None
-        isl = float(self.requests.isl.mean()) if w.sessions is not None and len(self.requests) else w.isl.mean
+        isl = (
+            float(self.requests.isl.mean())
+            if w.sessions is not None and len(self.requests)
+            else w.isl.mean
+        )
         regime = regime_of(self.deployment, isl=isl, osl=w.osl.mean, batch=batch, clients=clients)
         return intervals_of(values, regime, run_noise(self.requests) if clients is None else {})
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Which numbers behind it were not fitted to measurements of this GPU and engine, in words."""
+        """Which numbers behind it were not fitted to measurements of this GPU and engine, in
+        words.
+        """
         from tonnage.perf.pipeline import MARK
         from tonnage.perf.ranges import marks
 
@@ -170,13 +199,17 @@ class SimulatedRun(InNotebooks):
 
     @property
     def by_group(self) -> tuple[tuple[Alike, float, Latencies, Latencies], ...]:
-        """Of each group of unlike instances its share of the requests, TTFT and E2E in milliseconds."""
+        """Of each group of unlike instances its share of the requests, TTFT and E2E in
+        milliseconds.
+        """
         from tonnage.results.metrics import counted_rows, of_rows
 
         record, groups, first = self.requests, [], 0
         rows = counted_rows(record)
         for group in self.unlike:
-            mine = rows[(record.instance[rows] >= first) & (record.instance[rows] < first + group.instances)]
+            mine = rows[
+                (record.instance[rows] >= first) & (record.instance[rows] < first + group.instances)
+            ]
             ttft, _, e2e = of_rows(record, mine)
             groups.append((group, len(mine) / max(len(rows), 1), ttft, e2e))
             first += group.instances
@@ -187,19 +220,34 @@ class SimulatedRun(InNotebooks):
         """What prompts share, and what of that was found."""
         if not self.workload.shares:
             return {}
-        sessions = {} if self.workload.sessions is None else {"sessions": str(self.workload.sessions)}
-        return {**sessions, "prefix_hit_rate": self.hit_rate, "saved_prompt_tokens": self.saved_prompt_tokens}
+        sessions = (
+            {} if self.workload.sessions is None else {"sessions": str(self.workload.sessions)}
+        )
+        return {
+            **sessions,
+            "prefix_hit_rate": self.hit_rate,
+            "saved_prompt_tokens": self.saved_prompt_tokens,
+        }
 
     @property
     def _fleet(self) -> dict[str, Any]:
         if not self.router:
             return {}
         groups = [
-            {**group.deployment.named, "engine": group.deployment.engine, "instances": group.instances, "weight": group.weight}
+            {
+                **group.deployment.named,
+                "engine": group.deployment.engine,
+                "instances": group.instances,
+                "weight": group.weight,
+            }
             | {"share": share, "ttft_ms": asdict(ttft), "e2e_ms": asdict(e2e)}
             for group, share, ttft, e2e in self.by_group
         ]
-        return {"instances": self.instances, "router": self.router, **({"unlike": groups} if groups else {})}
+        return {
+            "instances": self.instances,
+            "router": self.router,
+            **({"unlike": groups} if groups else {}),
+        }
 
     def scenario(self) -> dict[str, Any]:
         """What was run, for the run folder: deployment with every knob, workload, seed."""
@@ -215,17 +263,30 @@ class SimulatedRun(InNotebooks):
             "seed": self.seed,
             **self._fleet,
             **({"sessions": asdict(w.sessions)} if w.sessions is not None else {}),
-            **({"classes": [asdict(traffic_class) for traffic_class in w.classes]} if w.classes else {}),
+            **(
+                {"classes": [asdict(traffic_class) for traffic_class in w.classes]}
+                if w.classes
+                else {}
+            ),
             **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
             **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
-            **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),
+            **(
+                {"step_model": d.step_source.name, "marks": list(self.marks)}
+                if d.step_source is not None
+                else {}
+            ),
         }
 
 
 def _arrivals(arrivals: Simulated) -> dict[str, Any]:
-    """The load for a run folder; of a replayed trace its name, since the record holds the requests themselves."""
+    """The load for a run folder; of a replayed trace its name, since the record holds the requests
+    themselves.
+    """
     if isinstance(arrivals, TraceArrivals):
-        return {"trace": f"{arrivals.recording.source}{arrivals.recording.change}", "rate": arrivals.rate}
+        return {
+            "trace": f"{arrivals.recording.source}{arrivals.recording.change}",
+            "rate": arrivals.rate,
+        }
     return asdict(arrivals)
 
 
@@ -260,7 +321,10 @@ class SimulatedSweep(InNotebooks):
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         missing = [{**settings, "reason": in_python(reason)} for settings, reason in self.left_out]
-        return {"points": [run.to_json() for run in self.runs], **({"left_out": missing} if missing else {})}
+        return {
+            "points": [run.to_json() for run in self.runs],
+            **({"left_out": missing} if missing else {}),
+        }
 
 
 def write_runs(folder: Path, runs: Collection[SimulatedRun], provenance: dict[str, Any]) -> None:
@@ -273,9 +337,20 @@ def write_runs(folder: Path, runs: Collection[SimulatedRun], provenance: dict[st
 
     for run in runs:
         load = run.workload.arrivals
-        values = (*run.settings.items(), ("concurrency", load.concurrency) if isinstance(load, ClosedLoop) else ("rate", f"{load.rate:g}"))
+        values = (
+            *run.settings.items(),
+            ("concurrency", load.concurrency)
+            if isinstance(load, ClosedLoop)
+            else ("rate", f"{load.rate:g}"),
+        )
         name = ",".join(f"{key}-{folder_name(str(value))}" for key, value in values)
-        write_run(folder if len(runs) == 1 else folder / name, run.scenario(), run.requests, run.summary, provenance)
+        write_run(
+            folder if len(runs) == 1 else folder / name,
+            run.scenario(),
+            run.requests,
+            run.summary,
+            provenance,
+        )
 
 
 def folder_name(value: str) -> str:
@@ -283,7 +358,8 @@ def folder_name(value: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+", "_", value)
 
 
-# What a run of several instances says next to its metrics: failures, instance-hours, limits that were broken.
+# What a run of several instances says next to its metrics: failures, instance-hours, limits that
+# were broken.
 
 
 S_PER_HOUR = 3600.0
@@ -299,7 +375,8 @@ class FleetFacts:
     lost: int  # requests that failed with their instance, or for which none was available
     availability: float  # share of the instances' time in which they worked
     instance_hours: float  # held, from the first instant to the arrival of the last request
-    # serving_mean, serving_most: instances that took requests, at the looks of the controller; None without one
+    # serving_mean, serving_most: instances that took requests, at the looks of the controller; None
+    # without one
     serving_mean: float | None
     serving_most: int | None
     violations: tuple[Violation, ...]  # of the limits

@@ -1,8 +1,10 @@
-"""What an engine is when it runs, assembled once for everybody who simulates one, and the runs of an instance of it.
+"""What an engine is when it runs, assembled once for everybody who simulates one, and the runs of
+an instance of it.
 
-The attention ranks of an instance (``Parallelism.dp``) have separate requests and KV caches, and go in lockstep
-(``reference.Ranks``); a router inside the instance gives them requests, or clients, in turn. Where ranks are separate endpoints, in
-``serve``, ``demo`` and two pools, each is an engine by itself and its step is priced as if all ranks were alike.
+The attention ranks of an instance (``Parallelism.dp``) have separate requests and KV caches, and go
+in lockstep (``reference.Ranks``); a router inside the instance gives them requests, or clients, in
+turn. Where ranks are separate endpoints, in ``serve``, ``demo`` and two pools, each is an engine by
+itself and its step is priced as if all ranks were alike.
 """
 
 from __future__ import annotations
@@ -37,55 +39,103 @@ class EngineSpec:
     """An engine: an instance, or one of its attention ranks."""
 
     step: StepModel  # what a step costs
-    knobs: EngineKnobs  # its scheduler and limits; without a prefix cache for a model whose states of a sequence are no blocks of tokens
+    # its scheduler and limits; without a prefix cache for a model whose states of a sequence are no
+    # blocks of tokens
+    knobs: EngineKnobs
     blocks: int  # blocks of ``knobs.tokens_per_block`` tokens that its KV cache has
-    windows: Windows = NO_WINDOWS  # blocks that a sequence holds for its sliding windows, in addition to those of its context
+    # blocks that a sequence holds for its sliding windows, in addition to those of its context
+    windows: Windows = NO_WINDOWS
     max_context: int = 0  # longest prompt plus output; it rejects longer requests
     ranks: int = 1  # attention ranks of the instance, each an engine by this spec
     tiers: Sequence[Tier] = ()  # memory below the KV cache, where prompts share something
 
     def engine(self, *, seed: int = 0, ends_only: bool = False) -> Engine:
-        """A compiled engine at time 0; with ``ends_only`` it reports the ends of requests alone, which is far faster."""
+        """A compiled engine at time 0; with ``ends_only`` it reports the ends of requests alone,
+        which is far faster.
+        """
         from tonnage.simulator.engine import Engine
 
         more: dict[str, Any] = {"windows": self.windows, "max_context": self.max_context}
         return Engine(self.step, self.knobs, self.blocks, seed=seed, ends_only=ends_only, **more)
 
     def plain_engine(self, **more: Any) -> Any:
-        """An engine of the reference at time 0; ``more`` are further arguments of ``reference.Engine``, such as ``contents``."""
+        """An engine of the reference at time 0; ``more`` are further arguments of
+        ``reference.Engine``, such as ``contents``.
+        """
         from tonnage.simulator import reference
 
-        return reference.Engine(self.step, self.knobs, self.blocks, windows=self.windows, max_context=self.max_context, **more)
+        return reference.Engine(
+            self.step,
+            self.knobs,
+            self.blocks,
+            windows=self.windows,
+            max_context=self.max_context,
+            **more,
+        )
 
-    def run(self, trace: Trace, *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None) -> Requests:
-        """The requests of a trace on an instance: on each attention rank its share. Raises InputError: what cannot be run.
+    def run(
+        self,
+        trace: Trace,
+        *,
+        window_ps: int = -1,
+        plain: bool = False,
+        stop: NDArray[np.int64] | None = None,
+    ) -> Requests:
+        """The requests of a trace on an instance: on each attention rank its share. Raises
+        InputError: what cannot be run.
 
-        ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference, which needs no compiler and gives the
-        same record. ``stop`` is that of ``kernel.run_recorded``.
+        ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference,
+        which needs no compiler and gives the same record. ``stop`` is that of
+        ``kernel.run_recorded``.
         """
-        return self.run_ranks(rank_traces(trace, self.ranks), window_ps=window_ps, plain=plain, stop=stop)
+        return self.run_ranks(
+            rank_traces(trace, self.ranks), window_ps=window_ps, plain=plain, stop=stop
+        )
 
     def run_ranks(
-        self, traces: Sequence[Trace], *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None
+        self,
+        traces: Sequence[Trace],
+        *,
+        window_ps: int = -1,
+        plain: bool = False,
+        stop: NDArray[np.int64] | None = None,
     ) -> Requests:
-        """The same for requests that were given to the ranks already: one trace for each that gets any."""
+        """The same for requests that were given to the ranks already: one trace for each that gets
+        any.
+        """
         if plain:
             from tonnage.simulator import reference
             from tonnage.simulator.kernel.build import check_engine
 
             check_engine(self.step, self.knobs, self.blocks)
-            ran = reference.run_ranks(traces, self.ranks, self.step, self.knobs, self.blocks, **self._limits(window_ps))
+            ran = reference.run_ranks(
+                traces, self.ranks, self.step, self.knobs, self.blocks, **self._limits(window_ps)
+            )
             return pooled([rank.requests for rank in ran]) if self.ranks > 1 else ran[0].requests
         return self.recorded_ranks(traces, most_steps=0, window_ps=window_ps, stop=stop)[0]
 
     def recorded(
-        self, trace: Trace, *, most_steps: int, window_ps: int = -1, stop: NDArray[np.int64] | None = None
+        self,
+        trace: Trace,
+        *,
+        most_steps: int,
+        window_ps: int = -1,
+        stop: NDArray[np.int64] | None = None,
     ) -> tuple[Requests, StepRecord]:
-        """The requests of a trace on a compiled instance, with its first ``most_steps`` steps; the arguments are those of ``run``."""
-        return self.recorded_ranks(rank_traces(trace, self.ranks), most_steps=most_steps, window_ps=window_ps, stop=stop)
+        """The requests of a trace on a compiled instance, with its first ``most_steps`` steps; the
+        arguments are those of ``run``.
+        """
+        return self.recorded_ranks(
+            rank_traces(trace, self.ranks), most_steps=most_steps, window_ps=window_ps, stop=stop
+        )
 
     def recorded_ranks(
-        self, traces: Sequence[Trace], *, most_steps: int, window_ps: int = -1, stop: NDArray[np.int64] | None = None
+        self,
+        traces: Sequence[Trace],
+        *,
+        most_steps: int,
+        window_ps: int = -1,
+        stop: NDArray[np.int64] | None = None,
     ) -> tuple[Requests, StepRecord]:
         """The same for requests that were given to the ranks already."""
         import numpy as np
@@ -93,28 +143,60 @@ class EngineSpec:
         from tonnage.simulator.kernel import run_ranks
 
         more = self._limits(window_ps)
-        parts, steps = run_ranks(traces, self.ranks, self.step, self.knobs, self.blocks, most_steps=most_steps, stop=stop, **more)
+        parts, steps = run_ranks(
+            traces,
+            self.ranks,
+            self.step,
+            self.knobs,
+            self.blocks,
+            most_steps=most_steps,
+            stop=stop,
+            **more,
+        )
         if self.ranks == 1:
             return parts[0], steps
-        order = np.argsort(np.concatenate([part.due_ns for part in parts]), kind="stable") if most_steps else np.zeros(0, np.int64)
-        return pooled(parts), replace(steps, first_step=steps.first_step[order], last_step=steps.last_step[order])
+        order = (
+            np.argsort(np.concatenate([part.due_ns for part in parts]), kind="stable")
+            if most_steps
+            else np.zeros(0, np.int64)
+        )
+        return pooled(parts), replace(
+            steps, first_step=steps.first_step[order], last_step=steps.last_step[order]
+        )
 
     def _limits(self, window_ps: int) -> dict[str, Any]:
-        return {"windows": self.windows, "window_ps": window_ps, "max_context": self.max_context, "tiers": self.tiers}
+        return {
+            "windows": self.windows,
+            "window_ps": window_ps,
+            "max_context": self.max_context,
+            "tiers": self.tiers,
+        }
 
 
-def spec_of(deployment: Deployment, priced: EstimatedInstance | None = None, *, tiers: Sequence[Tier] = ()) -> EngineSpec:
-    """The engine of a deployment, with steps, memory and knobs of ``priced`` where they are not those of one stage (``perf.pipeline``).
+def spec_of(
+    deployment: Deployment, priced: EstimatedInstance | None = None, *, tiers: Sequence[Tier] = ()
+) -> EngineSpec:
+    """The engine of a deployment, with steps, memory and knobs of ``priced`` where they are not
+    those of one stage (``perf.pipeline``).
 
     Raises DoesNotFit: the weights exceed the memory.
     """
     if priced is None:
-        return engine_spec(deployment, step_model(deployment), deployment.knobs, memory_plan(deployment), tiers=tiers)
+        return engine_spec(
+            deployment,
+            step_model(deployment),
+            deployment.knobs,
+            memory_plan(deployment),
+            tiers=tiers,
+        )
     return engine_spec(deployment, priced.step, priced.knobs, priced.memory, tiers=tiers)
 
 
-def instance_spec(deployment: Deployment, workload: Workload, *, tiers: Sequence[Tier] = ()) -> EngineSpec:
-    """The engine of an instance for the requests of a workload: a pipeline as one engine, by their mean prompt.
+def instance_spec(
+    deployment: Deployment, workload: Workload, *, tiers: Sequence[Tier] = ()
+) -> EngineSpec:
+    """The engine of an instance for the requests of a workload: a pipeline as one engine, by their
+    mean prompt.
 
     Raises DoesNotFit: the weights exceed the memory; InputError: as ``estimated_instance``.
     """
@@ -125,11 +207,20 @@ def instance_spec(deployment: Deployment, workload: Workload, *, tiers: Sequence
         return spec_of(deployment, tiers=tiers)
     prompts = workload.isl if workload.pairs is None else workload.pairs.lengths()[0]
     gpus = system_of(deployment.gpu).gpus
-    return spec_of(deployment, estimated_instance(deployment, gpus_per_system=gpus, prompt_tokens=round(prompts.mean)), tiers=tiers)
+    return spec_of(
+        deployment,
+        estimated_instance(deployment, gpus_per_system=gpus, prompt_tokens=round(prompts.mean)),
+        tiers=tiers,
+    )
 
 
 def engine_spec(
-    deployment: Deployment, step: StepModel, knobs: EngineKnobs, memory: MemoryPlan, *, tiers: Sequence[Tier] = ()
+    deployment: Deployment,
+    step: StepModel,
+    knobs: EngineKnobs,
+    memory: MemoryPlan,
+    *,
+    tiers: Sequence[Tier] = (),
 ) -> EngineSpec:
     """The engine of a deployment whose step model and memory plan are known."""
     return EngineSpec(
@@ -144,17 +235,28 @@ def engine_spec(
 
 
 def pooled(parts: Sequence[Requests]) -> Requests:
-    """The requests of several instances as one record, in order of arrival; ``instance`` says whose each is."""
+    """The requests of several instances as one record, in order of arrival; ``instance`` says whose
+    each is.
+    """
     import numpy as np
 
     due = np.concatenate([part.due_ns for part in parts])
     order = np.argsort(due, kind="stable")
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in ROW_COLUMNS}
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])[order] for name in ROW_COLUMNS
+    }
     for name in SIMULATED_COLUMNS:
         there = [getattr(part, name) for part in parts if getattr(part, name) is not None]
         columns[name] = np.concatenate(there)[order] if len(there) == len(parts) else None
-    columns["instance"] = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])[order]
-    return replace(parts[0], **columns, turns=_pooled_turns(parts, order), gaps=np.sum([part.gaps for part in parts], axis=0))
+    columns["instance"] = np.repeat(
+        np.arange(len(parts), dtype=np.int32), [len(part) for part in parts]
+    )[order]
+    return replace(
+        parts[0],
+        **columns,
+        turns=_pooled_turns(parts, order),
+        gaps=np.sum([part.gaps for part in parts], axis=0),
+    )
 
 
 def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns | None:
@@ -166,8 +268,12 @@ def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns 
         return None
     counts = [int(turn.session.max(initial=-1)) + 1 for turn in turns]
     before = np.cumsum([0, *counts])
-    session = np.concatenate([each.session + begin for each, begin in zip(turns, before, strict=False)])
-    first, alone = (np.concatenate([getattr(turn, name) for turn in turns]) for name in ("first", "alone_ns"))
+    session = np.concatenate(
+        [each.session + begin for each, begin in zip(turns, before, strict=False)]
+    )
+    first, alone = (
+        np.concatenate([getattr(turn, name) for turn in turns]) for name in ("first", "alone_ns")
+    )
     return Turns(session=session[order], first=first[order], alone_ns=alone[order])
 
 
@@ -184,13 +290,23 @@ def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[T
 
 
 def _part(trace: Trace, rows: NDArray[np.int64], which: int, parts: int) -> Trace:
-    """Some requests of a trace, with their own draws: they are counted from 0 again. What they have in common is left out."""
+    """Some requests of a trace, with their own draws: they are counted from 0 again. What they have
+    in common is left out.
+    """
     seed = trace.seed * parts + which
-    return replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=seed, contents=None)
+    return replace(
+        trace,
+        due_ps=trace.due_ps[rows],
+        isl=trace.isl[rows],
+        osl=trace.osl[rows],
+        seed=seed,
+        contents=None,
+    )
 
 
 def rank_traces(trace: Trace, ranks: int) -> list[Trace]:
-    """What each attention rank of an instance gets: requests in turn, in a closed loop clients with their requests.
+    """What each attention rank of an instance gets: requests in turn, in a closed loop clients with
+    their requests.
 
     Ranks that get none are left out.
     """

@@ -1,4 +1,6 @@
-"""Memory below the KV cache, such as host memory or a disk: how many blocks it keeps, and how long one of them takes to come back."""
+"""Memory below the KV cache, such as host memory or a disk: how many blocks it keeps, and how long
+one of them takes to come back.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 class Tier:
     """One tier.
 
-    The step in which a request enters waits for the transfers of what it finds there, or is as long as these where they overlap; what goes
-    down costs no time, as it is written while the engine computes.
+    The step in which a request enters waits for the transfers of what it finds there, or is as long
+    as these where they overlap; what goes down costs no time, as it is written while the engine
+    computes.
     """
 
     blocks: int  # KV blocks that it keeps
@@ -52,7 +55,10 @@ def resolved_tiers(
     if asked.offloader:
         rules = find_offloading(asked.offloader)
     else:
-        sized, engine = asked.tiers and all(tier.whole for tier in asked.tiers), find_engine(deployment.engine)
+        sized, engine = (
+            asked.tiers and all(tier.whole for tier in asked.tiers),
+            find_engine(deployment.engine),
+        )
         rules = PLAIN if sized else usual_offloading(engine.family)
         if asked.usual and not starts_offloading(rules, engine):
             return PLAIN, ()
@@ -67,11 +73,15 @@ def resolved_tiers(
             if not asked.usual:
                 said = "no size" if memory is not None else "nothing"
                 raise InputError(
-                    f"{option('kv_tiers')}: the catalog says {said} of the {tier.name} of {deployment.gpu.name}'s systems; "
-                    f"write such as {tier.name}=4TB@50GB/s"
+                    f"{option('kv_tiers')}: the catalog says {said} of the {tier.name} of"
+                    f" {deployment.gpu.name}'s systems; write such as {tier.name}=4TB@50GB/s"
                 )
         else:
-            size = round((memory.gb or 0.0) * 1e9 * KV_SHARE[tier.name] * share) if tier.size is None else tier.size
+            size = (
+                round((memory.gb or 0.0) * 1e9 * KV_SHARE[tier.name] * share)
+                if tier.size is None
+                else tier.size
+            )
             speed = round(memory.gb_s * 1e9 * share) if tier.speed is None else tier.speed
             latency = memory.latency_us * 1e-6 if tier.latency_s is None else tier.latency_s
             asked_tiers.append(AskedTier(name=tier.name, size=size, speed=speed, latency_s=latency))
@@ -79,19 +89,30 @@ def resolved_tiers(
 
 
 def tiers_of(
-    asked: KvTiers, deployment: Deployment, memory: MemoryPlan, *, memories: Sequence[SystemTier], gpus_per_system: int, block_tokens: int
+    asked: KvTiers,
+    deployment: Deployment,
+    memory: MemoryPlan,
+    *,
+    memories: Sequence[SystemTier],
+    gpus_per_system: int,
+    block_tokens: int,
 ) -> tuple[Tier, ...]:
-    """The memory below the KV cache of each attention rank, in blocks of ``block_tokens`` tokens; other arguments as above.
+    """The memory below the KV cache of each attention rank, in blocks of ``block_tokens`` tokens;
+    other arguments as above.
 
-    A tier of copies keeps what is above it too, so that only the rest of it counts: the least recently used block of both together is
-    the one that is forgotten (``tests/simulator/test_tiers.py``).
+    A tier of copies keeps what is above it too, so that only the rest of it counts: the least
+    recently used block of both together is the one that is forgotten
+    (``tests/simulator/test_tiers.py``).
     """
     from tonnage.perf.memory import kv_bytes_per_token
 
     rules, tiers = resolved_tiers(asked, deployment, memories, gpus_per_system)
     moved = kept = memory.kv_bytes_per_token * block_tokens * deployment.parallelism.gpus
     if rules.once:
-        whole = kv_bytes_per_token(replace(deployment, parallelism=Parallelism(tp=1))) * deployment.parallelism.dp
+        whole = (
+            kv_bytes_per_token(replace(deployment, parallelism=Parallelism(tp=1)))
+            * deployment.parallelism.dp
+        )
         kept = min(moved, whole * block_tokens)
     found, above = [], memory.tokens // block_tokens if rules.copies else 0
     for tier in tiers:

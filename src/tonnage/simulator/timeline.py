@@ -1,11 +1,24 @@
-"""The slots of an engine step by step, read off the readable simulator, which gives the same record as the compiled one."""
+"""The slots of an engine step by step, read off the readable simulator, which gives the same record
+as the compiled one.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, Held, Timeline, TimelineStep
+from tonnage.results.timeline import (
+    BLOCKS,
+    DECODE,
+    NOTHING,
+    PREFILL,
+    SLOTS,
+    TOKENS,
+    WAITING,
+    Held,
+    Timeline,
+    TimelineStep,
+)
 from tonnage.simulator.reference import Clients
 from tonnage.simulator.reference.engine import Engine
 from tonnage.simulator.spec import instance_spec, rank_traces
@@ -76,7 +89,9 @@ class _Recorded(Engine):
         )
 
     def bound(self, tokens: int, held: tuple[Held, ...]) -> str:
-        """What kept more from being in the step: the first of the waiting requests, else a prompt that was cut or left out."""
+        """What kept more from being in the step: the first of the waiting requests, else a prompt
+        that was cut or left out.
+        """
         batcher = self.batcher
         cut = any(one.state == WAITING for one in held) or tokens >= batcher.knobs.max_num_tokens
         if not batcher.waiting:
@@ -84,12 +99,20 @@ class _Recorded(Engine):
         if len(batcher.running) >= batcher.slots:
             return SLOTS
         first = batcher.waiting[0]
-        needed = first.isl + (first.osl if batcher.knobs.scheduler in ("tensorrt-llm", "one-prefill", "static") else first.generated)
+        needed = first.isl + (
+            first.osl
+            if batcher.knobs.scheduler in ("tensorrt-llm", "one-prefill", "static")
+            else first.generated
+        )
         return BLOCKS if batcher.lacks(first, needed) > batcher.free else TOKENS
 
 
-def simulate_timeline(deployment: Deployment, workload: Workload, *, seed: int) -> tuple[Requests, Timeline]:
-    """As ``simulate``, with the first steps of the engine; of an instance with attention ranks the first rank and its requests."""
+def simulate_timeline(
+    deployment: Deployment, workload: Workload, *, seed: int
+) -> tuple[Requests, Timeline]:
+    """As ``simulate``, with the first steps of the engine; of an instance with attention ranks the
+    first rank and its requests.
+    """
     spec = instance_spec(deployment, workload)
     trace = rank_traces(workload.trace(seed), spec.ranks)[0]
     clients: list[Clients] = []
@@ -110,11 +133,15 @@ def simulate_timeline(deployment: Deployment, workload: Workload, *, seed: int) 
     clients.append(Clients(trace, engine.submit))
     engine.advance()
     left = len(engine.steps) - len(engine.kept)
-    return engine.requests(), Timeline(steps=tuple(engine.kept), slots=engine.batcher.slots, unit="s", left=left)
+    return engine.requests(), Timeline(
+        steps=tuple(engine.kept), slots=engine.batcher.slots, unit="s", left=left
+    )
 
 
 def lesson_timeline(result: LessonResult) -> Timeline:
-    """The lesson's steps; it numbers no requests, so that a request is the number of its slot's stays."""
+    """The lesson's steps; it numbers no requests, so that a request is the number of its slot's
+    stays.
+    """
     kept: list[TimelineStep] = []
     before = "." * len(result.steps[0].slots) if result.steps else ""
     stays = [0] * len(before)
@@ -126,11 +153,27 @@ def lesson_timeline(result: LessonResult) -> Timeline:
                 count += 1
                 stays[slot] = count
             if state != ".":
-                held_slots.append(Held(slot=slot, request=stays[slot], state=PREFILL if state == "P" else DECODE, tokens=int(state == "=")))
+                held_slots.append(
+                    Held(
+                        slot=slot,
+                        request=stays[slot],
+                        state=PREFILL if state == "P" else DECODE,
+                        tokens=int(state == "="),
+                    )
+                )
         before = step.slots
         bound = SLOTS if step.queued else NOTHING
         kept.append(
-            TimelineStep(start=step.start, duration=step.duration, held=tuple(held_slots), queued=step.queued, kv_used=0.0, bound=bound)
+            TimelineStep(
+                start=step.start,
+                duration=step.duration,
+                held=tuple(held_slots),
+                queued=step.queued,
+                kv_used=0.0,
+                bound=bound,
+            )
         )
     end = kept[-1].start + kept[-1].duration if kept else 0.0
-    return Timeline(steps=tuple(kept), slots=len(before), unit="ticks", left=int(end < result.ticks))
+    return Timeline(
+        steps=tuple(kept), slots=len(before), unit="ticks", left=int(end < result.ticks)
+    )

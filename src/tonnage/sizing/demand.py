@@ -1,4 +1,6 @@
-"""How many requests per second a sizing is for: the demand, from any of the forms in which people state it."""
+"""How many requests per second a sizing is for: the demand, from any of the forms in which people
+state it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from tonnage.plan.demand import Demand, DemandSource
 from tonnage.spec.recording import Recording
 
 PERCENTILE = 95.0
-"""Percentile of the arrivals in one second that a mean is sized for when none is given; the course's choice."""
+"""Percentile of the arrivals in one second that a mean is sized for when none is given; the
+course's choice."""
 
 SECONDS_PER_YEAR = 365 * 86_400
 
@@ -57,30 +60,48 @@ def demand_of(
     Args:
         peak_rps: requests per second at the peak; or
         mean_rps: mean requests per second; or
-        users, requests_per_user_day, working_hours, working_days: people, what each asks a day, and the hours a day
-            (8 unless said) and days a week (5) over which they do; or
-        calls_per_year, requests_per_call: a year's volume, and what one call asks (1 unless said); or
-        profile: 24 or 168 hourly values: requests per second, or shares where a mean, a volume or a peak is given
-            too; or
+        users, requests_per_user_day, working_hours, working_days: people, what each asks a day, and
+            the hours a day (8 unless said) and days a week (5) over which they do; or
+        calls_per_year, requests_per_call: a year's volume, and what one call asks (1 unless said);
+            or
+        profile: 24 or 168 hourly values: requests per second, or shares where a mean, a volume or a
+            peak is given too; or
         trace: recorded requests; with ``mean_rps`` they are stretched to that mean already; or
         requests, within_s: a job of so many requests to be done in so many seconds.
-        percentile: of the Poisson count of arrivals in one second, from 1 to below 100; 95 where a mean has
-            neither this nor a factor.
+        percentile: of the Poisson count of arrivals in one second, from 1 to below 100; 95 where a
+            mean has neither this nor a factor.
         factor: peak over mean, 1 or more.
 
     Raises:
         InputError: nothing is given, what is given contradicts itself, or a number is out of range.
     """
-    people = {"requests_per_user_day": requests_per_user_day, "working_hours": working_hours, "working_days": working_days}
-    _check_parts(users, {option(name): value for name, value in people.items()}, calls_per_year, requests_per_call)
-    sources = {"peak_rps": peak_rps, "mean_rps": mean_rps, "users": users, "calls_per_year": calls_per_year, "requests": requests}
+    people = {
+        "requests_per_user_day": requests_per_user_day,
+        "working_hours": working_hours,
+        "working_days": working_days,
+    }
+    _check_parts(
+        users,
+        {option(name): value for name, value in people.items()},
+        calls_per_year,
+        requests_per_call,
+    )
+    sources = {
+        "peak_rps": peak_rps,
+        "mean_rps": mean_rps,
+        "users": users,
+        "calls_per_year": calls_per_year,
+        "requests": requests,
+    }
     given = _given(sources, profile, trace)
     if requests is not None or within_s is not None:
         return _offline(requests, within_s, percentile, factor, trace)
     if trace is not None:
         return _from_trace(trace, given, percentile, factor)
     if users is not None:
-        day = _Day(users=users, per_user=requests_per_user_day or 0, hours=working_hours, days=working_days)
+        day = _Day(
+            users=users, per_user=requests_per_user_day or 0, hours=working_hours, days=working_days
+        )
         return _from_users(day, percentile, factor)
     hours = None if profile is None else _hours(profile)
     if peak_rps is not None:
@@ -90,61 +111,96 @@ def demand_of(
     if hours is None:
         return _from_mean(mean, percentile, factor, source)
     scale = mean * len(hours) / math.fsum(hours) if given else 1.0
-    of = replace(source, profile_hours=len(hours)) if given else DemandSource(kind="profile", profile_hours=len(hours))
+    of = (
+        replace(source, profile_hours=len(hours))
+        if given
+        else DemandSource(kind="profile", profile_hours=len(hours))
+    )
     return _from_hours([h * scale for h in hours], of, percentile, factor)
 
 
 def carried_by_existing(requests_per_second: float = 1.0) -> Demand:
-    """The demand where none is requested: what systems that exist carry; before that is known, any."""
+    """The demand where none is requested: what systems that exist carry; before that is known,
+    any.
+    """
     rate = requests_per_second
     source = DemandSource(kind="existing", requests_per_second=rate)
     return Demand(peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source)
 
 
-def _given(sources: dict[str, float | None], profile: Sequence[float] | None, trace: Recording | None) -> list[str]:
-    """The forms in which a number of requests was given; one, next to a profile or a trace that say when they come."""
+def _given(
+    sources: dict[str, float | None], profile: Sequence[float] | None, trace: Recording | None
+) -> list[str]:
+    """The forms in which a number of requests was given; one, next to a profile or a trace that say
+    when they come.
+    """
     given = [option(name) for name, value in sources.items() if value is not None]
     if len(given) > 1 or not (given or profile is not None or trace is not None):
         raise _count_error(given)
     timed = {"trace": trace, "users": sources["users"], "requests": sources["requests"]}
     other = next((option(name) for name, value in timed.items() if value is not None), None)
     if profile is not None and other is not None:
-        raise InputError(f"{option('profile')} and {other}: each says when requests come; give one of them")
+        raise InputError(
+            f"{option('profile')} and {other}: each says when requests come; give one of them"
+        )
     return given
 
 
-def _from_peak(peak_rps: float, hours: list[float] | None, percentile: float | None, factor: float | None) -> Demand:
+def _from_peak(
+    peak_rps: float, hours: list[float] | None, percentile: float | None, factor: float | None
+) -> Demand:
     if percentile is not None or factor is not None:
-        raise InputError(f"{option('peak_rps')}: is the peak itself; a percentile or a factor goes with {option('mean_rps')}")
+        raise InputError(
+            f"{option('peak_rps')}: is the peak itself; a percentile or a factor goes with"
+            f" {option('mean_rps')}"
+        )
     peak = _positive(peak_rps, option("peak_rps"))
     source = DemandSource(kind="peak", requests_per_second=peak)
     if hours is None:
         return Demand(peak_requests_per_second=peak, sizing_requests_per_second=peak, source=source)
-    return _from_hours([h * peak / max(hours) for h in hours], replace(source, profile_hours=len(hours)), None, None)
+    return _from_hours(
+        [h * peak / max(hours) for h in hours],
+        replace(source, profile_hours=len(hours)),
+        None,
+        None,
+    )
 
 
 def _count_error(given: list[str]) -> InputError:
     if not given:
         return InputError(
-            f"{option('peak_rps')} and {option('mean_rps')}: neither is given; write for example {option('peak_rps')} 20, or "
-            f"{option('users')} 5000 {option('requests_per_user_day')} 20"
+            f"{option('peak_rps')} and {option('mean_rps')}: neither is given; write for example"
+            f" {option('peak_rps')} 20, or {option('users')} 5000"
+            f" {option('requests_per_user_day')} 20"
         )
     both = f"{', '.join(given[:-1])} and {given[-1]}"
-    return InputError(f"{both}: {'both' if len(given) == 2 else 'all'} are given; say how many requests per second with one of them")
+    return InputError(
+        f"{both}: {'both' if len(given) == 2 else 'all'} are given; say how many requests per"
+        " second with one of them"
+    )
 
 
-def _check_parts(users: float | None, people: dict[str, float | None], calls: float | None, per_call: float | None) -> None:
+def _check_parts(
+    users: float | None,
+    people: dict[str, float | None],
+    calls: float | None,
+    per_call: float | None,
+) -> None:
     """Refuse a part of a form without the form itself."""
     alone = [name for name, value in people.items() if value is not None and users is None]
     if alone:
-        raise InputError(f"{alone[0]}: goes with {option('users')}; add for example {option('users')} 5000")
+        raise InputError(
+            f"{alone[0]}: goes with {option('users')}; add for example {option('users')} 5000"
+        )
     if per_call is not None and calls is None:
         raise InputError(
-            f"{option('requests_per_call')}: goes with {option('calls_per_year')}; add for example {option('calls_per_year')} 30000000"
+            f"{option('requests_per_call')}: goes with {option('calls_per_year')}; add for example"
+            f" {option('calls_per_year')} 30000000"
         )
     if users is not None and people[option("requests_per_user_day")] is None:
         raise InputError(
-            f"{option('users')}: goes with {option('requests_per_user_day')}; add for example {option('requests_per_user_day')} 20"
+            f"{option('users')}: goes with {option('requests_per_user_day')}; add for example"
+            f" {option('requests_per_user_day')} 20"
         )
 
 
@@ -154,17 +210,29 @@ def _mean(mean_rps: float | None, calls: float | None, per_call: float | None) -
         mean = 1.0 if mean_rps is None else _positive(mean_rps, option("mean_rps"))
         return DemandSource(kind="mean", requests_per_second=mean)
     each = 1.0 if per_call is None else _amount(per_call, option("requests_per_call"))
-    mean = _positive(_amount(calls, option("calls_per_year")) * each / SECONDS_PER_YEAR, option("calls_per_year"))
-    return DemandSource(kind="calls", requests_per_second=mean, calls_per_year=calls, requests_per_call=each)
+    mean = _positive(
+        _amount(calls, option("calls_per_year")) * each / SECONDS_PER_YEAR, option("calls_per_year")
+    )
+    return DemandSource(
+        kind="calls", requests_per_second=mean, calls_per_year=calls, requests_per_call=each
+    )
 
 
-def _from_mean(mean: float, percentile: float | None, factor: float | None, source: DemandSource) -> Demand:
+def _from_mean(
+    mean: float, percentile: float | None, factor: float | None, source: DemandSource
+) -> Demand:
     """The peak of a mean: a factor of it, or a percentile of its Poisson arrivals in one second."""
     if factor is not None:
         if percentile is not None:
-            raise InputError(f"{option('peak_factor')} and {option('peak_percentile')}: both are given; make the peak with one of them")
+            raise InputError(
+                f"{option('peak_factor')} and {option('peak_percentile')}: both are given; make the"
+                " peak with one of them"
+            )
         if not (math.isfinite(factor) and factor >= 1):
-            raise InputError(f"{option('peak_factor')}: {factor:g} is not a factor; write how many times the mean the peak is, 1 or more")
+            raise InputError(
+                f"{option('peak_factor')}: {factor:g} is not a factor; write how many times the"
+                " mean the peak is, 1 or more"
+            )
         peak = _positive(mean * factor, option("peak_factor"))
         return Demand(
             peak_requests_per_second=peak,
@@ -175,7 +243,10 @@ def _from_mean(mean: float, percentile: float | None, factor: float | None, sour
         )
     chosen = PERCENTILE if percentile is None else percentile
     if not 1 <= chosen < 100:
-        raise InputError(f"{option('peak_percentile')}: {chosen:g} is not a percentile; write a number from 1 to below 100, such as 95")
+        raise InputError(
+            f"{option('peak_percentile')}: {chosen:g} is not a percentile; write a number from 1 to"
+            " below 100, such as 95"
+        )
     counted = float(poisson_peak(mean, chosen))
     peak = max(counted, mean)
     return Demand(
@@ -187,7 +258,9 @@ def _from_mean(mean: float, percentile: float | None, factor: float | None, sour
     )
 
 
-def _from_hours(hours: Sequence[float], source: DemandSource, percentile: float | None, factor: float | None) -> Demand:
+def _from_hours(
+    hours: Sequence[float], source: DemandSource, percentile: float | None, factor: float | None
+) -> Demand:
     """The busiest hour as it is, or with a percentile or a factor within it."""
     busiest, mean = max(hours), math.fsum(hours) / len(hours)
     _positive(busiest, option("profile"))
@@ -199,22 +272,31 @@ def _from_hours(hours: Sequence[float], source: DemandSource, percentile: float 
             profile=tuple(hours),
             source=source,
         )
-    return replace(_from_mean(busiest, percentile, factor, source), mean_requests_per_second=mean, profile=tuple(hours))
+    return replace(
+        _from_mean(busiest, percentile, factor, source),
+        mean_requests_per_second=mean,
+        profile=tuple(hours),
+    )
 
 
 def _hours(profile: Sequence[float]) -> list[float]:
     """The hourly values, refused where they are none."""
     if len(profile) not in (HOURS_PER_DAY, HOURS_PER_DAY * DAYS_PER_WEEK):
         raise InputError(
-            f"{option('profile')}: has {len(profile)} values; write 24 for the hours of a day, or 168 for a week from Monday 0 h"
+            f"{option('profile')}: has {len(profile)} values; write 24 for the hours of a day, or"
+            " 168 for a week from Monday 0 h"
         )
     bad = [(hour, value) for hour, value in enumerate(profile) if not 0 <= value <= MOST_LOAD]
     if bad:
         raise InputError(
-            f"{option('profile')}: {bad[0][1]:g} at hour {bad[0][0]} is not a load; write requests per second, or shares, 0 or more"
+            f"{option('profile')}: {bad[0][1]:g} at hour {bad[0][0]} is not a load; write requests"
+            " per second, or shares, 0 or more"
         )
     if not max(profile) > 0:
-        raise InputError(f"{option('profile')}: every hour is 0; give the hours in which requests come a value above 0")
+        raise InputError(
+            f"{option('profile')}: every hour is 0; give the hours in which requests come a value"
+            " above 0"
+        )
     return [float(value) for value in profile]
 
 
@@ -229,17 +311,31 @@ class _Day:
 
 
 def _from_users(asked: _Day, percentile: float | None, factor: float | None) -> Demand:
-    """People who ask so much a day, evenly over their working hours; a week's profile from 8 h on, Monday first."""
+    """People who ask so much a day, evenly over their working hours; a week's profile from 8 h on,
+    Monday first.
+    """
     hours = WORKING_HOURS if asked.hours is None else asked.hours
     days = WORKING_DAYS if asked.days is None else asked.days
     if not 0 < hours <= HOURS_PER_DAY:
-        raise InputError(f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0, at most 24")
+        raise InputError(
+            f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0,"
+            " at most 24"
+        )
     if not (1 <= days <= DAYS_PER_WEEK and days == round(days)):
-        raise InputError(f"{option('working_days')}: {days:g} is not a working week; write whole days a week from 1 to 7")
-    day = _amount(asked.users, option("users")) * _amount(asked.per_user, option("requests_per_user_day"))
+        raise InputError(
+            f"{option('working_days')}: {days:g} is not a working week; write whole days a week"
+            " from 1 to 7"
+        )
+    day = _amount(asked.users, option("users")) * _amount(
+        asked.per_user, option("requests_per_user_day")
+    )
     rate = _positive(day / (hours * 3600), option("users"))
     source = DemandSource(
-        kind="users", requests_per_second=rate, users=asked.users, requests_per_user_day=asked.per_user, working_hours=hours
+        kind="users",
+        requests_per_second=rate,
+        users=asked.users,
+        requests_per_user_day=asked.per_user,
+        working_hours=hours,
     )
     return replace(
         _from_mean(rate, percentile, factor, source),
@@ -249,16 +345,32 @@ def _from_users(asked: _Day, percentile: float | None, factor: float | None) -> 
 
 
 def working_week(rate: float, hours: float, days: int) -> tuple[float, ...]:
-    """Requests per second of each hour of a week: ``rate`` over the working hours from 8 h on (earlier where they do not fit)."""
+    """Requests per second of each hour of a week: ``rate`` over the working hours from 8 h on
+    (earlier where they do not fit).
+    """
     begin = min(8, HOURS_PER_DAY - math.ceil(hours))
-    day = [rate * min(1.0, max(0.0, hours - (hour - begin))) if hour >= begin else 0.0 for hour in range(HOURS_PER_DAY)]
+    day = [
+        rate * min(1.0, max(0.0, hours - (hour - begin))) if hour >= begin else 0.0
+        for hour in range(HOURS_PER_DAY)
+    ]
     return tuple(day * days + [0.0] * HOURS_PER_DAY * (DAYS_PER_WEEK - days))
 
 
-def _from_trace(trace: Recording, given: list[str], percentile: float | None, factor: float | None) -> Demand:
-    """A trace's own mean; its bursts come with it, so neither a percentile nor a factor is added."""
+def _from_trace(
+    trace: Recording, given: list[str], percentile: float | None, factor: float | None
+) -> Demand:
+    """A trace's own mean; its bursts come with it, so neither a percentile nor a factor is
+    added.
+    """
     others = [name for name in given if name != option("mean_rps")]
-    others += [name for name, value in ((option("peak_percentile"), percentile), (option("peak_factor"), factor)) if value is not None]
+    others += [
+        name
+        for name, value in (
+            (option("peak_percentile"), percentile),
+            (option("peak_factor"), factor),
+        )
+        if value is not None
+    ]
     if others:
         raise InputError(
             f"{option('trace')} and {others[0]}: a trace brings its own peaks; "
@@ -275,13 +387,21 @@ def _from_trace(trace: Recording, given: list[str], percentile: float | None, fa
         peak_second=peak,
         poisson_peak_requests_per_second=poisson,
         source=DemandSource(
-            kind="trace", trace=trace.source, trace_change=trace.change, trace_requests=len(trace), trace_seconds=trace.seconds
+            kind="trace",
+            trace=trace.source,
+            trace_change=trace.change,
+            trace_requests=len(trace),
+            trace_seconds=trace.seconds,
         ),
     )
 
 
 def _offline(
-    requests: float | None, within_s: float | None, percentile: float | None, factor: float | None, trace: Recording | None
+    requests: float | None,
+    within_s: float | None,
+    percentile: float | None,
+    factor: float | None,
+    trace: Recording | None,
 ) -> Demand:
     """A job: only its throughput counts."""
     if requests is None or within_s is None:
@@ -290,12 +410,23 @@ def _offline(
             if within_s is None
             else f"{option('within')}: goes with {option('requests')}, the number of them"
         )
-        raise InputError(f"{missing} for a job such as {option('requests')} 1000000 {option('within')} 8h")
+        raise InputError(
+            f"{missing} for a job such as {option('requests')} 1000000 {option('within')} 8h"
+        )
     extra = [
-        n for n, v in ((option("peak_percentile"), percentile), (option("peak_factor"), factor), (option("trace"), trace)) if v is not None
+        n
+        for n, v in (
+            (option("peak_percentile"), percentile),
+            (option("peak_factor"), factor),
+            (option("trace"), trace),
+        )
+        if v is not None
     ]
     if extra:
-        raise InputError(f"{option('requests')} and {extra[0]}: a job of so many requests has no peak; leave {extra[0]} out")
+        raise InputError(
+            f"{option('requests')} and {extra[0]}: a job of so many requests has no peak; leave"
+            f" {extra[0]} out"
+        )
     count = round(_amount(requests, option("requests")))
     if not (math.isfinite(within_s) and within_s > 0) or count < 1:
         raise InputError(
@@ -303,7 +434,10 @@ def _offline(
             f"write for example {option('requests')} 1000000 {option('within')} 8h"
         )
     if within_s > LONGEST_JOB_S:
-        raise InputError(f"{option('within')}: {within_s:g} s is longer than any job; write at most {LONGEST_JOB_S:g} s (317 years)")
+        raise InputError(
+            f"{option('within')}: {within_s:g} s is longer than any job; write at most"
+            f" {LONGEST_JOB_S:g} s (317 years)"
+        )
     rate = _positive(count / within_s, option("requests"))
     return Demand(
         peak_requests_per_second=rate,
@@ -317,7 +451,9 @@ def _offline(
 
 def _positive(value: float | None, where: str) -> float:
     if value is None or not (math.isfinite(value) and LEAST_RPS <= value <= 1e9):
-        raise InputError(f"{where}: {value} is not a rate; write requests per second above 0, at most 10⁹")
+        raise InputError(
+            f"{where}: {value} is not a rate; write requests per second above 0, at most 10⁹"
+        )
     return float(value)
 
 
@@ -352,9 +488,14 @@ def poisson_peak(mean: float, percentile: float) -> int:
         InputError: an argument outside its range.
     """
     if not 0 <= mean <= MOST_ARRIVALS:
-        raise InputError(f"mean arrivals of {mean:g} cannot be; write a number from 0 to {MOST_ARRIVALS:g}")
+        raise InputError(
+            f"mean arrivals of {mean:g} cannot be; write a number from 0 to {MOST_ARRIVALS:g}"
+        )
     if not 0 < percentile < 100:
-        raise InputError(f"a percentile of {percentile:g} cannot be; write a number above 0 and below 100, such as 95")
+        raise InputError(
+            f"a percentile of {percentile:g} cannot be; write a number above 0 and below 100, such"
+            " as 95"
+        )
     mode = math.floor(mean)
     below = _weights_below(mean, mode)
     above = _weights_above(mean, mode)

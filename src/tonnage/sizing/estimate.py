@@ -1,4 +1,6 @@
-"""What closed forms say at once of a question, before anything is simulated: an estimate for each type of GPU."""
+"""What closed forms say at once of a question, before anything is simulated: an estimate for each
+type of GPU.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One deployment by closed forms: they know no queue, so that the number of systems is rather too low than too high.
+    """One deployment by closed forms: they know no queue, so that the number of systems is rather
+    too low than too high.
 
     Attributes:
         deployment: as the plan would name it.
@@ -41,7 +44,8 @@ class Estimate:
 
 
 def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
-    """The deployment of each GPU type that needs the fewest GPUs by closed forms, the fewest first; none for an offline job.
+    """The deployment of each GPU type that needs the fewest GPUs by closed forms, the fewest first;
+    none for an offline job.
 
     Raises InputError: the question contradicts itself.
     """
@@ -53,7 +57,9 @@ def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
     for contender in contenders_of(question, ready, runs):
         estimate = _estimate(contender)
         gpu = estimate.deployment.gpu
-        if estimate.requests_per_second > 0 and (gpu not in found or _key(estimate) < _key(found[gpu])):
+        if estimate.requests_per_second > 0 and (
+            gpu not in found or _key(estimate) < _key(found[gpu])
+        ):
             found[gpu] = estimate
     return tuple(sorted(found.values(), key=_key))
 

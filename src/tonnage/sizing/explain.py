@@ -1,8 +1,10 @@
-"""Why the chosen point is where it is: which term of the step binds, which limit binds, where the memory goes.
+"""Why the chosen point is where it is: which term of the step binds, which limit binds, where the
+memory goes.
 
-The terms are the mean over the engine steps of a simulated run at the highest load inside the limits, each
-step taken apart by the formula that estimated it (``perf/vectorised_step.py``), so that the terms add up to the step. Of two pools they
-are the steps of the pool that ends the load. Recorded sessions are described on the fleet that the plan counts on.
+The terms are the mean over the engine steps of a simulated run at the highest load inside the
+limits, each step taken apart by the formula that estimated it (``perf/vectorised_step.py``), so
+that the terms add up to the step. Of two pools they are the steps of the pool that ends the load.
+Recorded sessions are described on the fleet that the plan counts on.
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.plan import Explanation, StepTerm
 from tonnage.results.metrics import summarize
 from tonnage.simulator.first_token import ttft_parts
-from tonnage.simulator.request import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
+from tonnage.simulator.request import (
+    ALL_TOKENS,
+    CONTEXT_TOKENS,
+    DECODE_SEQUENCES,
+    DURATION,
+    PAIRS_2,
+    PREFILL_SEQUENCES,
+    PREFILL_TOKENS,
+)
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_record, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, middle
 from tonnage.sizing.loads.load_scan import WIDTH, on_lattice, place_of, statistic_s, worst_limit
@@ -45,11 +55,15 @@ def explained(best: Sized) -> Explanation:
     steps = steps[len(steps) // 5 :]
     mean = float(steps[:, DURATION].mean()) / PS_PER_S
     drafting, ranks = instance.step.drafting, instance.deployment.parallelism.dp
-    terms = {name: float(value.mean()) for name, value in step_terms(instance.step.coefficients, steps, drafting, ranks).items()}
+    terms = {
+        name: float(value.mean())
+        for name, value in step_terms(instance.step.coefficients, steps, drafting, ranks).items()
+    }
     if drafting is not None:
         terms["drafter"] = mean - sum(terms.values())
     parts = tuple(
-        StepTerm(term=name, seconds=seconds, share=seconds / mean) for name, seconds in sorted(terms.items(), key=lambda item: -item[1])
+        StepTerm(term=name, seconds=seconds, share=seconds / mean)
+        for name, seconds in sorted(terms.items(), key=lambda item: -item[1])
     )
     return Explanation(
         requests_per_second_per_instance=capacity.rate,
@@ -61,31 +75,48 @@ def explained(best: Sized) -> Explanation:
         binds=parts[0].term,
         limits=_limits(best),
         binding_limit=capacity.binds or SATURATION,
-        front_end_busy=0.0 if capacity.binds == THROUGHPUT else instance.front_end_busy(rate, 1 / mean),
+        front_end_busy=0.0
+        if capacity.binds == THROUGHPUT
+        else instance.front_end_busy(rate, 1 / mean),
         ttft=() if capacity.binds == THROUGHPUT else _ttft_parts(best),
     )
 
 
 def _ttft_parts(best: Sized) -> tuple[TtftParts, ...]:
-    """Where a TTFT goes at the highest load inside the limits: in the run that ``as_predicted`` shows, made once more."""
+    """Where a TTFT goes at the highest load inside the limits: in the run that ``as_predicted``
+    shows, made once more.
+    """
     contender, question, capacity = best.contender, best.contender.question, best.as_predicted
     instance, count, rate = contender.simulated(best.instances, capacity.rate)
     if question.recording is not None:
         load = capacity.rate * best.instances
-        stretched = Replayed(recording=question.recording.at_mean(load), lengths=question.replays_lengths)
+        stretched = Replayed(
+            recording=question.recording.at_mean(load), lengths=question.replays_lengths
+        )
         record = fleet_record(instance, load, best.instances, replayed=stretched)[0]
     elif question.load == "closed":
-        record = instance.closed(round(capacity.concurrency), max(ALONE_REQUESTS, CLOSED_ROUNDS * round(capacity.concurrency)))
+        record = instance.closed(
+            round(capacity.concurrency),
+            max(ALONE_REQUESTS, CLOSED_ROUNDS * round(capacity.concurrency)),
+        )
     else:
         rate = on_lattice(place_of(rate) // WIDTH[best.care] * WIDTH[best.care])
-        record = middle(instance.open(rate, instance.requests_of(rate, best.care, count), instance.traffic.seed, count))
+        record = middle(
+            instance.open(
+                rate, instance.requests_of(rate, best.care, count), instance.traffic.seed, count
+            )
+        )
     return ttft_parts(record, instance.spec)
 
 
 def step_terms(
-    c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Drafting | None = None, ranks: int = 1
+    c: NDArray[np.float64],
+    steps: NDArray[np.int64],
+    drafting: Drafting | None = None,
+    ranks: int = 1,
 ) -> dict[str, NDArray[np.float64]]:
-    """Seconds per term of each step (``StepRecord.steps``); they sum to ``step_seconds``, with drafts to what is not the drafter's.
+    """Seconds per term of each step (``StepRecord.steps``); they sum to ``step_seconds``, with
+    drafts to what is not the drafter's.
 
     Of ``ranks`` in lockstep the rows have the slowest.
     """
@@ -121,26 +152,35 @@ def _limits(best: Sized) -> tuple[LimitUse, ...]:
     return tuple(limit_uses)
 
 
-# The latency–throughput curve of one deployment: what its requests see at every load up to saturation.
+# The latency–throughput curve of one deployment: what its requests see at every load up to
+# saturation.
 
 
 APART = 0.03
-"""Least distance of a load from the load at the peak and from the highest inside the limits, as a share of these."""
+"""Least distance of a load from the load at the peak and from the highest inside the limits, as a
+share of these."""
 
 BUSY = 0.5
-"""Share of saturation from which a run is as long as the one that found the capacity: below it, and with sessions that are replaced when
-they end, queues settle at once."""
+"""Share of saturation from which a run is as long as the one that found the capacity: below it, and
+with sessions that are replaced when they end, queues settle at once."""
 
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.88, 0.94, 0.98)
-"""Loads of the curve, as shares of saturation; the load at the peak and the highest inside the limits are added."""
+"""Loads of the curve, as shares of saturation; the load at the peak and the highest inside the
+limits are added."""
 
 
 def load_curve(best: Sized) -> tuple[CurvePoint, ...]:
-    """The points of the choice in order of load, each that of its fleet at such a load of every instance, by the prediction as it is."""
+    """The points of the choice in order of load, each that of its fleet at such a load of every
+    instance, by the prediction as it is.
+    """
     capacity, peak = best.as_predicted, best.contender.load / best.instances
     saturation = max(best.contender.saturation(), capacity.rate)
     loads: dict[float, Mark] = {share * saturation: "" for share in SHARES}
-    loads = {rate: mark for rate, mark in loads.items() if all(abs(rate / other - 1) > APART for other in (capacity.rate, peak))}
+    loads = {
+        rate: mark
+        for rate, mark in loads.items()
+        if all(abs(rate / other - 1) > APART for other in (capacity.rate, peak))
+    }
     loads |= {capacity.rate: "limit", peak: "peak"}
     return tuple(_point(best, rate, mark, saturation) for rate, mark in sorted(loads.items()))
 
@@ -149,8 +189,17 @@ def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
     """The metrics at a load of one instance; those of the whole fleet at the peak."""
     contender, question = best.contender, best.contender.question
     if question.recording is not None:
-        stretched = Replayed(recording=question.recording.at_mean(rate * best.instances), lengths=question.replays_lengths)
-        return fleet_seen(contender.runs, contender.running, rate * best.instances, best.instances, replayed=stretched).summary
+        stretched = Replayed(
+            recording=question.recording.at_mean(rate * best.instances),
+            lengths=question.replays_lengths,
+        )
+        return fleet_seen(
+            contender.runs,
+            contender.running,
+            rate * best.instances,
+            best.instances,
+            replayed=stretched,
+        ).summary
     if mark == "peak":
         return contender.at_peak().seen(best.systems).summary
     if mark == "limit":
@@ -170,7 +219,8 @@ def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoin
         output_tokens_per_second_per_8_gpus=per_8 * question.osl.mean,
         concurrency_per_instance=None if in_flight is None else rate * in_flight / 1e3,
         share_of_saturation=rate / saturation,
-        inside_limits=rate <= capacity.rate and (mark == "limit" or worst_limit(summary, question.limits) is None),
+        inside_limits=rate <= capacity.rate
+        and (mark == "limit" or worst_limit(summary, question.limits) is None),
         ttft_ms=summary.ttft_ms,
         itl_ms=summary.itl_ms,
         tpot_ms=summary.tpot_ms,
@@ -179,13 +229,17 @@ def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoin
 
 
 def held_sessions(best: Sized) -> HeldSessions | None:
-    """What sessions are like at the load that the plan counts on; None where the load is none of recorded sessions."""
+    """What sessions are like at the load that the plan counts on; None where the load is none of
+    recorded sessions.
+    """
     contender, question = best.contender, best.contender.question
     instance, source = contender.running, question.demand.source
     recorded = instance.recorded_sessions
     if recorded is None or source.trace_requests is None:
         return None
-    record = middle(instance.open(best.rate, instance.requests_of(best.rate, SURE), instance.traffic.seed))
+    record = middle(
+        instance.open(best.rate, instance.requests_of(best.rate, SURE), instance.traffic.seed)
+    )
     session_latencies = summarize(record).sessions
     hits = float(record.cached_tokens.sum() / record.isl.sum())
     prompts = float(recorded.isl.sum()) / len(recorded)
@@ -202,8 +256,12 @@ def held_sessions(best: Sized) -> HeldSessions | None:
         seconds=float(recorded.lasts_s.mean()),
         slowdown_p50=None if slowdown is None or slowdown.p50 is None else slowdown.p50 / 1e3,
         slowdown_p90=None if slowdown is None or slowdown.p90 is None else slowdown.p90 / 1e3,
-        first_ttft_p95_ms=None if session_latencies is None else session_latencies.first_ttft_ms.p95,
-        further_ttft_p95_ms=None if session_latencies is None else session_latencies.further_ttft_ms.p95,
+        first_ttft_p95_ms=None
+        if session_latencies is None
+        else session_latencies.first_ttft_ms.p95,
+        further_ttft_p95_ms=None
+        if session_latencies is None
+        else session_latencies.further_ttft_ms.p95,
         left_out=1 - len(recorded.isl) / source.trace_requests,
         source=recorded.source,
         offloader=instance.below[0].name,
@@ -215,11 +273,19 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
     """What the GPUs' KV cache holds alone, and with each memory below it; empty without any."""
     contender, memory = best.contender, best.contender.instance.memory
     rules, tiers = contender.instance.below
-    recorded, gpus = contender.instance.recorded_sessions, contender.ready.trial.deployment.parallelism.gpus
+    recorded, gpus = (
+        contender.instance.recorded_sessions,
+        contender.ready.trial.deployment.parallelism.gpus,
+    )
     if recorded is None or not tiers:
         return ()
     pace, density = recorded.pace, best.instances / best.systems
-    cache = HeldTier(name="KV cache", bytes_per_instance=memory.kv_budget_bytes * gpus, per_system=None, systems=None)
+    cache = HeldTier(
+        name="KV cache",
+        bytes_per_instance=memory.kv_budget_bytes * gpus,
+        per_system=None,
+        systems=None,
+    )
     below = [
         HeldTier(
             name=tier.name,
@@ -231,7 +297,8 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
         )
         for tier in tiers
     ]
-    # The fleet of the choice was checked, and may carry less than one instance by itself: with fewer memories it is taken to lose as much
+    # The fleet of the choice was checked, and may carry less than one instance by itself: with
+    # fewer memories it is taken to lose as much
     whole = contender.needed(best.slowdown, care=best.care)
     checked = min(1.0, best.rate / whole[1].rate) if isinstance(whole, tuple) else 1.0
     held_tiers = []
@@ -240,7 +307,13 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
         needed = _with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
         rate = checked * needed[1].rate if isinstance(needed, tuple) else None
         systems = None if rate is None else contender.layout.carrying(contender.load, rate).systems
-        held_tiers.append(replace(held_tier, per_system=None if rate is None else rate / pace * density, systems=systems))
+        held_tiers.append(
+            replace(
+                held_tier,
+                per_system=None if rate is None else rate / pace * density,
+                systems=systems,
+            )
+        )
     return (*held_tiers, below[-1])
 
 
@@ -249,6 +322,12 @@ def _with_tiers(contender: Contender, tiers: KvTiers) -> Contender:
     question, ready = contender.question, contender.ready
     if question.sharing is None or ready.instance.traffic.sharing is None:
         raise ValueError("tiers of a question whose prompts share nothing")
-    traffic = replace(ready.instance.traffic, sharing=replace(ready.instance.traffic.sharing, tiers=tiers))
+    traffic = replace(
+        ready.instance.traffic, sharing=replace(ready.instance.traffic.sharing, tiers=tiers)
+    )
     other = replace(question, sharing=replace(question.sharing, tiers=tiers))
-    return replace(contender, question=other, ready=replace(ready, instance=contender.runs.instance(ready.trial.deployment, traffic)))
+    return replace(
+        contender,
+        question=other,
+        ready=replace(ready, instance=contender.runs.instance(ready.trial.deployment, traffic)),
+    )

@@ -1,12 +1,12 @@
 """Sizing from measured benchmarks, the classic way of NVIDIA's course, kept exact.
 
-Of each measured curve (one deployment and one pair of lengths over growing load) take the point with
-the most requests per second among loads that meet every limit. Then
+Of each measured curve (one deployment and one pair of lengths over growing load) take the point
+with the most requests per second among loads that meet every limit. Then
 
     requests/s per 8 GPUs = requests/s × 8 / (tp × pp)        systems = peak / that, rounded up
 
-Nothing is interpolated and no queue is simulated: an answer is as good as the benchmark. Source: NVIDIA
-course "Sizing LLM Inference Systems".
+Nothing is interpolated and no queue is simulated: an answer is as good as the benchmark. Source:
+NVIDIA course "Sizing LLM Inference Systems".
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from tonnage.plan.candidate import Candidate, Pool, by_gpus_needed
 from tonnage.plan.demand import Demand
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.limit import HIGHEST_MEASURED, Breach, Load, bound_by, limit_of
-from tonnage.plan.note import BenchmarkAsMeasured, GpusNotMeasured, NoLimit, Note, PointsLeftOut, UnsteadyPoints
+from tonnage.plan.note import (
+    BenchmarkAsMeasured,
+    GpusNotMeasured,
+    NoLimit,
+    Note,
+    PointsLeftOut,
+    UnsteadyPoints,
+)
 from tonnage.plan.plan import Plan, Understood
 from tonnage.plan.reason import (
     BrokenAtAnyLoad,
@@ -63,7 +70,8 @@ class MeasuredQuestion:
         gpus, precisions, tps, engines: which deployments may be chosen.
         spare: systems on top.
         data: where the points came from, in words: the file.
-        mean_isl, mean_osl: of the traffic that is sized for, in tokens, where that is not quite what was measured.
+        mean_isl, mean_osl: of the traffic that is sized for, in tokens, where that is not quite
+            what was measured.
     """
 
     demand: Demand
@@ -83,7 +91,9 @@ class MeasuredQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The points of one deployment at one pair of lengths, in order of load, with the catalog's names."""
+    """The points of one deployment at one pair of lengths, in order of load, with the catalog's
+    names.
+    """
 
     model: str
     gpu: str
@@ -99,19 +109,22 @@ class Curve:
     def rejected(self, reason: Reason) -> Rejected:
         """This curve, with why it cannot be."""
         p = self.points[0]
-        return Rejected(gpu=self.gpu, precision=p.precision, tp=p.tp, pp=p.pp, engine=p.engine, reason=reason)
+        return Rejected(
+            gpu=self.gpu, precision=p.precision, tp=p.tp, pp=p.pp, engine=p.engine, reason=reason
+        )
 
 
 def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -> Plan:
-    """The plan that the measured points give: one candidate per curve, at its best load inside the limits.
+    """The plan that the measured points give: one candidate per curve, at its best load inside the
+    limits.
 
     The candidates are ordered as in every plan (fewest GPUs first); a curve without such a load is
-    rejected with its numbers. ``knobs`` is None and ``memory`` empty: a benchmark does not say them.
-    Statistics that were not measured are None.
+    rejected with its numbers. ``knobs`` is None and ``memory`` empty: a benchmark does not say
+    them. Statistics that were not measured are None.
 
     Raises:
-        InputError: no point fits the question, several models or lengths do and none was requested, or no
-            point has a statistic that a limit is on.
+        InputError: no point fits the question, several models or lengths do and none was requested,
+            or no point has a statistic that a limit is on.
     """
     curves = _curves(_asked_for(points, question), question)
     _check_statistics(curves, question)
@@ -121,7 +134,9 @@ def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -
     sources = tuple(dict.fromkeys(p.source for c in curves for p in c.points))
     return Plan(
         scenario=_understood(curves, question),
-        demand=replace(question.demand, sizing_requests_per_second=question.demand.peak_requests_per_second),
+        demand=replace(
+            question.demand, sizing_requests_per_second=question.demand.peak_requests_per_second
+        ),
         candidates=tuple(candidates),
         rejected=rejected,
         reachable=None if candidates else nearest_of(map(_reached, rejected)),
@@ -154,7 +169,9 @@ def _gpu_name(name: str) -> str:
 
 
 def _presets(asked: str) -> set[str]:
-    """The presets that an asked engine stands for: a bare name stands for every version that was measured."""
+    """The presets that an asked engine stands for: a bare name stands for every version that was
+    measured.
+    """
     if any(letter.isdigit() for letter in asked):
         return {_engine_name(asked)}
     try:
@@ -165,17 +182,23 @@ def _presets(asked: str) -> set[str]:
 
 
 def _asked_for(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -> list[MeasuredPoint]:
-    """The points of the model and lengths asked for; where none are requested there must be one of each."""
+    """The points of the model and lengths asked for; where none are requested there must be one of
+    each.
+    """
     asked = (question.model and _model_name(question.model), question.isl, question.osl)
     names = {p.model: _model_name(p.model) for p in points}
     keys = [(names[p.model], p.isl, p.osl) for p in points]
-    found = {key for key in keys if all(a is None or a == k for a, k in zip(asked, key, strict=True))}
+    found = {
+        key for key in keys if all(a is None or a == k for a, k in zip(asked, key, strict=True))
+    }
     if not found:
-        raise InputError(f"{question.data}: has no point of {_workload(*asked)}; it has {_listed(set(keys))}")
+        raise InputError(
+            f"{question.data}: has no point of {_workload(*asked)}; it has {_listed(set(keys))}"
+        )
     if len(found) > 1:
         raise InputError(
-            f"{question.data}: measures more than one workload; "
-            f"choose with {option('model')}, {option('isl')} and {option('osl')} from {_listed(found)}"
+            f"{question.data}: measures more than one workload; choose with {option('model')},"
+            f" {option('isl')} and {option('osl')} from {_listed(found)}"
         )
     (wanted,) = found
     return [point for point, key in zip(points, keys, strict=True) if key == wanted]
@@ -209,8 +232,8 @@ def _curves(points: list[MeasuredPoint], question: MeasuredQuestion) -> list[Cur
     if not groups:
         has = sorted({f"{_gpu_name(p.gpu)} {p.precision} TP {p.tp} {p.engine}" for p in points})
         raise InputError(
-            f"{question.data}: no point is left by {option('gpu')}, {option('precision')}, {option('tp')} and {option('engine')}; "
-            f"it has {'; '.join(has[:8])}"
+            f"{question.data}: no point is left by {option('gpu')}, {option('precision')},"
+            f" {option('tp')} and {option('engine')}; it has {'; '.join(has[:8])}"
         )
     return [_curve(gpu, group) for (gpu, *_), group in groups.items()]
 
@@ -233,13 +256,25 @@ def _check_statistics(curves: list[Curve], question: MeasuredQuestion) -> None:
     for limit in question.slo:
         if limit.share is not None:
             raise InputError(
-                f"{option('attain')}: {question.data} has percentiles and no single requests, of which joint attainment is a share; "
-                "limit a percentile of each metric, or leave out the measured points"
+                f"{option('attain')}: {question.data} has percentiles and no single requests, of"
+                " which joint attainment is a share; limit a percentile of each metric, or leave"
+                " out the measured points"
             )
-        has = [s for s in STATISTICS if any(s in p.latencies_ms.get(limit.metric, {}) for c in curves for p in c.points)]
+        has = [
+            s
+            for s in STATISTICS
+            if any(s in p.latencies_ms.get(limit.metric, {}) for c in curves for p in c.points)
+        ]
         if limit.statistic not in has:
-            what = f"has its {' and '.join(has)}; limit one of these" if has else "does not have that metric at all; leave the limit out"
-            raise InputError(f"{option(limit.metric)}: {question.data} has no {limit.statistic} of {limit.metric.upper()}; it {what}")
+            what = (
+                f"has its {' and '.join(has)}; limit one of these"
+                if has
+                else "does not have that metric at all; leave the limit out"
+            )
+            raise InputError(
+                f"{option(limit.metric)}: {question.data} has no {limit.statistic} of"
+                f" {limit.metric.upper()}; it {what}"
+            )
 
 
 def _outcome(curve: Curve, question: MeasuredQuestion) -> Candidate | Rejected:
@@ -261,7 +296,9 @@ def _rate(point: MeasuredPoint) -> float:
 
 
 def _worst(point: MeasuredPoint, slo: Slo) -> Limit | None:
-    """The limit that the point exceeds by the largest factor, or does not have measured; None when all hold."""
+    """The limit that the point exceeds by the largest factor, or does not have measured; None when
+    all hold.
+    """
     over = [(_factor(point, limit), -i) for i, limit in enumerate(slo)]
     factor, index = max(over, default=(0.0, 0))
     return slo[-index] if factor > 1 + ROUNDING else None
@@ -284,7 +321,9 @@ def _load(point: MeasuredPoint) -> Load:
 
 
 def _why_none(rated: list[MeasuredPoint], slo: Slo) -> Reason:
-    """The limit that every load breaks, at its lowest; or the lowest and the highest load and what breaks there."""
+    """The limit that every load breaks, at its lowest; or the lowest and the highest load and what
+    breaks there.
+    """
     for limit in slo:
         lowest = min(rated, key=lambda p: _factor(p, limit))
         if math.isinf(_factor(lowest, limit)):
@@ -302,7 +341,11 @@ def _reached(refused: Rejected) -> tuple[Reached, ...]:
     if not isinstance(why, BrokenAtAnyLoad) or why.breach.value_ms is None:
         return ()
     limit, value = why.breach.limit, why.breach.value_ms
-    return (Reached(limit=limit, asked_ms=limit.milliseconds, value_ms=value, deployment=refused.identity),)
+    return (
+        Reached(
+            limit=limit, asked_ms=limit.milliseconds, value_ms=value, deployment=refused.identity
+        ),
+    )
 
 
 def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) -> Candidate:
@@ -337,9 +380,13 @@ def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) ->
 
 
 def _published(precision: str, model: str) -> tuple[str, str]:
-    """Accuracy impact and calibration of a format as a file writes it; ("", "") where it is none of ours."""
+    """Accuracy impact and calibration of a format as a file writes it; ("", "") where it is none of
+    ours.
+    """
     try:
-        return accuracy_and_calibration(find_precision(precision), find_model(model).released if model else "")
+        return accuracy_and_calibration(
+            find_precision(precision), find_model(model).released if model else ""
+        )
     except InputError:
         return "", ""
 
@@ -367,7 +414,9 @@ def _latencies(point: MeasuredPoint, metric: LimitMetric) -> Latencies:
 
 
 def _in_flight(point: MeasuredPoint) -> float | None:
-    """Clients of the closed loop; in an open loop by Little's law, None where E2E was not measured."""
+    """Clients of the closed loop; in an open loop by Little's law, None where E2E was not
+    measured.
+    """
     if point.concurrency is not None:
         return float(point.concurrency)
     e2e = point.statistic_ms("e2e", "mean")
@@ -396,19 +445,31 @@ def _understood(curves: list[Curve], question: MeasuredQuestion) -> Understood:
     )
 
 
-def _notes(points: Sequence[MeasuredPoint], curves: list[Curve], question: MeasuredQuestion) -> Iterator[Note]:
+def _notes(
+    points: Sequence[MeasuredPoint], curves: list[Curve], question: MeasuredQuestion
+) -> Iterator[Note]:
     """What a reader must know about the numbers."""
     used = [p for c in curves for p in c.points]
     yield BenchmarkAsMeasured()
     if len(used) < len(points):
         yield PointsLeftOut(left_out=len(points) - len(used), points=len(points))
-    missing = tuple(dict.fromkeys(gpu for gpu in map(_gpu_name, question.gpus or ()) if gpu not in {c.gpu for c in curves}))
+    missing = tuple(
+        dict.fromkeys(
+            gpu for gpu in map(_gpu_name, question.gpus or ()) if gpu not in {c.gpu for c in curves}
+        )
+    )
     if missing:
         yield GpusNotMeasured(gpus=missing)
     unsteady = [p for p in used if not p.steady]
     if unsteady:
         first = unsteady[0]
         clients = float(first.concurrency or 0)
-        yield UnsteadyPoints(unsteady=len(unsteady), points=len(used), threshold=STEADY, first_clients=clients, first_tp=first.tp)
+        yield UnsteadyPoints(
+            unsteady=len(unsteady),
+            points=len(used),
+            threshold=STEADY,
+            first_clients=clients,
+            first_tp=first.tp,
+        )
     if not question.slo:
         yield NoLimit(measured=True)

@@ -1,9 +1,12 @@
-"""One pool of instances under the requests of several use cases at once: whether every limit of each of them holds.
+"""One pool of instances under the requests of several use cases at once: whether every limit of
+each of them holds.
 
-The arrivals of the use cases, each at its own peak and with its own lengths, are merged into one stream, which the router gives to
-the instances of the pool. TTFT, TPOT and E2E are read per use case, off its own requests. A run's record pools the gaps between tokens; but
-no more gaps of one use case can be longer than some time than of all together. If a share s of all gaps is its own, its p-th percentile
-is at most the (1 − (1 − p)/s)-th of all, to 1 %: that bound is what a limit on ITL is held against.
+The arrivals of the use cases, each at its own peak and with its own lengths, are merged into one
+stream, which the router gives to the instances of the pool. TTFT, TPOT and E2E are read per use
+case, off its own requests. A run's record pools the gaps between tokens; but no more gaps of one
+use case can be longer than some time than of all together. If a share s of all gaps is its own, its
+p-th percentile is at most the (1 − (1 − p)/s)-th of all, to 1 %: that bound is what a limit on ITL
+is held against.
 """
 
 from __future__ import annotations
@@ -17,7 +20,13 @@ from typing import TYPE_CHECKING
 from tonnage.plan.limit import Breach, LimitUse, limit_of
 from tonnage.plan.use_cases import CaseAtPeak
 from tonnage.results.metrics import Latencies, gap_percentile_ns, summarize
-from tonnage.sizing.loads.fleet_check import LEAST_IN_ALL, LEAST_REQUESTS, LIFETIMES, MOST_INSTANCES, SEED_STEP
+from tonnage.sizing.loads.fleet_check import (
+    LEAST_IN_ALL,
+    LEAST_REQUESTS,
+    LIFETIMES,
+    MOST_INSTANCES,
+    SEED_STEP,
+)
 from tonnage.sizing.loads.instance import LOADED, MEASURED, Instance, burst_factor
 from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.shared_load import balanced_trace
@@ -104,28 +113,43 @@ class Mixture:
         """The instance that serves all of them, with the slowest steps of any."""
         traffics = [part.instance.traffic for part in self.parts]
         whole = math.fsum(case.rate for case in self.cases)
-        prompts = math.fsum(case.rate * one.isl.mean for case, one in zip(self.cases, traffics, strict=True)) / whole
+        prompts = (
+            math.fsum(
+                case.rate * one.isl.mean for case, one in zip(self.cases, traffics, strict=True)
+            )
+            / whole
+        )
         slowest = max(traffics, key=lambda one: one.step_factor)
         longest = max(traffics, key=lambda one: one.isl.longest + one.osl.longest)
-        mean = replace(longest.isl, kind="fixed", mean=prompts, std=0.0, bins=(), plus=0.0, written="")
+        mean = replace(
+            longest.isl, kind="fixed", mean=prompts, std=0.0, bins=(), plus=0.0, written=""
+        )
         traffic = replace(longest, isl=mean, pairs=None, step_factor=slowest.step_factor)
         return Instance(self.parts[0].instance.deployment, traffic)
 
     @property
     def instances_exact(self) -> float:
-        """Instances by what one carries of each use case alone, as if their shares of its time added up."""
+        """Instances by what one carries of each use case alone, as if their shares of its time
+        added up.
+        """
         return math.fsum(case.instances_exact for case in self.cases)
 
     def could_carry(self, instances: int) -> bool:
         """Whether so many complete the load within ``STABLE`` of saturation."""
-        busy = math.fsum(case.rate / part.saturation for case, part in zip(self.cases, self.parts, strict=True))
+        busy = math.fsum(
+            case.rate / part.saturation for case, part in zip(self.cases, self.parts, strict=True)
+        )
         return busy <= STABLE * instances * (1 + 1e-6)
 
     def run(self, instances: int) -> MixtureRun:
         """So many instances under the peaks of all use cases at once."""
         trace, owners = self._trace(instances)
-        record = self.instance.together(trace, min(instances, MOST_INSTANCES), self.instance.traffic.router)
-        return MixtureRun(mixture=self, record=record, owners=owners, stable=self.could_carry(instances))
+        record = self.instance.together(
+            trace, min(instances, MOST_INSTANCES), self.instance.traffic.router
+        )
+        return MixtureRun(
+            mixture=self, record=record, owners=owners, stable=self.could_carry(instances)
+        )
 
     def _trace(self, instances: int) -> tuple[Trace, NDArray[np.int64]]:
         """The merged arrivals of as many instances as are simulated, and whose each request is."""
@@ -137,25 +161,46 @@ class Mixture:
         traces = []
         for place, (case, part) in enumerate(zip(self.cases, self.parts, strict=True)):
             instance = part.instance
-            arrivals = OpenLoop(rate=case.rate * share, process=instance.traffic.process, cv=instance.traffic.cv)
+            arrivals = OpenLoop(
+                rate=case.rate * share, process=instance.traffic.process, cv=instance.traffic.cv
+            )
             of_case = max(1, round(count * case.rate / whole))
-            traces.append(balanced_trace(instance.workload(arrivals, of_case), arrivals, instance.traffic.seed + SEED_STEP + 1_000 * place))
+            traces.append(
+                balanced_trace(
+                    instance.workload(arrivals, of_case),
+                    arrivals,
+                    instance.traffic.seed + SEED_STEP + 1_000 * place,
+                )
+            )
         due = np.concatenate([trace.due_ps for trace in traces])
         order = np.argsort(due, kind="stable")
         step = np.arange(len(due)) * PS_PER_NS
         apart = (
             np.maximum.accumulate(due[order] // PS_PER_NS * PS_PER_NS - step) + step
         )  # one nanosecond at least: a record keeps the order
-        isl, osl = (np.concatenate([getattr(trace, name) for trace in traces])[order] for name in ("isl", "osl"))
-        owners = np.concatenate([np.full(len(trace), place) for place, trace in enumerate(traces)])[order]
-        return Trace(due_ps=apart, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=traces[0].seed), owners
+        isl, osl = (
+            np.concatenate([getattr(trace, name) for trace in traces])[order]
+            for name in ("isl", "osl")
+        )
+        owners = np.concatenate([np.full(len(trace), place) for place, trace in enumerate(traces)])[
+            order
+        ]
+        return Trace(
+            due_ps=apart, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=traces[0].seed
+        ), owners
 
     def _requests(self, instances: int, shown: int) -> int:
         """Requests of a run: as many as of a fleet of one use case, and enough of the rarest."""
         whole = math.fsum(case.rate for case in self.cases)
-        alone = math.fsum(case.rate / whole * part.instance.alone_e2e_s for case, part in zip(self.cases, self.parts, strict=True))
+        alone = math.fsum(
+            case.rate / whole * part.instance.alone_e2e_s
+            for case, part in zip(self.cases, self.parts, strict=True)
+        )
         in_flight = min(self.instance.in_flight, LOADED * whole / instances * alone)
-        burst = max(burst_factor(part.instance.traffic.process, part.instance.traffic.cv) for part in self.parts)
+        burst = max(
+            burst_factor(part.instance.traffic.process, part.instance.traffic.cv)
+            for part in self.parts
+        )
         count = burst * shown * max(LEAST_REQUESTS, LIFETIMES * in_flight, LEAST_IN_ALL / shown)
         rarest = min(case.rate for case in self.cases) / whole
         return round(min(max(count, FEWEST_OF_A_CASE / rarest), max(count, MOST_OF_A_RUN)))
@@ -178,7 +223,9 @@ class MixtureRun:
     stable: bool
 
     def of(self, place: int) -> Requests:
-        """The requests of one use case that arrived in the ``MEASURED`` part of the run; the gaps stay those of all."""
+        """The requests of one use case that arrived in the ``MEASURED`` part of the run; the gaps
+        stay those of all.
+        """
         import numpy as np
 
         count = len(self.record)
@@ -192,7 +239,9 @@ class MixtureRun:
         return replace(summary, itl_ms=self._gaps(place, summary.itl_ms.mean))
 
     def _gaps(self, place: int, mean: float | None) -> Latencies:
-        """Upper bounds of the percentiles of one use case's gaps, in milliseconds: its gaps are a known share of all."""
+        """Upper bounds of the percentiles of one use case's gaps, in milliseconds: its gaps are a
+        known share of all.
+        """
         import numpy as np
 
         own = int(np.maximum(self.record.osl[self.owners == place] - 1, 0).sum())
@@ -208,14 +257,21 @@ class MixtureRun:
     @cached_property
     def uses(self) -> tuple[tuple[LimitUse, ...], ...]:
         """Every limit of every use case, with its value in the requested confidence."""
-        return tuple(tuple(self._use(place, i) for i in range(len(case.asked))) for place, case in enumerate(self.mixture.cases))
+        return tuple(
+            tuple(self._use(place, i) for i in range(len(case.asked)))
+            for place, case in enumerate(self.mixture.cases)
+        )
 
     def _use(self, place: int, which: int) -> LimitUse:
         limit: Limit = self.mixture.cases[place].asked[which]
         tighter = limit if self.mixture.as_predicted else self.mixture.parts[place].slo[which]
         value = self._summaries[place].limit_s(limit) * 1e3 * limit.seconds / tighter.seconds
         known = None if math.isnan(value) else value
-        return LimitUse(limit=limit_of(limit), value_ms=known, used=None if known is None else known / 1e3 / limit.seconds)
+        return LimitUse(
+            limit=limit_of(limit),
+            value_ms=known,
+            used=None if known is None else known / 1e3 / limit.seconds,
+        )
 
     @cached_property
     def _summaries(self) -> tuple[Summary, ...]:
@@ -223,7 +279,9 @@ class MixtureRun:
 
     @cached_property
     def worst(self) -> tuple[str, Breach] | None:
-        """The use case and its limit that is exceeded by the largest factor; None where all hold."""
+        """The use case and its limit that is exceeded by the largest factor; None where all
+        hold.
+        """
         over = [
             (use.used, case.name, use)
             for case, uses in zip(self.mixture.cases, self.uses, strict=True)
@@ -241,7 +299,9 @@ class MixtureRun:
         return self.stable and self.worst is None
 
     def at_peak(self, predicted: MixtureRun) -> tuple[CaseAtPeak, ...]:
-        """What each use case sees: its limits here, at the asked confidence, its latencies in the run by the prediction as it is."""
+        """What each use case sees: its limits here, at the asked confidence, its latencies in the
+        run by the prediction as it is.
+        """
         return tuple(
             CaseAtPeak(
                 name=case.name,
@@ -251,5 +311,7 @@ class MixtureRun:
                 tpot_ms=summary.tpot_ms,
                 e2e_ms=summary.e2e_ms,
             )
-            for case, uses, summary in zip(self.mixture.cases, self.uses, predicted._summaries, strict=True)
+            for case, uses, summary in zip(
+                self.mixture.cases, self.uses, predicted._summaries, strict=True
+            )
         )

@@ -1,4 +1,6 @@
-"""What a plan holds next to its numbers: the question as it was understood, provenance, and what a reader must know."""
+"""What a plan holds next to its numbers: the question as it was understood, provenance, and what a
+reader must know.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ if TYPE_CHECKING:
 
 
 FRONT_END_ENDS = 0.85
-"""Share of its time from which the notes say that a single front end limits the load of an instance."""
+"""Share of its time from which the notes say that a single front end limits the load of an
+instance."""
 
 
 def understood(question: Question) -> Understood:
@@ -71,7 +74,11 @@ def understood(question: Question) -> Understood:
         dps=question.dps,
         eps=question.eps,
         engines=question.engines,
-        isl=str(question.isl if question.sharing is None or question.sharing.new is None else question.sharing.new),
+        isl=str(
+            question.isl
+            if question.sharing is None or question.sharing.new is None
+            else question.sharing.new
+        ),
         osl=str(question.osl),
         mean_isl=question.isl.mean,
         mean_osl=question.osl.mean,
@@ -104,16 +111,23 @@ def provenance(question: Question, candidates: Sequence[Candidate]) -> Provenanc
     )
 
 
-def notes(question: Question, best: Sized | None, candidates: Sequence[Candidate]) -> tuple[Note, ...]:
+def notes(
+    question: Question, best: Sized | None, candidates: Sequence[Candidate]
+) -> tuple[Note, ...]:
     """What a reader must know about the numbers; the choice is first among the candidates."""
     return (*question.remarks, *_notes(question, best, candidates))
 
 
-def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidate]) -> Iterator[Note]:
+def _notes(
+    question: Question, best: Sized | None, candidates: Sequence[Candidate]
+) -> Iterator[Note]:
     if question.model.reading:
         yield ModelRead(model=question.model)
     if question.load == "open" and not question.offline:
-        yield Routed(router=question.router, together=1 if best is None else best.contender.standing_for(best.instances))
+        yield Routed(
+            router=question.router,
+            together=1 if best is None else best.contender.standing_for(best.instances),
+        )
     if candidates and candidates[0].marks:
         yield RestsOn(marks=candidates[0].marks)
     dropped = tuple(limit_of(limit) for limit in question.slo if limit not in question.limits)
@@ -121,12 +135,19 @@ def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidat
         yield LimitsDoNotCount(mode=question.mode, limits=dropped)
     if best is not None:
         deployment = best.ready.trial.deployment
-        changed = changes(best.ready, default_knobs(find_engine(deployment.engine), deployment.gpu, deployment.parallelism.dp))
+        changed = changes(
+            best.ready,
+            default_knobs(
+                find_engine(deployment.engine), deployment.gpu, deployment.parallelism.dp
+            ),
+        )
         if changed:
             yield KnobsChanged(changes=changed)
         yield from _front_ends(best)
         rules, tiers = best.ready.instance.below
-        started = ("host",) if tiers and starts_offloading(rules, find_engine(deployment.engine)) else ()
+        started = (
+            ("host",) if tiers and starts_offloading(rules, find_engine(deployment.engine)) else ()
+        )
         if left := tuple(tier.name for tier in tiers if tier.name not in started):
             yield TiersNotStarted(offloader=rules.name, tiers=left)
     if question.offline:
@@ -136,8 +157,14 @@ def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidat
 
 
 def _front_ends(best: Sized) -> Iterator[FrontEnds]:
-    """What the front ends of an instance can serve, where there are several or one is all but busy; nothing of a job."""
-    instance, knobs, capacity = best.ready.instance, best.ready.trial.deployment.knobs, best.as_predicted
+    """What the front ends of an instance can serve, where there are several or one is all but busy;
+    nothing of a job.
+    """
+    instance, knobs, capacity = (
+        best.ready.instance,
+        best.ready.trial.deployment.knobs,
+        best.as_predicted,
+    )
     tpot_ms, rate = capacity.summary.tpot_ms.mean, capacity.rate
     steps_per_s = 1e3 / (tpot_ms * instance.step.tokens_per_step) if tpot_ms else 0.0
     of_request = instance.front_end_busy(1.0)
@@ -147,23 +174,35 @@ def _front_ends(best: Sized) -> Iterator[FrontEnds]:
     if knobs.front_ends > 1 or instance.front_end_busy(rate, steps_per_s) > FRONT_END_ENDS:
         launch = find_engine(instance.deployment.engine).launch
         setting = "" if launch is None else launch.flag("front_ends") or ""
-        yield FrontEnds(front_ends=knobs.front_ends, setting=setting, requests_per_second_of_one=most, requests_per_second=rate)
+        yield FrontEnds(
+            front_ends=knobs.front_ends,
+            setting=setting,
+            requests_per_second_of_one=most,
+            requests_per_second=rate,
+        )
 
 
-# The course's way next to the simulated one: the percentile of the arrivals in one second over a benchmark's throughput.
+# The course's way next to the simulated one: the percentile of the arrivals in one second over a
+# benchmark's throughput.
 
 
 def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None:
-    """The systems by the percentile way; None where no percentile was requested, or nothing meets the limits."""
+    """The systems by the percentile way; None where no percentile was requested, or nothing meets
+    the limits.
+    """
     question, trial = chosen.contender.question, chosen.ready.trial
     demand = question.demand
     if demand.percentile is None:
         return None
-    instance = chosen.contender.runs.instance(trial.deployment, traffic(question, trial.system, "closed"))
+    instance = chosen.contender.runs.instance(
+        trial.deployment, traffic(question, trial.system, "closed")
+    )
     capacity = find_capacity(chosen.contender.runs, instance, question.limits)
     if capacity.reason is not None:
         return None
-    need = fleet(best.parallelism.gpus, best.gpus_per_system).carrying(demand.peak_requests_per_second, capacity.rate)
+    need = fleet(best.parallelism.gpus, best.gpus_per_system).carrying(
+        demand.peak_requests_per_second, capacity.rate
+    )
     return PercentileAnswer(
         percentile=demand.percentile,
         mean_requests_per_second=demand.sizing_requests_per_second,
@@ -204,7 +243,9 @@ LENGTHS: tuple[Literal["isl", "osl"], ...] = ("isl", "osl")
 
 
 def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
-    """Every rule of thumb that the chosen deployment runs against; its sensitivity gives the advice on lengths."""
+    """Every rule of thumb that the chosen deployment runs against; its sensitivity gives the advice
+    on lengths.
+    """
     question = best.contender.question
     each = (
         _nvlink(best),
@@ -219,7 +260,9 @@ def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
 
 
 def link_share(instance: Instance) -> float:
-    """Share of a full decode step that goes into all-reduces and hops; the KV cache is left out of the step."""
+    """Share of a full decode step that goes into all-reduces and hops; the KV cache is left out of
+    the step.
+    """
     batch = min(instance.batch, FILLED)
     c = instance.step.coefficients
     bare = c.copy()
@@ -230,10 +273,17 @@ def link_share(instance: Instance) -> float:
 def _nvlink(chosen: Sized) -> PcieForLargeModel | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
-    if d.step_source is not None or d.model.parameters <= LARGE or tp == 1 or d.gpu.tp_link(tp) != "pcie":
+    if (
+        d.step_source is not None
+        or d.model.parameters <= LARGE
+        or tp == 1
+        or d.gpu.tp_link(tp) != "pcie"
+    ):
         return None
     share = link_share(chosen.ready.instance)
-    return PcieForLargeModel(value=share, model=d.model.name, parameters=d.model.parameters, gpu=d.gpu.name)
+    return PcieForLargeModel(
+        value=share, model=d.model.name, parameters=d.model.parameters, gpu=d.gpu.name
+    )
 
 
 def _pcie(chosen: Sized) -> WideOverPcie | None:
@@ -241,11 +291,22 @@ def _pcie(chosen: Sized) -> WideOverPcie | None:
     tp = d.parallelism.tp
     if d.step_source is not None or not over_pcie(d.gpu, tp) or d.calibration is not None:
         return None
-    alike = (gpu for gpu in all_gpus() if gpu.vendor == d.gpu.vendor and gpu.memory_bandwidth_gb_s >= d.gpu.memory_bandwidth_gb_s)
+    alike = (
+        gpu
+        for gpu in all_gpus()
+        if gpu.vendor == d.gpu.vendor and gpu.memory_bandwidth_gb_s >= d.gpu.memory_bandwidth_gb_s
+    )
     larger = [gpu for gpu in alike if gpu.memory_gb >= tp * d.gpu.memory_gb]
     card = min(larger, key=lambda gpu: (gpu.memory_gb, gpu.tdp_w or math.inf), default=None)
     share, name = link_share(chosen.ready.instance), "" if card is None else card.name
-    return WideOverPcie(value=share, tp=tp, gpu=d.gpu.name, staged=staged(d.gpu, tp), link_gb_s=d.gpu.pcie_gb_s / 2, larger=name)
+    return WideOverPcie(
+        value=share,
+        tp=tp,
+        gpu=d.gpu.name,
+        staged=staged(d.gpu, tp),
+        link_gb_s=d.gpu.pcie_gb_s / 2,
+        larger=name,
+    )
 
 
 def _cache(chosen: Sized) -> CacheOfCheckpoint | None:
@@ -253,45 +314,75 @@ def _cache(chosen: Sized) -> CacheOfCheckpoint | None:
     engine = find_engine(d.engine)
     checkpoint, _ = loaded(d.model, d.precision, engine, d.gpu.vendor)
     flag = engine.launch is None or engine.launch.switch("kv_16bit") is not None
-    if flag or d.precision.kv != "fp16" or checkpoint == d.model.name or not narrows_kv(d.precision, d.model, engine, d.gpu):
+    if (
+        flag
+        or d.precision.kv != "fp16"
+        or checkpoint == d.model.name
+        or not narrows_kv(d.precision, d.model, engine, d.gpu)
+    ):
         return None
     return CacheOfCheckpoint(value=2.0, engine=engine.family, checkpoint=checkpoint)
 
 
 def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten | None:
-    """The length that is worth shortening, by what each of them saves of the ``gpus`` in the plan's own sensitivity."""
+    """The length that is worth shortening, by what each of them saves of the ``gpus`` in the plan's
+    own sensitivity.
+    """
     swings = {} if found is None else {swing.input: swing.low for swing in found.swings}
     if found is None or not {"isl", "osl"} <= set(swings):
         return None
     saved = {name: found.systems_exact - _exactly(swings[name], found, gpus) for name in LENGTHS}
     which, other = sorted(LENGTHS, key=lambda name: -saved[name])
     fewer = gpus - swings[which].gpus
-    if fewer <= 0 or saved[which] < LEAST_SAVED * found.systems_exact or saved[which] < MORE_SAVED * saved[other]:
+    if (
+        fewer <= 0
+        or saved[which] < LEAST_SAVED * found.systems_exact
+        or saved[which] < MORE_SAVED * saved[other]
+    ):
         return None
     least = max(saved[other], 0.0)
     ratio = saved[which] / max(least, 0.01 * found.systems_exact)
-    return LengthToShorten(value=ratio, which=which, change=swings[which].change, saved=saved[which], other_saved=least, gpus=fewer)
+    return LengthToShorten(
+        value=ratio,
+        which=which,
+        change=swings[which].change,
+        saved=saved[which],
+        other_saved=least,
+        gpus=fewer,
+    )
 
 
 def _exactly(changed: Changed, found: Sensitivity, gpus: int) -> float:
-    """The systems of a changed answer before rounding, in systems as large as those of the plan; the plan's own where there is none."""
+    """The systems of a changed answer before rounding, in systems as large as those of the plan;
+    the plan's own where there is none.
+    """
     if changed.systems is None or changed.systems_exact is None:
         return found.systems_exact
     return changed.systems_exact * changed.gpus / changed.systems * found.systems / gpus
 
 
 def _halved(best: Sized) -> LimitHalvesThroughput | None:
-    """What the instance would carry without the limit that ends its load, where a looser one could save a system."""
+    """What the instance would carry without the limit that ends its load, where a looser one could
+    save a system.
+    """
     question, capacity = best.contender.question, best.as_predicted
     binding = binding_limit(question.limits, capacity.binds)
-    if binding is None or question.recording is not None or question.offline or best.systems == best.contender.layout.systems_per_instance:
+    if (
+        binding is None
+        or question.recording is not None
+        or question.offline
+        or best.systems == best.contender.layout.systems_per_instance
+    ):
         return None
     without = best.contender.without(binding, best.instances).rate
     ratio = without / capacity.rate
     if ratio < HALVES:
         return None
     return LimitHalvesThroughput(
-        value=ratio, limit=limit_of(binding), requests_per_second=capacity.rate, requests_per_second_without=without
+        value=ratio,
+        limit=limit_of(binding),
+        requests_per_second=capacity.rate,
+        requests_per_second_without=without,
     )
 
 
@@ -304,7 +395,9 @@ def _bursty(question: Question) -> BurstyTrace | None:
 
 
 def _smaller(question: Question) -> SmallerModel | None:
-    """The smallest model that publishes at least the same score, asked the same way, and has room for such requests."""
+    """The smallest model that publishes at least the same score, asked the same way, and has room
+    for such requests.
+    """
     model, quality_score = question.model, find_score(question.model.name)
     if quality_score is None:
         return None
@@ -336,6 +429,8 @@ def _smaller(question: Question) -> SmallerModel | None:
 
 
 def _asked_alike(one: QualityScore, other: QualityScore) -> bool:
-    """Whether two scores may is next to each other: one setting, or base models, which are all asked with 5 examples."""
+    """Whether two scores may is next to each other: one setting, or base models, which are all
+    asked with 5 examples.
+    """
     kinds = {score.setting.partition(";")[0] for score in (one, other)}
     return one.setting == other.setting or kinds == {"base model"}

@@ -11,7 +11,12 @@ from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.beyond import beyond
 from tonnage.sizing.explain import explained, held_sessions, load_curve
 from tonnage.sizing.fleet.existing import existing
-from tonnage.sizing.fleet.routers import behind_routers, pools_instead, prefix_cache, together_instead
+from tonnage.sizing.fleet.routers import (
+    behind_routers,
+    pools_instead,
+    prefix_cache,
+    together_instead,
+)
 from tonnage.sizing.loads.capacity import job_done
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.notes import notes, percentile_answer, provenance, understood, warnings
@@ -49,7 +54,8 @@ def size(
         prune: as for ``search.Search``; the choice does not depend on it.
         rows: whether deployments next to the choice are sized and told too.
         runs: the memory of an earlier question, whose runs are not made again.
-        decided: called with the plan as soon as the choice is made, without the parts about the choice alone (``_parts``).
+        decided: called with the plan as soon as the choice is made, without the parts about the
+            choice alone (``_parts``).
 
     Raises:
         InputError: the question contradicts itself.
@@ -61,7 +67,15 @@ def size(
     seeds: tuple[Ready, ...] = ()
     if question.have:
         have, question, seeds = existing(question, runs, steps, workers)
-    search = Search(question=question, runs=runs, steps=steps, workers=workers, prune=prune, rows=rows, seeds=seeds)
+    search = Search(
+        question=question,
+        runs=runs,
+        steps=steps,
+        workers=workers,
+        prune=prune,
+        rows=rows,
+        seeds=seeds,
+    )
     answer = search.answer()
     candidates = _candidates(question, answer.found if rows else answer.found[:1], workers)
     best = answer.best
@@ -70,13 +84,17 @@ def size(
         demand=question.demand,
         candidates=candidates,
         rejected=answer.rejected,
-        reachable=None if candidates else reachable(question, runs, answer.prepared, answer.rejected),
+        reachable=None
+        if candidates
+        else reachable(question, runs, answer.prepared, answer.rejected),
         notes=notes(question, best, candidates),
         percentile_answer=None if best is None else percentile_answer(best, candidates[0]),
         provenance=provenance(question, candidates),
         pareto=() if question.offline else pareto(candidates),
         fleet_check=answer.check,
-        job=None if best is None else job_done(question, best.ready.instance, candidates[0].instances),
+        job=None
+        if best is None
+        else job_done(question, best.ready.instance, candidates[0].instances),
         existing=have,
         beyond=() if best is None else beyond(best, candidates[0]),
     )
@@ -84,15 +102,25 @@ def size(
         return plan
     if decided is not None:
         decided(plan)
-    deep = _made(_parts(replace(search, learned=answer.learned), best), steps, workers if question.recording is None else 1)
+    deep = _made(
+        _parts(replace(search, learned=answer.learned), best),
+        steps,
+        workers if question.recording is None else 1,
+    )
     return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 
-def _candidates(question: Question, found: Sequence[Sized], workers: int | None) -> tuple[Candidate, ...]:
+def _candidates(
+    question: Question, found: Sequence[Sized], workers: int | None
+) -> tuple[Candidate, ...]:
     """What the plan says of deployments that meet the limits, the choice first."""
     if not found:
         return ()
-    made = dict(parallel(lambda place: candidate(found[place], chosen=place == 0), range(len(found)), workers))
+    made = dict(
+        parallel(
+            lambda place: candidate(found[place], chosen=place == 0), range(len(found)), workers
+        )
+    )
     return tuple(made[place] for place in range(len(found)))
 
 
@@ -103,14 +131,27 @@ def _parts(search: Search, best: Sized) -> Parts:
     """The plan's parts about the choice alone, and what would change it."""
     question = search.question
     if question.sharing is not None and question.sharing.recorded is not None:
-        return {"explain": lambda: explained(best), "curve": lambda: load_curve(best), "sessions": lambda: held_sessions(best)}
+        return {
+            "explain": lambda: explained(best),
+            "curve": lambda: load_curve(best),
+            "sessions": lambda: held_sessions(best),
+        }
     parts: Parts = {"narrow_cache": lambda: narrow_cache(search, best)} if narrowable(best) else {}
-    parts |= {"sensitivity": lambda: sensitivity(search, best), "prefix_cache": lambda: prefix_cache(best)}
+    parts |= {
+        "sensitivity": lambda: sensitivity(search, best),
+        "prefix_cache": lambda: prefix_cache(best),
+    }
     if not question.offline:
-        parts |= {"explain": lambda: explained(best), "routers": lambda: behind_routers(best), "tail": lambda: unreached(search, best)}
+        parts |= {
+            "explain": lambda: explained(best),
+            "routers": lambda: behind_routers(best),
+            "tail": lambda: unreached(search, best),
+        }
     if question.load == "open" and not question.offline:
         parts["curve"] = lambda: load_curve(best)
-        parts |= {"pools_instead": lambda: pools_instead(search, best)} if question.pools is None else {}
+        parts |= (
+            {"pools_instead": lambda: pools_instead(search, best)} if question.pools is None else {}
+        )
     if question.pools is not None:
         parts["together_instead"] = lambda: together_instead(search, best)
     return parts

@@ -1,7 +1,9 @@
-"""What each number format brings one model on one GPU: predicted gain over 16 bits, next to what is published of it.
+"""What each number format brings one model on one GPU: predicted gain over 16 bits, next to what is
+published of it.
 
-Two gains, for two questions. While generating, a small batch waits for the weights: the gain of an output token says what fewer
-bytes bring. Whole requests of a served batch are prompts too, which are arithmetic: their gain says what is left of it.
+Two gains, for two questions. While generating, a small batch waits for the weights: the gain of an
+output token says what fewer bytes bring. Whole requests of a served batch are prompts too, which
+are arithmetic: their gain says what is left of it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 Band = Literal["none", "medium", "high"]
 
 ISL, OSL = 2048, 128
-"""Lengths of the requests: NVIDIA's own for its published speed-ups (Model Optimizer, examples/benchmark.md)."""
+"""Lengths of the requests: NVIDIA's own for its published speed-ups (Model Optimizer,
+examples/benchmark.md)."""
 
 SMALL, LARGE = (1, 4), (16, 64)
 """Batches of the two columns of the published table: at most 4, and 16 or more."""
@@ -43,7 +46,8 @@ NONE_BELOW = 1.2
 """Gain below which the word is "none"."""
 
 HIGH_FROM = 1.03
-"""The word is "high" from this many times the gain of 8-bit weights and activations on the same GPU: visibly more than they bring."""
+"""The word is "high" from this many times the gain of 8-bit weights and activations on the same
+GPU: visibly more than they bring."""
 
 EIGHT_BITS = ("fp8", "int8-sq")
 SPARSE = "fp8+2:4"
@@ -70,12 +74,16 @@ class FormatGain:
 
     Attributes:
         precision: the format.
-        lacks: what the hardware or the engine does not have for it; empty where it runs, and the rest holds only then.
+        lacks: what the hardware or the engine does not have for it; empty where it runs, and the
+            rest holds only then.
         weight_gb: decimal gigabytes of weights on each GPU.
-        gain: over 16 bits of an output token at contexts of ``ISL``, of whole requests of ``ISL`` and ``OSL`` tokens, and of a prompt.
-        small, large: the gain of a token at batch 1 and 4, and of whole requests at 16 and 64, in the words of the published table.
+        gain: over 16 bits of an output token at contexts of ``ISL``, of whole requests of ``ISL``
+            and ``OSL`` tokens, and of a prompt.
+        small, large: the gain of a token at batch 1 and 4, and of whole requests at 16 and 64, in
+            the words of the published table.
         published: what that table says; with sparsity a second entry.
-        native: whether the model's own checkpoint is published in it, so that it costs neither accuracy nor calibration.
+        native: whether the model's own checkpoint is published in it, so that it costs neither
+            accuracy nor calibration.
         generations: GPU generations of the catalog that can do it.
         marks: what the prediction rests on that was not measured here.
         unfitted: parts of the format whose terms were not fitted, each with where they come from.
@@ -94,14 +102,18 @@ class FormatGain:
     unfitted: tuple[tuple[str, str], ...]
 
 
-def format_gains(model: Model, gpu: Gpu, engine: str, tp: int | None = None) -> tuple[Deployment, tuple[FormatGain, ...]]:
+def format_gains(
+    model: Model, gpu: Gpu, engine: str, tp: int | None = None
+) -> tuple[Deployment, tuple[FormatGain, ...]]:
     """Every format, and FP8 with 2:4 sparsity, on a model and a GPU.
 
     Args:
-        tp: GPUs of an instance; the fewest that hold 64 such requests in 16 bits if not given, at most 8.
+        tp: GPUs of an instance; the fewest that hold 64 such requests in 16 bits if not given, at
+            most 8.
 
     Returns:
-        The deployment in 16 bits that the others are compared with, and the formats in the order of ``PRECISIONS``.
+        The deployment in 16 bits that the others are compared with, and the formats in the order of
+        ``PRECISIONS``.
 
     Raises:
         InputError: the heads cannot be split over ``tp`` GPUs.
@@ -112,10 +124,16 @@ def format_gains(model: Model, gpu: Gpu, engine: str, tp: int | None = None) -> 
     check_split(base)
     tp = base.parallelism.tp
     slow = _seconds(base)
-    can = (_deployment(model, gpu, engine, name, tp) for name in EIGHT_BITS if gpu.supports(find_precision(name)))
+    can = (
+        _deployment(model, gpu, engine, name, tp)
+        for name in EIGHT_BITS
+        if gpu.supports(find_precision(name))
+    )
     eight = next((slow.over(_seconds(deployment)) for deployment in can), None)
     names = [name for name in (*PRECISIONS, SPARSE) if name not in {"fp16", "bf16"}]
-    return base, tuple(_gain(_deployment(model, gpu, engine, name, tp), slow, eight) for name in names)
+    return base, tuple(
+        _gain(_deployment(model, gpu, engine, name, tp), slow, eight) for name in names
+    )
 
 
 def _deployment(model: Model, gpu: Gpu, engine: str, precision: str, tp: int) -> Deployment:
@@ -162,7 +180,9 @@ def _run_seconds(c: NDArray[np.float64], batch: int, budget: int) -> float:
         n = min(together, left)
         seconds += step_seconds(c, n * ISL, n, 0, n * ISL * ISL, 0)
         left -= n
-    return float(seconds + sum(step_seconds(c, 0, 0, batch, 0, batch * (ISL + i)) for i in range(1, OSL)))
+    return float(
+        seconds + sum(step_seconds(c, 0, 0, batch, 0, batch * (ISL + i)) for i in range(1, OSL))
+    )
 
 
 def _gain(deployment: Deployment, slow: Work, eight: Work | None) -> FormatGain:
@@ -174,10 +194,15 @@ def _gain(deployment: Deployment, slow: Work, eight: Work | None) -> FormatGain:
         lacks=lacks,
         weight_gb=weight_bytes(deployment) / 1e9,
         gain=work,
-        small=None if work is None or reference is None else band(_mean(work.token, SMALL), _mean(reference.token, SMALL)),
-        large=None if work is None or reference is None else band(_mean(work.run, LARGE), _mean(reference.run, LARGE)),
+        small=None
+        if work is None or reference is None
+        else band(_mean(work.token, SMALL), _mean(reference.token, SMALL)),
+        large=None
+        if work is None or reference is None
+        else band(_mean(work.run, LARGE), _mean(reference.run, LARGE)),
         published=trade_offs(precision),
-        native=not precision.sparse and precision.weight_format == deployment.model.released.partition("+")[0],
+        native=not precision.sparse
+        and precision.weight_format == deployment.model.released.partition("+")[0],
         generations=tuple(dict.fromkeys(gpu.arch for gpu in gpus() if gpu.supports(precision))),
         marks=() if lacks else marks(deployment),
         unfitted=() if lacks else unfitted_formats_of(deployment),
@@ -185,9 +210,15 @@ def _gain(deployment: Deployment, slow: Work, eight: Work | None) -> FormatGain:
 
 
 def lacking(deployment: Deployment) -> str:
-    """What the hardware or the engine does not have for the precision, in words; empty where both do."""
+    """What the hardware or the engine does not have for the precision, in words; empty where both
+    do.
+    """
     gpu = deployment.gpu.lacks(deployment.precision)
-    return f"{deployment.gpu.arch} has {gpu}" if gpu else find_engine(deployment.engine).lacks(deployment.precision)
+    return (
+        f"{deployment.gpu.arch} has {gpu}"
+        if gpu
+        else find_engine(deployment.engine).lacks(deployment.precision)
+    )
 
 
 def _mean(values: dict[int, float], batches: tuple[int, ...]) -> float:
@@ -195,7 +226,9 @@ def _mean(values: dict[int, float], batches: tuple[int, ...]) -> float:
 
 
 def band(gain: float, eight_bits: float) -> Band:
-    """A gain in the words of the published table, next to that of 8-bit weights and activations on the same GPU."""
+    """A gain in the words of the published table, next to that of 8-bit weights and activations on
+    the same GPU.
+    """
     if gain < NONE_BELOW:
         return "none"
     return "high" if gain >= HIGH_FROM * eight_bits else "medium"

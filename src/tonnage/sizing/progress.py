@@ -32,15 +32,19 @@ class Steps:
         self.progress(self.finished, max(self.expected, self.finished), name)
 
 
-# Independent parts of a search on several threads: the simulator's kernel runs outside the interpreter lock.
+# Independent parts of a search on several threads: the simulator's kernel runs outside the
+# interpreter lock.
 
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def parallel(work: Callable[[T], R], jobs: Sequence[T], workers: int | None = None) -> Iterator[tuple[T, R]]:
-    """Each job with its result, as they end; ``workers`` None for as many as there are cores, 1 for the caller's own thread.
+def parallel(
+    work: Callable[[T], R], jobs: Sequence[T], workers: int | None = None
+) -> Iterator[tuple[T, R]]:
+    """Each job with its result, as they end; ``workers`` None for as many as there are cores, 1 for
+    the caller's own thread.
 
     Raises KeyboardInterrupt: passed on once the running jobs have ended; the others are left out.
     """

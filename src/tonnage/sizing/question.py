@@ -13,7 +13,16 @@ from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.deployment import LIMITED, METRICS, Adapters, KvRule, Limit, LimitMetric, Slo, Speculation
+from tonnage.spec.deployment import (
+    LIMITED,
+    METRICS,
+    Adapters,
+    KvRule,
+    Limit,
+    LimitMetric,
+    Slo,
+    Speculation,
+)
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.images import Images
 from tonnage.spec.kv_tiers import OFF, KvTiers
@@ -34,17 +43,19 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
 
-# What the prompts of a question have in common, and what closed forms make of it before anything is simulated. Prompts share a system
-# prompt, the earlier turns of their conversation, or the blocks that a recording names. How much of that an instance finds in its cache
-# is simulated; this is only the best that a cache without end could do, which bounds what an instance carries.
+# What the prompts of a question have in common, and what closed forms make of it before anything is
+# simulated. Prompts share a system prompt, the earlier turns of their conversation, or the blocks
+# that a recording names. How much of that an instance finds in its cache is simulated; this is only
+# the best that a cache without end could do, which bounds what an instance carries.
 
 
 SAMPLED = 4_000
 """Sessions that are drawn to know how long their prompts are."""
 
 MOST_BLOCK, LOST = 512, 0.06
-"""Largest block of a simulation in tokens, and the share of what a prompt has to compute that larger blocks may add, which shorter
-questions make up for. A simulated request takes as long as it has blocks: with blocks of 64 tokens in place of 16, a fifth of the time."""
+"""Largest block of a simulation in tokens, and the share of what a prompt has to compute that
+larger blocks may add, which shorter questions make up for. A simulated request takes as long as it
+has blocks: with blocks of 64 tokens in place of 16, a fifth of the time."""
 
 RECORDED = 512
 """Tokens of a block of recorded prompts, in the traces that name them (Mooncake)."""
@@ -72,7 +83,8 @@ class Sharing:
         recording: traffic whose prompts name their blocks; None for sessions.
         recorded: sessions from a file, which are held at once; None for drawn ones.
         tiers: memory below the KV cache of an instance.
-        fleet_rate: requests per second of the whole fleet, where an instance gets a part of each conversation of it.
+        fleet_rate: requests per second of the whole fleet, where an instance gets a part of each
+            conversation of it.
     """
 
     sessions: Sessions | None = None
@@ -88,11 +100,15 @@ class Sharing:
         return self.recorded is not None or (self.sessions is not None and not self.sessions.single)
 
     def balanced(self, router: str) -> bool:
-        """Whether a router gives requests out by the load of the instances, wherever what they share was computed."""
+        """Whether a router gives requests out by the load of the instances, wherever what they
+        share was computed.
+        """
         return router not in (*AFFINE, *BLIND)
 
     def common_tokens(self, trace: Trace) -> NDArray[np.int64]:
-        """Tokens of each prompt that every instance holds once it is warm: those of a prefix that single requests share."""
+        """Tokens of each prompt that every instance holds once it is warm: those of a prefix that
+        single requests share.
+        """
         import numpy as np
 
         if self.sessions is None or not self.sessions.single or trace.contents is None:
@@ -115,11 +131,15 @@ class Sharing:
             return self
         sessions = self.sessions
         tools = None if sessions.tool_tokens is None else sessions.tool_tokens.scaled(factor)
-        longer = replace(sessions, prefix_tokens=round(sessions.prefix_tokens * factor), tool_tokens=tools)
+        longer = replace(
+            sessions, prefix_tokens=round(sessions.prefix_tokens * factor), tool_tokens=tools
+        )
         return replace(self, new=self.new.scaled(factor), sessions=longer)
 
     def kept(self, seconds: float) -> float:
-        """Share of the pauses within sessions that are no longer than that: what further turns then find is still there."""
+        """Share of the pauses within sessions that are no longer than that: what further turns then
+        find is still there.
+        """
         sessions = self.sessions
         if self.recorded is not None:
             pauses = self.recorded.pause_ns[self.recorded.pause_ns >= 0]
@@ -130,9 +150,11 @@ class Sharing:
         return (1 - calls) * sessions.think.within(seconds) + calls * sessions.tool.within(seconds)
 
     def block_tokens(self, own: int, computed: float) -> int:
-        """Tokens of a KV block in simulations: the engine's own times the largest power of two that hardly changes what is found.
+        """Tokens of a KV block in simulations: the engine's own times the largest power of two that
+        hardly changes what is found.
 
-        Of a session that goes on, half a block is computed again on average; of a shared prefix or a recorded prompt, what fills no block.
+        Of a session that goes on, half a block is computed again on average; of a shared prefix or
+        a recorded prompt, what fills no block.
         """
         block = own
         if self.recorded is not None:
@@ -140,12 +162,16 @@ class Sharing:
             while 2 * block <= most:
                 block *= 2
             return block
-        while 2 * block <= MOST_BLOCK and self._lost(2 * block) - self._lost(own) <= LOST * computed:
+        while (
+            2 * block <= MOST_BLOCK and self._lost(2 * block) - self._lost(own) <= LOST * computed
+        ):
             block *= 2
         return block
 
     def shorter(self, own: int, block: int) -> Sharing:
-        """With questions as much shorter as larger blocks make prompts that have to be computed longer."""
+        """With questions as much shorter as larger blocks make prompts that have to be computed
+        longer.
+        """
         lost = self._lost(block) - self._lost(own)
         if self.new is None or lost <= 0 or self.new.mean <= 2 * lost:
             return self
@@ -156,7 +182,10 @@ class Sharing:
         if self.recording is not None:
             return 0.0 if RECORDED % block == 0 else float(block)
         if self.sessions is None or self.sessions.single:
-            return float(0 if self.sessions is None else self.sessions.prefix_tokens % block) * (self.sessions or Sessions()).prefix_share
+            return (
+                float(0 if self.sessions is None else self.sessions.prefix_tokens % block)
+                * (self.sessions or Sessions()).prefix_share
+            )
         return block / 2
 
 
@@ -185,12 +214,20 @@ def _of_sessions(asked: Sessions, new: Lengths, osl: Lengths) -> AtBest:
     streams = [np.random.default_rng(one) for one in np.random.SeedSequence(0).spawn(7)]
     drawn = draw(asked, SAMPLED, new, osl, streams)
     first = drawn.pause_ps < 0
-    found = np.where(first, np.where(drawn.prefix >= 0, asked.prefix_tokens, 0), np.roll(drawn.isl + drawn.osl, 1))
+    found = np.where(
+        first,
+        np.where(drawn.prefix >= 0, asked.prefix_tokens, 0),
+        np.roll(drawn.isl + drawn.osl, 1),
+    )
     groups = [float(group.mean()) for group in np.array_split(np.sort(drawn.isl), GROUPS)]
     longest = float(max(asked.longest(new, osl) - osl.longest, int(drawn.isl.max())))
     bins = (*((tokens, 1 / GROUPS) for tokens in groups), (longest, 1e-12))
-    isl = Lengths(kind="histogram", mean=float(drawn.isl.mean()), std=float(drawn.isl.std()), bins=bins)
-    return AtBest(isl=isl, computed=float((drawn.isl - found).mean()), common=common if asked.single else 0.0)
+    isl = Lengths(
+        kind="histogram", mean=float(drawn.isl.mean()), std=float(drawn.isl.std()), bins=bins
+    )
+    return AtBest(
+        isl=isl, computed=float((drawn.isl - found).mean()), common=common if asked.single else 0.0
+    )
 
 
 @lru_cache(maxsize=8)
@@ -198,16 +235,26 @@ def _of_recorded(recorded: RecordedSessions) -> AtBest:
     isl = recorded.recording.pairs()
     if isl is None:
         raise ValueError("sharing: sessions without lengths")
-    return AtBest(isl=isl.lengths()[0], computed=float((recorded.isl - recorded.found_tokens()).mean()), common=0.0)
+    return AtBest(
+        isl=isl.lengths()[0],
+        computed=float((recorded.isl - recorded.found_tokens()).mean()),
+        common=0.0,
+    )
 
 
 @lru_cache(maxsize=8)
 def _of_recording(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> AtBest:
-    """Of a recording, from the blocks that an earlier prompt had at the same place behind the same blocks."""
+    """Of a recording, from the blocks that an earlier prompt had at the same place behind the same
+    blocks.
+    """
     pairs = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks).pairs()
     if pairs is None:
         raise ValueError("sharing: a recording without lengths")
-    return AtBest(isl=pairs.lengths()[0], computed=sum(isl) / len(isl) - found_tokens(blocks, isl) / len(isl), common=0.0)
+    return AtBest(
+        isl=pairs.lengths()[0],
+        computed=sum(isl) / len(isl) - found_tokens(blocks, isl) / len(isl),
+        common=0.0,
+    )
 
 
 def found_tokens(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> float:
@@ -238,8 +285,9 @@ DECIDING: dict[Mode, tuple[LimitMetric, ...]] = {
     "sequential": ("e2e",),
     "offline": (),
 }
-"""Metrics whose limits count. Who reads along waits for the first token and the pace; who takes the whole answer waits for its
-end; of a job only the throughput counts. Source: NVIDIA course "Sizing LLM Inference Systems"."""
+"""Metrics whose limits count. Who reads along waits for the first token and the pace; who takes the
+whole answer waits for its end; of a job only the throughput counts. Source: NVIDIA course "Sizing
+LLM Inference Systems"."""
 
 
 def decides(limit: Limit, mode: Mode) -> bool:
@@ -260,8 +308,8 @@ class Pools:
     """Prefill and decode in their own pools.
 
     Attributes:
-        link_bytes_s: bytes per second that a GPU sends to one of the other pool; None for NVLink where one system holds both pools, else a
-            port of 400 Gb/s for each GPU.
+        link_bytes_s: bytes per second that a GPU sends to one of the other pool; None for NVLink
+            where one system holds both pools, else a port of 400 Gb/s for each GPU.
         overlap: whether a layer's KV cache is sent as soon as it is computed.
     """
 
@@ -286,36 +334,49 @@ class Question:
         spare: systems to add on top of what the load needs (1 for N+1).
         confidence: with which the number of systems is to meet the limits, as a share.
         seed: of every random draw.
-        pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel degree fits, and
-            then the least that does.
-        dps, eps: ranks of attention and groups of experts of a mixture of experts; empty for what ``trials.splits_of`` tries.
+        pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel
+            degree fits, and then the least that does.
+        dps, eps: ranks of attention and groups of experts of a mixture of experts; empty for what
+            ``trials.splits_of`` tries.
         mode: which limits count; see ``DECIDING``.
         pairs: lengths drawn together; ``isl`` and ``osl`` are then their distributions.
-        recording: traffic to replay instead of drawn arrivals; a deployment then carries what it shows to.
+        recording: traffic to replay instead of drawn arrivals; a deployment then carries what it
+            shows to.
         replays_lengths: whether the recording's own lengths come with it; otherwise they are drawn.
-        max_batch_sizes, max_num_tokens, chunked_prefill: knobs that the asker set; empty or None leaves them to the
-            engine and to ``tune``.
-        stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise; the search moves the latter alone.
-        shares: of the memory, by the rule of the engines that have each as a setting; empty for the engines' own.
-        max_model_len: context that engines are started with, which ``model`` has as well; None for that of the longest request.
-        systems: servers to buy in, at most one of each GPU; those of the catalog where none is named.
-        have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
+        max_batch_sizes, max_num_tokens, chunked_prefill: knobs that the asker set; empty or None
+            leaves them to the engine and to ``tune``.
+        stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise;
+            the search moves the latter alone.
+        shares: of the memory, by the rule of the engines that have each as a setting; empty for the
+            engines' own.
+        max_model_len: context that engines are started with, which ``model`` has as well; None for
+            that of the longest request.
+        systems: servers to buy in, at most one of each GPU; those of the catalog where none is
+            named.
+        have: systems that exist; what they carry is then the question. Empty to ask how many are
+            needed.
         growth_per_month: of the load, as a share; None where it is not given.
         remarks: assumptions that the asker did not write, for the plan's notes.
         tune: whether the engine's knobs are searched for the best few deployments.
-        deepen: whether the plan also holds the curve, the explanation, the sensitivity and the fleet check.
+        deepen: whether the plan also holds the curve, the explanation, the sensitivity and the
+            fleet check.
         step_factor: every engine step takes this many times as long as the step model says.
-        calibration: factors on the fitted terms from the user's measurements; None for the terms as shipped.
+        calibration: factors on the fitted terms from the user's measurements; None for the terms as
+            shipped.
         speculation: speculative decoding that is tried as well; None to try none.
         adapters: LoRA adapters that requests use; None without.
         images: of every prompt; None without.
         step_source: whose step times price the candidates; None for the fitted terms.
         router: what gives requests to the instances, a name of ``simulator.router``.
-        sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
-        prefix_caching: whether engines keep the KV blocks of earlier prompts; None leaves it to the engine.
-        objective: what the choice has least of; the search itself tells the fewest GPUs from the shortest answers.
+        sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they
+            share nothing.
+        prefix_caching: whether engines keep the KV blocks of earlier prompts; None leaves it to the
+            engine.
+        objective: what the choice has least of; the search itself tells the fewest GPUs from the
+            shortest answers.
         deploy_on: deployment target that runs the choice; empty for any.
-        pools: how two pools are to be, where prefill and decode have one each; None where every instance does both.
+        pools: how two pools are to be, where prefill and decode have one each; None where every
+            instance does both.
     """
 
     model: Model
@@ -395,13 +456,17 @@ class Question:
         return self.load == "open" and not self.offline and self.recording is None
 
     def sharing_behind(self, router: str) -> Sharing | None:
-        """What prompts share, with the load of the whole fleet where a router gives an instance a part of each conversation."""
+        """What prompts share, with the load of the whole fleet where a router gives an instance a
+        part of each conversation.
+        """
         if self.sharing is None or not self.sharing.follows or router in AFFINE:
             return self.sharing
         return replace(self.sharing, fleet_rate=self.demand.sizing_requests_per_second)
 
     def check(self) -> None:
-        """Refuse what no candidate could answer. Raises InputError: the lengths exceed the model's context, or a list is empty."""
+        """Refuse what no candidate could answer. Raises InputError: the lengths exceed the model's
+        context, or a list is empty.
+        """
         check_context(self.model, self.isl, self.osl, self.pairs)
         for name, values in (
             (option("gpu"), self.gpus),
@@ -412,17 +477,25 @@ class Question:
             if not values:
                 raise InputError(f"{name}: nothing given; name at least one")
         if self.spare < 0:
-            raise InputError(f"{option('spare')}: {self.spare} is negative; write how many systems to add, 0 or more")
+            raise InputError(
+                f"{option('spare')}: {self.spare} is negative; write how many systems to add, 0 or"
+                " more"
+            )
         for tp in self.tps:
             if tp not in TP_DEGREES:
                 raise InputError(
-                    f"{option('tp')}: {tp} is not a degree that divides an 8-GPU system; choose from {', '.join(map(str, TP_DEGREES))}, "
-                    f"or {option('pp')} 2 or more for an instance of several systems"
+                    f"{option('tp')}: {tp} is not a degree that divides an 8-GPU system; choose"
+                    f" from {', '.join(map(str, TP_DEGREES))}, or {option('pp')} 2 or more for an"
+                    " instance of several systems"
                 )
         for pp in self.pps:
             if pp not in PP_DEGREES:
-                raise InputError(f"{option('pp')}: {pp} is not a number of pipeline stages; choose from {', '.join(map(str, PP_DEGREES))}")
+                raise InputError(
+                    f"{option('pp')}: {pp} is not a number of pipeline stages; choose from"
+                    f" {', '.join(map(str, PP_DEGREES))}"
+                )
         if not (math.isfinite(self.step_factor) and self.step_factor > 0):
             raise InputError(
-                f"{option('step_factor')}: {self.step_factor:g} is not a factor; write a number above 0, 1 for the model as it is"
+                f"{option('step_factor')}: {self.step_factor:g} is not a factor; write a number"
+                " above 0, 1 for the model as it is"
             )

@@ -1,7 +1,7 @@
 """What would change the answer: the systems at other inputs, and the cheapest limit to relax.
 
-Every figure is what the question would be answered if it were asked with the changed input: the same search, fleet check and all, on the
-same runs where it asks for the same.
+Every figure is what the question would be answered if it were asked with the changed input: the
+same search, fleet check and all, on the same runs where it asks for the same.
 """
 
 from __future__ import annotations
@@ -53,28 +53,42 @@ CHANGE = 0.2
 """How far every input is moved, down and up."""
 
 ROUNDED = (1.02, 1.06, 1.12)
-"""A relaxed limit over the value that the fleet needs, before it is rounded up; the first of these that saves a system is taken."""
+"""A relaxed limit over the value that the fleet needs, before it is rounded up; the first of these
+that saves a system is taken."""
 
 STEEP = 1.3
-"""Beyond this factor a change of 20 % is steep: a limit nearly breaks at any load, and short runs are off by more than a tenth there."""
+"""Beyond this factor a change of 20 % is steep: a limit nearly breaks at any load, and short runs
+are off by more than a tenth there."""
 
 
 def sensitivity(search: Search, best: Sized) -> Sensitivity:
     """The swings of every input and the cheapest relaxed limit, around an answer."""
     question = search.question
-    inputs: list[Input] = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
+    inputs: list[Input] = (
+        ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
+    )
     moves = [(name, sign * CHANGE) for name in inputs for sign in (-1, 1)]
-    asked = {f"{name} {change:+.0%}": (changed_question(question, name, change), change) for name, change in moves}
+    asked = {
+        f"{name} {change:+.0%}": (changed_question(question, name, change), change)
+        for name, change in moves
+    }
     spreads = other_spreads(question)
     asked |= {name: (other, 0.0) for name, other in spreads.items()}
     search.steps.expect(len(asked))
     changed, care = {}, _care(best)
     for name, found in parallel(
-        lambda name: _changed(search, best, *asked[name], SURE if name in spreads else care), list(asked), search.workers
+        lambda name: _changed(search, best, *asked[name], SURE if name in spreads else care),
+        list(asked),
+        search.workers,
     ):
         changed[name] = found
         search.steps.done(name)
-    swings = [Swing(input=name, low=changed[f"{name} {-CHANGE:+.0%}"], high=changed[f"{name} {CHANGE:+.0%}"]) for name in inputs]
+    swings = [
+        Swing(
+            input=name, low=changed[f"{name} {-CHANGE:+.0%}"], high=changed[f"{name} {CHANGE:+.0%}"]
+        )
+        for name in inputs
+    ]
     spare, size = question.spare, best.ready.trial.system.gpus
     return Sensitivity(
         systems=best.systems + spare,
@@ -82,24 +96,41 @@ def sensitivity(search: Search, best: Sized) -> Sensitivity:
         swings=tuple(swings),
         relaxed=cheapest_relaxed(search, best),
         spreads=tuple(
-            OtherSpread(spread=name, isl=str(other.isl), osl=str(other.osl), answer=changed[name]) for name, other in spreads.items()
+            OtherSpread(spread=name, isl=str(other.isl), osl=str(other.osl), answer=changed[name])
+            for name, other in spreads.items()
         ),
     )
 
 
 def other_spreads(question: Question) -> dict[str, Question]:
-    """The question with other spreads of its single lengths, by name: equal, within ``CHANGE``, and as recorded traffic of the kind.
+    """The question with other spreads of its single lengths, by name: equal, within ``CHANGE``, and
+    as recorded traffic of the kind.
 
-    The kind is that of the use case, else the one whose mean lengths are nearest. None where the lengths are not an assumption.
+    The kind is that of the use case, else the one whose mean lengths are nearest. None where the
+    lengths are not an assumption.
     """
     note = next((remark for remark in question.remarks if isinstance(remark, LengthsVary)), None)
     if note is None or question.sharing is not None:
         return {}
-    nearest = min(recorded_lengths().values(), key=lambda row: row.apart(question.isl.mean, question.osl.mean))
+    nearest = min(
+        recorded_lengths().values(), key=lambda row: row.apart(question.isl.mean, question.osl.mean)
+    )
     spreads: dict[str, Spread] = {"exact": 0.0, f"{CHANGE:.0%}": CHANGE, nearest.name: nearest}
-    spreads = {name: spread for name, spread in spreads.items() if name not in (note.recorded, f"{note.share:.0%}")}
-    spreads = {name: spread for name, spread in spreads.items() if not note.recorded or isinstance(spread, float)}
-    return {name: other for name, spread in spreads.items() if (other := _with_spread(question, note, spread)) is not None}
+    spreads = {
+        name: spread
+        for name, spread in spreads.items()
+        if name not in (note.recorded, f"{note.share:.0%}")
+    }
+    spreads = {
+        name: spread
+        for name, spread in spreads.items()
+        if not note.recorded or isinstance(spread, float)
+    }
+    return {
+        name: other
+        for name, spread in spreads.items()
+        if (other := _with_spread(question, note, spread)) is not None
+    }
 
 
 def _with_spread(question: Question, note: LengthsVary, spread: Spread) -> Question | None:
@@ -122,7 +153,9 @@ def changed_question(question: Question, name: Input, change: float) -> Question
             demand,
             peak_requests_per_second=demand.peak_requests_per_second * factor,
             sizing_requests_per_second=demand.sizing_requests_per_second * factor,
-            offline_requests=None if demand.offline_requests is None else round(demand.offline_requests * factor),
+            offline_requests=None
+            if demand.offline_requests is None
+            else round(demand.offline_requests * factor),
         )
         recording = question.recording
         stretched = None if recording is None else recording.at_mean(recording.mean_rps * factor)
@@ -138,28 +171,65 @@ def changed_question(question: Question, name: Input, change: float) -> Question
     return replace(question, **{name: lengths.scaled(factor)}, pairs=pairs)  # type: ignore[arg-type]
 
 
-def again(search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE) -> Answer:
-    """The answer to another question, without the parts about the best, which ``best`` is likely to be.
+def again(
+    search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE
+) -> Answer:
+    """The answer to another question, without the parts about the best, which ``best`` is likely to
+    be.
 
-    With ``care`` QUICK short runs choose the deployment and its knobs; where rounding up to systems leaves a doubt about their number, or
-    it differs much from that of ``best``, the longest count them, and search again where that deployment does not hold.
+    With ``care`` QUICK short runs choose the deployment and its knobs; where rounding up to systems
+    leaves a doubt about their number, or it differs much from that of ``best``, the longest count
+    them, and search again where that deployment does not hold.
     """
-    asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
+    asked, first = (
+        replace(question, have=(), growth_per_month=None),
+        None if best is None else best.ready.trial.identity,
+    )
     before = search.question
     kinds = (question.isl.kind, question.osl.kind) == (before.isl.kind, before.osl.kind)
     near = question.confidence == before.confidence and question.pools == before.pools and kinds
     learned = search.learned if near else Learned(shares=search.learned.shares)
-    seeds = () if best is None or question.pools != search.question.pools else _with_its_knobs(search, asked, best)
-    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=seeds, care=care, first=first, learned=learned)
+    seeds = (
+        ()
+        if best is None or question.pools != search.question.pools
+        else _with_its_knobs(search, asked, best)
+    )
+    another = replace(
+        search,
+        question=asked,
+        steps=Steps(),
+        workers=1,
+        rows=False,
+        seeds=seeds,
+        care=care,
+        first=first,
+        learned=learned,
+    )
     answer = another.answer()
-    if care == QUICK and answer.best is not None and (answer.best.in_doubt or _steep(answer.best, best)):
-        counted = replace(another, question=replace(asked, tune=False), care=SURE, seeds=(answer.best.ready,), only=True).answer()
-        return counted if counted.best is not None and counted.best.level == answer.best.level else replace(another, care=SURE).answer()
+    if (
+        care == QUICK
+        and answer.best is not None
+        and (answer.best.in_doubt or _steep(answer.best, best))
+    ):
+        counted = replace(
+            another,
+            question=replace(asked, tune=False),
+            care=SURE,
+            seeds=(answer.best.ready,),
+            only=True,
+        ).answer()
+        return (
+            counted
+            if counted.best is not None and counted.best.level == answer.best.level
+            else replace(another, care=SURE).answer()
+        )
     return answer
 
 
 def _with_its_knobs(search: Search, question: Question, best: Sized) -> tuple[Ready, ...]:
-    """The choice with the knobs that it has, under the load of another question; none where these are the engine's own or do not fit."""
+    """The choice with the knobs that it has, under the load of another question; none where these
+    are the engine's own or do not fit.
+    """
     trial = best.ready.trial
     if trial == best.ready.first:
         return ()
@@ -176,24 +246,39 @@ def _steep(one: Sized, best: Sized | None) -> bool:
 
 
 def _care(best: Sized) -> Care:
-    """How long the runs are that a changed question is first answered by: the longest where short ones find another load for the choice."""
+    """How long the runs are that a changed question is first answered by: the longest where short
+    ones find another load for the choice.
+    """
     if best.contender.question.objective == "latency":
         return SURE  # a system more or less makes another answer the shortest
     short = best.contender.capacity(best.instances, best.slowdown, care=QUICK)
-    return QUICK if short.reason is None and abs(short.rate / best.capacity.rate - 1) <= 2 * DOUBT else SURE
+    return (
+        QUICK
+        if short.reason is None and abs(short.rate / best.capacity.rate - 1) <= 2 * DOUBT
+        else SURE
+    )
 
 
 def _changed(search: Search, best: Sized, question: Question, change: float, care: Care) -> Changed:
-    """The answer to a question with one input changed; none where nothing is as sure as the answer is."""
+    """The answer to a question with one input changed; none where nothing is as sure as the answer
+    is.
+    """
     answer = again(search, question, best, care=care)
     other = answer.best
     if other is None:
         reason = answer.rejected[0].reason if answer.rejected else NothingMeetsLimits()
-        return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=reason)
+        return Changed(
+            change=change, systems=None, systems_exact=None, deployment=None, reason=reason
+        )
     if best.level is not None and (other.level or 0.0) < best.level:
         contender, slowdown = other.contender, other.contender.slowdown(best.level)
-        unsure = NotSure(breach=contender.alone_at(slowdown), step_factor=slowdown.steps / contender.as_asked.steps)
-        return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=unsure)
+        unsure = NotSure(
+            breach=contender.alone_at(slowdown),
+            step_factor=slowdown.steps / contender.as_asked.steps,
+        )
+        return Changed(
+            change=change, systems=None, systems_exact=None, deployment=None, reason=unsure
+        )
     return Changed(
         change=change,
         systems=other.systems + search.question.spare,
@@ -205,7 +290,9 @@ def _changed(search: Search, best: Sized, question: Question, change: float, car
 
 
 def cheapest_relaxed(search: Search, best: Sized) -> Relaxed | None:
-    """The one limit that breaks with a system fewer, relaxed to what it would have to be; a search again shows that it saves one."""
+    """The one limit that breaks with a system fewer, relaxed to what it would have to be; a search
+    again shows that it saves one.
+    """
     question, contender = search.question, best.contender
     if question.load != "open" or question.offline or not question.limits:
         return None
@@ -213,18 +300,34 @@ def cheapest_relaxed(search: Search, best: Sized) -> Relaxed | None:
     fewer = best.systems - fleet.layout.systems_per_instance
     if fewer < fleet.layout.systems_per_instance or not fleet.could_carry(fewer):
         return None
-    broken = [(limit, seconds) for limit, seconds in fleet.latencies_s(fleet.seen(fewer).summary) if seconds > limit.seconds]
+    broken = [
+        (limit, seconds)
+        for limit, seconds in fleet.latencies_s(fleet.seen(fewer).summary)
+        if seconds > limit.seconds
+    ]
     if len(broken) != 1:
         return None
     limit, value = broken[0]
     for factor in ROUNDED:
         seconds = rounded_up(factor * value)
         looser = replace(limit, seconds=seconds)
-        found = again(search, replace(question, slo=tuple(looser if each == limit else each for each in question.slo)), best).best
+        found = again(
+            search,
+            replace(
+                question, slo=tuple(looser if each == limit else each for each in question.slo)
+            ),
+            best,
+        ).best
         if found is not None and found.gpus < best.gpus:
             systems = found.systems + question.spare
             saved = best.systems + question.spare - systems
-            return Relaxed(limit=limit_of(limit), to_ms=1e3 * seconds, systems=systems, saved=saved, gpus=found.gpus)
+            return Relaxed(
+                limit=limit_of(limit),
+                to_ms=1e3 * seconds,
+                systems=systems,
+                saved=saved,
+                gpus=found.gpus,
+            )
     return None
 
 
@@ -240,7 +343,8 @@ def rounded_up(seconds: float) -> float:
 
 
 LEAST_FILLED = 0.25
-"""Share of the cache that the requests at the highest load fill at least, for a smaller one to be tried."""
+"""Share of the cache that the requests at the highest load fill at least, for a smaller one to be
+tried."""
 
 LEAST_SAVED = 0.05
 """Share of the systems, without rounding, that it has to save."""
@@ -249,21 +353,39 @@ LEAST_SAVED = 0.05
 def narrowable(best: Sized) -> bool:
     """Whether the choice fills its KV cache of 16 bits, and its GPU and engine can keep it in FP8.
 
-    Latent caches are left out: other kernels read them, and no loss is published of those (``trade_offs.yaml``).
+    Latent caches are left out: other kernels read them, and no loss is published of those
+    (``trade_offs.yaml``).
     """
     question, d = best.contender.question, best.ready.trial.deployment
     launch = find_engine(d.engine).launch
-    flag = launch is not None and (launch.switch("kv_8bit") is not None or "kv_format" in dict(launch.file_keys))
-    if not flag or d.precision.kv != "fp16" or d.gpu.fp8_tflops is None or d.model.has_latent_cache or question.pools is not None:
+    flag = launch is not None and (
+        launch.switch("kv_8bit") is not None or "kv_format" in dict(launch.file_keys)
+    )
+    if (
+        not flag
+        or d.precision.kv != "fp16"
+        or d.gpu.fp8_tflops is None
+        or d.model.has_latent_cache
+        or question.pools is not None
+    ):
         return False
-    if question.step_source is not None or any(precision.names_kv for precision in question.precisions):
+    if question.step_source is not None or any(
+        precision.names_kv for precision in question.precisions
+    ):
         return False
-    most = best.ready.instance.memory.concurrent_requests(math.ceil(question.isl.mean), math.ceil(question.osl.mean)) * d.parallelism.dp
+    most = (
+        best.ready.instance.memory.concurrent_requests(
+            math.ceil(question.isl.mean), math.ceil(question.osl.mean)
+        )
+        * d.parallelism.dp
+    )
     return best.capacity.concurrency >= LEAST_FILLED * most
 
 
 def narrow_cache(search: Search, best: Sized) -> NarrowCache | None:
-    """The answer with the KV cache in FP8, where that saves systems at the same confidence; None where it does not."""
+    """The answer with the KV cache in FP8, where that saves systems at the same confidence; None
+    where it does not.
+    """
     question, ready = search.question, best.ready
     narrow = ready.trial.deployment.precision.with_kv("fp8")
     answer = again(search, replace(question, precisions=(narrow,)), best, care=_care(best)).best
@@ -272,7 +394,10 @@ def narrow_cache(search: Search, best: Sized) -> NarrowCache | None:
     trial, systems = answer.ready.trial, answer.systems + question.spare
     if answer.gpus_exact > (1 - LEAST_SAVED) * best.gpus_exact and answer.gpus >= best.gpus:
         return None
-    wide, same = ready.instance.memory, memory_plan(replace(ready.trial.deployment, precision=narrow))
+    wide, same = (
+        ready.instance.memory,
+        memory_plan(replace(ready.trial.deployment, precision=narrow)),
+    )
     losses = cache_losses()
     return NarrowCache(
         deployment=trial.identity,
@@ -282,19 +407,29 @@ def narrow_cache(search: Search, best: Sized) -> NarrowCache | None:
         systems_exact=answer.gpus_exact / trial.system.gpus,
         gpus=answer.gpus,
         losses=tuple(
-            CacheLoss(benchmark=loss.benchmark, least=min(loss.percent.values()), most=max(loss.percent.values())) for loss in losses
+            CacheLoss(
+                benchmark=loss.benchmark,
+                least=min(loss.percent.values()),
+                most=max(loss.percent.values()),
+            )
+            for loss in losses
         ),
         source=losses[0].source,
     )
 
 
-# What it would take to be surer than asked, where no number of the chosen systems that anybody would buy does.
+# What it would take to be surer than asked, where no number of the chosen systems that anybody
+# would buy does.
 
 
 def unreached(search: Search, best: Sized) -> Unreached | None:
-    """The lowest confidence that a plan names and that the choice does not reach; None where it reaches all of them."""
+    """The lowest confidence that a plan names and that the choice does not reach; None where it
+    reaches all of them.
+    """
     contender, question = best.contender, search.question
-    for level in (level for level in levels(question.confidence) if best.level is None or level > best.level):
+    for level in (
+        level for level in levels(question.confidence) if best.level is None or level > best.level
+    ):
         found = contender.settled(contender.slowdown(level))
         if found is not None and found <= MOST_TIMES * best.systems:
             continue
@@ -313,21 +448,44 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
 def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
     """What carries the load with that confidence instead."""
     found = again(search, replace(search.question, confidence=level), best, care=_care(best)).best
-    if found is None or found.level != level or found.ready.trial.deployment == best.ready.trial.deployment:
+    if (
+        found is None
+        or found.level != level
+        or found.ready.trial.deployment == best.ready.trial.deployment
+    ):
         return None
     trial, systems = found.ready.trial, found.systems + search.question.spare
-    return OtherSystems(deployment=trial.identity, system=trial.system.name, systems=systems, gpus=found.gpus)
+    return OtherSystems(
+        deployment=trial.identity, system=trial.system.name, systems=systems, gpus=found.gpus
+    )
 
 
 def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
-    """The limit that ends the load, as much longer as the confidence asks latencies to be: it then leaves what the asked one leaves."""
+    """The limit that ends the load, as much longer as the confidence asks latencies to be: it then
+    leaves what the asked one leaves.
+    """
     contender, question = best.contender, search.question
     binds = contender.alone_at(contender.slowdown(level)).limit
     limit = next(each for each in question.limits if limit_of(each) == binds)
-    looser = replace(limit, seconds=rounded_up(limit.seconds * contender.slowdown(level).of(limit) / best.slowdown.of(limit)))
-    asked = replace(question, confidence=level, slo=tuple(looser if each == limit else each for each in question.slo))
+    looser = replace(
+        limit,
+        seconds=rounded_up(
+            limit.seconds * contender.slowdown(level).of(limit) / best.slowdown.of(limit)
+        ),
+    )
+    asked = replace(
+        question,
+        confidence=level,
+        slo=tuple(looser if each == limit else each for each in question.slo),
+    )
     found = again(search, asked, best, care=_care(best)).best
     if found is None or found.level != level:
         return None
     system, systems = found.ready.trial.system.name, found.systems + question.spare
-    return RelaxedLimit(limit=limit_of(limit), to_ms=1e3 * looser.seconds, system=system, systems=systems, gpus=found.gpus)
+    return RelaxedLimit(
+        limit=limit_of(limit),
+        to_ms=1e3 * looser.seconds,
+        system=system,
+        systems=systems,
+        gpus=found.gpus,
+    )

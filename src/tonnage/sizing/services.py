@@ -1,12 +1,15 @@
-"""How many servers a service of models that are not LLMs needs: the least number on which every limit holds, found by simulation.
+"""How many servers a service of models that are not LLMs needs: the least number on which every
+limit holds, found by simulation.
 
-Servers are alike, and each gets a random share of every open stream, which is again Poisson. A closed form throws out what cannot work:
-the items of a second, each at the cost that it has in the best batch, must take less than the GPUs have. From there on the number is
-doubled until the limits hold, and then halved between. The limits are held against the second half of a run alone, so that a queue that
-grows shows, and the empty start does not count.
+Servers are alike, and each gets a random share of every open stream, which is again Poisson. A
+closed form throws out what cannot work: the items of a second, each at the cost that it has in the
+best batch, must take less than the GPUs have. From there on the number is doubled until the limits
+hold, and then halved between. The limits are held against the second half of a run alone, so that a
+queue that grows shows, and the empty start does not count.
 
-Where the file names settings to choose among, every combination is sized so, the most promising by the closed form first, and given up as
-soon as it is known to need more servers than the best one yet. The answer is that of all combinations sized to the end.
+Where the file names settings to choose among, every combination is sized so, the most promising by
+the closed form first, and given up as soon as it is known to need more servers than the best one
+yet. The answer is that of all combinations sized to the end.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ class ServiceAnswer:
         servers: how many; 0 where no number meets the limits.
         run: of one of them.
         met: the limits there.
-        one_fewer: the limits with one server less; empty where there would be none, or where the closed form says that it cannot work.
+        one_fewer: the limits with one server less; empty where there would be none, or where the
+            closed form says that it cannot work.
         least: servers that the closed form asks for.
         looked: numbers of servers that were simulated.
     """
@@ -88,8 +92,10 @@ class Tried:
     Attributes:
         service: with these settings.
         least: servers that the closed form asks for.
-        servers: that it needs; 0 where none help, -1 where it was given up because it needs more than another.
-        use: the largest share of a limit that requests see; infinite where none hold, or it was given up.
+        servers: that it needs; 0 where none help, -1 where it was given up because it needs more
+            than another.
+        use: the largest share of a limit that requests see; infinite where none hold, or it was
+            given up.
     """
 
     service: Service
@@ -101,7 +107,8 @@ class Tried:
 def choose_settings(
     service: Service, *, requests: int, seed: int, progress: Callable[[str], None] | None = None
 ) -> tuple[ServiceAnswer, tuple[Tried, ...]]:
-    """The settings that need the fewest servers, of these the ones that use the least of their limits, and all that were tried.
+    """The settings that need the fewest servers, of these the ones that use the least of their
+    limits, and all that were tried.
 
     Raises InputError: as ``size_service``, or too many combinations.
     """
@@ -115,7 +122,17 @@ def choose_settings(
             if progress is not None and len(services) > 1:
                 progress(f"settings {place + 1} of {len(services)}")
             answer = size_service(one, requests=requests, seed=seed, progress=progress, most=most)
-        order.append((place, Tried(service=one, least=least, servers=-1 if answer is None else answer.servers, use=_use(answer))))
+        order.append(
+            (
+                place,
+                Tried(
+                    service=one,
+                    least=least,
+                    servers=-1 if answer is None else answer.servers,
+                    use=_use(answer),
+                ),
+            )
+        )
         if answer is not None and (best is None or _rank(answer) < _rank(best)):
             best = answer
     if best is None:
@@ -132,17 +149,29 @@ def settings_of(service: Service) -> tuple[Service, ...]:
     models = [tuple(_settings(model)) for model in service.models.values()]
     count = math.prod(map(len, models))
     if count > MOST_SETTINGS:
-        raise InputError(f"service.models: {count:,} combinations of settings are more than {MOST_SETTINGS}; name fewer in search")
-    return tuple(replace(service, models=dict(zip(service.models, chosen, strict=True))) for chosen in product(*models))
+        raise InputError(
+            f"service.models: {count:,} combinations of settings are more than {MOST_SETTINGS};"
+            " name fewer in search"
+        )
+    return tuple(
+        replace(service, models=dict(zip(service.models, chosen, strict=True)))
+        for chosen in product(*models)
+    )
 
 
 def _settings(model: ServedModel) -> Iterator[ServedModel]:
     choices, batching = model.choices, model.batching
-    delays = choices.max_queue_delay_microseconds or (0 if batching is None else batching.max_queue_delay_microseconds,)
+    delays = choices.max_queue_delay_microseconds or (
+        0 if batching is None else batching.max_queue_delay_microseconds,
+    )
     for instances, size, delay in product(
-        choices.instances or (model.instances,), choices.max_batch_size or (model.max_batch_size,), delays
+        choices.instances or (model.instances,),
+        choices.max_batch_size or (model.max_batch_size,),
+        delays,
     ):
-        changed = None if batching is None else replace(batching, max_queue_delay_microseconds=delay)
+        changed = (
+            None if batching is None else replace(batching, max_queue_delay_microseconds=delay)
+        )
         yield replace(model, instances=instances, max_batch_size=size, batching=changed)
 
 
@@ -151,20 +180,34 @@ def _rank(answer: ServiceAnswer) -> tuple[float, float]:
 
 
 def _use(answer: ServiceAnswer | None) -> float:
-    return max((met.seconds / met.limit.seconds for met in answer.met), default=math.inf) if answer is not None else math.inf
+    return (
+        max((met.seconds / met.limit.seconds for met in answer.met), default=math.inf)
+        if answer is not None
+        else math.inf
+    )
 
 
 def size_service(
-    service: Service, *, requests: int, seed: int, progress: Callable[[str], None] | None = None, most: int | None = None
+    service: Service,
+    *,
+    requests: int,
+    seed: int,
+    progress: Callable[[str], None] | None = None,
+    most: int | None = None,
 ) -> ServiceAnswer | None:
-    """The least number of servers on which every limit holds for every stream; None where it is above ``most``.
+    """The least number of servers on which every limit holds for every stream; None where it is
+    above ``most``.
 
-    Raises InputError: no limits, or clients of a closed loop, whose number says nothing about the traffic.
+    Raises InputError: no limits, or clients of a closed loop, whose number says nothing about the
+    traffic.
     """
     if not service.limits:
         raise InputError("latency: missing; write for example latency: p99<=50ms")
     if any(stream.concurrency for stream in service.streams):
-        raise InputError("traffic: give rates; clients of a closed loop wait for their answers, so that they fit any number of servers")
+        raise InputError(
+            "traffic: give rates; clients of a closed loop wait for their answers, so that they fit"
+            " any number of servers"
+        )
     seen: dict[int, tuple[Service, ServiceRun, tuple[Met, ...]]] = {}
 
     def holds(servers: int) -> bool:
@@ -197,15 +240,31 @@ def _empty(service: Service, seed: int, holds: Callable[[int], bool], servers: i
     return servers < MOST_SERVERS and load(shared(service, servers)) < 0.01 and not holds(servers)
 
 
-def _answer(seen: dict[int, tuple[Service, ServiceRun, tuple[Met, ...]]], servers: int, shown: int, least: int) -> ServiceAnswer:
+def _answer(
+    seen: dict[int, tuple[Service, ServiceRun, tuple[Met, ...]]],
+    servers: int,
+    shown: int,
+    least: int,
+) -> ServiceAnswer:
     share, run, met = seen[shown]
     fewer = seen[servers - 1][2] if servers - 1 in seen else ()
-    return ServiceAnswer(service=share, servers=servers, run=run, met=met, one_fewer=fewer, least=least, looked=tuple(sorted(seen)))
+    return ServiceAnswer(
+        service=share,
+        servers=servers,
+        run=run,
+        met=met,
+        one_fewer=fewer,
+        least=least,
+        looked=tuple(sorted(seen)),
+    )
 
 
 def shared(service: Service, servers: int) -> Service:
     """One of so many servers, with its share of the traffic."""
-    return replace(service, streams=tuple(replace(stream, rate=stream.rate / servers) for stream in service.streams))
+    return replace(
+        service,
+        streams=tuple(replace(stream, rate=stream.rate / servers) for stream in service.streams),
+    )
 
 
 def with_rate(service: Service, rate: float) -> Service:
@@ -215,20 +274,35 @@ def with_rate(service: Service, rate: float) -> Service:
         InputError: it has closed streams.
     """
     if any(stream.concurrency for stream in service.streams):
-        raise InputError(f"{option('request_rate')}: the file's traffic has clients of a closed loop; write rates there")
+        raise InputError(
+            f"{option('request_rate')}: the file's traffic has clients of a closed loop; write"
+            " rates there"
+        )
     whole = sum(stream.rate for stream in service.streams)
-    return replace(service, streams=tuple(replace(stream, rate=stream.rate * rate / whole) for stream in service.streams))
+    return replace(
+        service,
+        streams=tuple(
+            replace(stream, rate=stream.rate * rate / whole) for stream in service.streams
+        ),
+    )
 
 
 def with_clients(service: Service, clients: float) -> Service:
     """The service with ``clients`` of a closed loop. Raises InputError: it has several streams."""
     if len(service.streams) > 1:
-        raise InputError(f"{option('concurrency')}: the file has {len(service.streams)} kinds of traffic; leave one, or give a rate")
-    return replace(service, streams=(replace(service.streams[0], rate=0.0, concurrency=int(clients)),))
+        raise InputError(
+            f"{option('concurrency')}: the file has {len(service.streams)} kinds of traffic; leave"
+            " one, or give a rate"
+        )
+    return replace(
+        service, streams=(replace(service.streams[0], rate=0.0, concurrency=int(clients)),)
+    )
 
 
 def load(service: Service) -> float:
-    """Share of a server's GPUs that the open streams take at least, each item at the cost that it has in the best batch."""
+    """Share of a server's GPUs that the open streams take at least, each item at the cost that it
+    has in the best batch.
+    """
     by_model = {
         name: sum(
             stream.rate * stream.items * times
@@ -241,7 +315,10 @@ def load(service: Service) -> float:
     needed = sum(by_model[name] * best_item_s(model) for name, model in service.models.items())
     copies = max((sum(model.instances for model in service.models.values()), 1))
     speed = service.gpus * (1.0 + service.overlap * (copies - 1))
-    alone = [by_model[name] * best_item_s(model) / (len(model.gpus) * model.instances) for name, model in service.models.items()]
+    alone = [
+        by_model[name] * best_item_s(model) / (len(model.gpus) * model.instances)
+        for name, model in service.models.items()
+    ]
     return max(needed / speed, *alone)
 
 
@@ -254,7 +331,10 @@ def best_item_s(model: ServedModel) -> float:
 
 def limits_met(service: Service, run: ServiceRun) -> tuple[Met, ...]:
     """Every limit on every stream, over the second half of its requests."""
-    late = [(seconds := run.latencies_s(place))[len(seconds) // 2 :] for place in range(len(service.streams))]
+    late = [
+        (seconds := run.latencies_s(place))[len(seconds) // 2 :]
+        for place in range(len(service.streams))
+    ]
     return tuple(
         Met(stream=stream.name, limit=limit, seconds=statistic_s(late[place], limit.statistic))
         for place, stream in enumerate(service.streams)

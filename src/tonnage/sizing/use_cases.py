@@ -1,9 +1,11 @@
-"""Several use cases on one fleet: one pool for all of them, or one for each, whichever takes fewer GPUs.
+"""Several use cases on one fleet: one pool for all of them, or one for each, whichever takes fewer
+GPUs.
 
-For each use case alone the search has been made. The separate pools are these choices, each on as few instances as are seen to hold
-its limits, on systems that they share where they are in the same kind. For the shared pool the deployments that meet the limits of every
-use case are tried, those first that would take the fewest GPUs if the shares of an instance's time added up; the number of instances is
-then the fewest that are seen to hold every limit of each (``mixture``).
+For each use case alone the search has been made. The separate pools are these choices, each on as
+few instances as are seen to hold its limits, on systems that they share where they are in the same
+kind. For the shared pool the deployments that meet the limits of every use case are tried, those
+first that would take the fewest GPUs if the shares of an instance's time added up; the number of
+instances is then the fewest that are seen to hold every limit of each (``mixture``).
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ from tonnage.errors import DoesNotFit
 from tonnage.plan.candidate import Identity
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach
-from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, PoolSystems, UseCasePool, UseCases
+from tonnage.plan.use_cases import (
+    Arrangement,
+    CaseAtPeak,
+    Chosen,
+    NotShared,
+    PoolSystems,
+    UseCasePool,
+    UseCases,
+)
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
@@ -34,7 +44,8 @@ TRIED = 4
 """Most deployments of which a shared pool is simulated."""
 
 MOST_TIMES = 2
-"""Separate pools are tried up to this many times the instances that the division asks for, and one more."""
+"""Separate pools are tried up to this many times the instances that the division asks for, and one
+more."""
 
 Told = Callable[[str], None]
 """Called with what is looked at next."""
@@ -49,28 +60,49 @@ class Asked:
     plan: Plan
 
 
-def use_cases(asked: Sequence[Asked], told: Told = lambda text: None, reserve: Reserve | None = None) -> UseCases:
-    """The use cases together and apart, and which is chosen, with ``reserve`` for failures. Raises InputError: repairers cannot keep up."""
+def use_cases(
+    asked: Sequence[Asked], told: Told = lambda text: None, reserve: Reserve | None = None
+) -> UseCases:
+    """The use cases together and apart, and which is chosen, with ``reserve`` for failures. Raises
+    InputError: repairers cannot keep up.
+    """
     names, plans = tuple(one.name for one in asked), tuple(one.plan for one in asked)
     if any(plan.choice is None for plan in plans):
         case = next(one.name for one in asked if one.plan.choice is None)
         why = NotShared(code="no-deployment", case=case)
-        return UseCases(names=names, plans=plans, separate=None, shared=None, not_shared=why, chosen=None)
+        return UseCases(
+            names=names, plans=plans, separate=None, shared=None, not_shared=why, chosen=None
+        )
     told("separate pools")
     spare = max(one.question.spare for one in asked)
     pools = [_alone(one) for one in asked]
     separate = _arranged(pools, spare, reserve)
-    more = max(each.systems - bare.systems for each, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True))
+    more = max(
+        each.systems - bare.systems
+        for each, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True)
+    )
     shared, why_not = _shared(asked, separate.gpus, more, told)
-    shared = shared if shared is None or reserve is None else _arranged(shared.pools, spare, reserve)
+    shared = (
+        shared if shared is None or reserve is None else _arranged(shared.pools, spare, reserve)
+    )
     chosen: Chosen = "separate"
-    if shared is not None and (shared.gpus, shared.gpus_in_use) <= (separate.gpus, separate.gpus_in_use):
+    if shared is not None and (shared.gpus, shared.gpus_in_use) <= (
+        separate.gpus,
+        separate.gpus_in_use,
+    ):
         chosen, why_not = "shared", None
     elif shared is not None:
         pairs = ((shared.gpus, separate.gpus), (shared.gpus_in_use, separate.gpus_in_use))
         gpus, fewer = next(pair for pair in pairs if pair[0] != pair[1])
         why_not = NotShared(code="more-gpus", gpus=gpus, separate_gpus=fewer)
-    return UseCases(names=names, plans=plans, separate=separate, shared=shared, not_shared=why_not, chosen=chosen)
+    return UseCases(
+        names=names,
+        plans=plans,
+        separate=separate,
+        shared=shared,
+        not_shared=why_not,
+        chosen=chosen,
+    )
 
 
 def together(asked: Sequence[Asked]) -> NotShared | None:
@@ -84,27 +116,42 @@ def together(asked: Sequence[Asked]) -> NotShared | None:
 
 
 def _alone(one: Asked) -> UseCasePool:
-    """The pool of one use case on its own choice; as its plan has it where it is no drawn stream."""
+    """The pool of one use case on its own choice; as its plan has it where it is no drawn
+    stream.
+    """
     best = one.plan.candidates[0]
     case = _case(one, best) if one.question.drawn else None
     if case is None:
         spare = one.question.spare + (0 if best.standby is None else best.standby.extra_systems)
-        return _pool(best, best.pool.fleet.of(best.systems - spare).instances, best.systems_exact, ())
+        return _pool(
+            best, best.pool.fleet.of(best.systems - spare).instances, best.systems_exact, ()
+        )
     mixture = Mixture((case,))
     least = max(1, math.ceil(round(mixture.instances_exact, 9)))
     count, run = _fewest(mixture, least, MOST_TIMES * least + 1, down=False)
-    return _simulated(best, mixture, count, run) if isinstance(run, MixtureRun) else _pool(best, least, mixture.instances_exact, ())
+    return (
+        _simulated(best, mixture, count, run)
+        if isinstance(run, MixtureRun)
+        else _pool(best, least, mixture.instances_exact, ())
+    )
 
 
-def _shared(asked: Sequence[Asked], most_gpus: int, spare: int, told: Told) -> tuple[Arrangement | None, NotShared | None]:
-    """The shared pool on the fewest GPUs, or why there is none on as many as the separate pools take."""
+def _shared(
+    asked: Sequence[Asked], most_gpus: int, spare: int, told: Told
+) -> tuple[Arrangement | None, NotShared | None]:
+    """The shared pool on the fewest GPUs, or why there is none on as many as the separate pools
+    take.
+    """
     apart = together(asked)
     if apart is not None:
         return None, apart
     best: Arrangement | None = None
     why = NotShared(code="no-deployment")
     for candidate in _deployments(asked)[:TRIED]:
-        told(f"shared pool of {candidate.gpu} {candidate.precision} {candidate.parallelism} {candidate.engine}")
+        told(
+            f"shared pool of {candidate.gpu} {candidate.precision} {candidate.parallelism}"
+            f" {candidate.engine}"
+        )
         found = _one_pool(asked, candidate, most_gpus if best is None else best.gpus, spare)
         if isinstance(found, NotShared):
             why = found if found.breach is not None or why.code == "no-deployment" else why
@@ -114,19 +161,31 @@ def _shared(asked: Sequence[Asked], most_gpus: int, spare: int, told: Told) -> t
 
 
 def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
-    """Candidates of every use case's plan, those first that would take the fewest GPUs for all; others, of which less is known, last."""
+    """Candidates of every use case's plan, those first that would take the fewest GPUs for all;
+    others, of which less is known, last.
+    """
     rates: dict[Identity, dict[str, float]] = {}
     known: dict[Identity, Candidate] = {}
     for one in asked:
         for candidate in one.plan.candidates:
             if candidate.engine == candidate.engine_preset:
-                rates.setdefault(candidate.identity, {})[one.name] = _load(one) / candidate.sized_rate
+                rates.setdefault(candidate.identity, {})[one.name] = (
+                    _load(one) / candidate.sized_rate
+                )
                 known.setdefault(candidate.identity, candidate)
-    whole = {identity: math.fsum(parts.values()) * known[identity].parallelism.gpus for identity, parts in rates.items()}
-    return [known[identity] for identity in sorted(whole, key=lambda each: (len(rates[each]) < len(asked), whole[each]))]
+    whole = {
+        identity: math.fsum(parts.values()) * known[identity].parallelism.gpus
+        for identity, parts in rates.items()
+    }
+    return [
+        known[identity]
+        for identity in sorted(whole, key=lambda each: (len(rates[each]) < len(asked), whole[each]))
+    ]
 
 
-def _one_pool(asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spare: int) -> Arrangement | NotShared:
+def _one_pool(
+    asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spare: int
+) -> Arrangement | NotShared:
     """A pool of one deployment for all use cases, on at most so many GPUs of whole systems."""
     cases = []
     for one in asked:
@@ -144,11 +203,20 @@ def _one_pool(asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spar
         return NotShared(code="no-deployment")
     if isinstance(run, MixtureRun):
         return _arranged([_simulated(candidate, mixture, count, run)], spare)
-    return NotShared(code="limit", case="" if run is None else run[0], gpus=most_gpus, breach=None if run is None else run[1])
+    return NotShared(
+        code="limit",
+        case="" if run is None else run[0],
+        gpus=most_gpus,
+        breach=None if run is None else run[1],
+    )
 
 
-def _fewest(mixture: Mixture, start: int, most: int, *, down: bool) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
-    """The fewest instances from ``start`` (or below it, ``down``) that hold every limit, and their run; else the last breach, or None."""
+def _fewest(
+    mixture: Mixture, start: int, most: int, *, down: bool
+) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
+    """The fewest instances from ``start`` (or below it, ``down``) that hold every limit, and their
+    run; else the last breach, or None.
+    """
     broken: tuple[str, Breach] | None = None
     count, step = start, 1
     while 0 < count <= most:
@@ -168,10 +236,17 @@ def _fewest(mixture: Mixture, start: int, most: int, *, down: bool) -> tuple[int
 
 
 def _case(one: Asked, candidate: Candidate) -> Case | None:
-    """What one instance of a deployment does with one use case alone; None where it may not be used or does not meet the limits."""
+    """What one instance of a deployment does with one use case alone; None where it may not be used
+    or does not meet the limits.
+    """
     question = replace(one.question, deepen=False, spare=0, remarks=())
-    engine, gpu = find_engine(candidate.engine_preset), next((gpu for gpu in question.gpus if gpu.name == candidate.gpu), None)
-    if gpu is None or candidate.precision not in {as_run(p, question.model, engine, gpu).name for p in question.precisions}:
+    engine, gpu = (
+        find_engine(candidate.engine_preset),
+        next((gpu for gpu in question.gpus if gpu.name == candidate.gpu), None),
+    )
+    if gpu is None or candidate.precision not in {
+        as_run(p, question.model, engine, gpu).name for p in question.precisions
+    }:
         return None
     sized = alone(question, candidate, Runs())
     if sized is None or sized.ready.trial.identity != candidate.identity:
@@ -189,7 +264,9 @@ def _simulated(candidate: Candidate, mixture: Mixture, count: int, run: MixtureR
     return _pool(candidate, count, mixture.instances_exact, run.at_peak(predicted))
 
 
-def _pool(candidate: Candidate, instances: int, exactly: float, cases: tuple[CaseAtPeak, ...]) -> UseCasePool:
+def _pool(
+    candidate: Candidate, instances: int, exactly: float, cases: tuple[CaseAtPeak, ...]
+) -> UseCasePool:
     names = candidate.identity.names
     return UseCasePool(
         **names,
@@ -202,16 +279,21 @@ def _pool(candidate: Candidate, instances: int, exactly: float, cases: tuple[Cas
     )
 
 
-def _arranged(pools: Sequence[UseCasePool], spare: int, reserve: Reserve | None = None) -> Arrangement:
-    """The pools on whole systems: those on one kind share its systems, and ``spare`` systems of it are on standby, or more for failures.
+def _arranged(
+    pools: Sequence[UseCasePool], spare: int, reserve: Reserve | None = None
+) -> Arrangement:
+    """The pools on whole systems: those on one kind share its systems, and ``spare`` systems of it
+    are on standby, or more for failures.
 
-    The asked availability is that of all kinds of systems together, or where single instances fail of all pools: each has its root.
+    The asked availability is that of all kinds of systems together, or where single instances fail
+    of all pools: each has its root.
     """
     kinds: dict[str, list[UseCasePool]] = {}
     for pool in pools:
         kinds.setdefault(pool.system, []).append(pool)
     by_instance = reserve is not None and (
-        reserve.unit == "instance" or any(pool.gpus_per_system < pool.parallelism.gpus for pool in pools)
+        reserve.unit == "instance"
+        or any(pool.gpus_per_system < pool.parallelism.gpus for pool in pools)
     )
     parts = len(pools) if by_instance else len(kinds)
     asked = None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
@@ -236,12 +318,18 @@ def _arranged(pools: Sequence[UseCasePool], spare: int, reserve: Reserve | None 
 
 def _holding(pools: Sequence[UseCasePool], counts: Sequence[int]) -> int:
     """The systems of one kind that hold so many instances of each of these pools."""
-    widths = (pool.parallelism.gpus for pool, count in zip(pools, counts, strict=True) for _ in range(count))
+    widths = (
+        pool.parallelism.gpus
+        for pool, count in zip(pools, counts, strict=True)
+        for _ in range(count)
+    )
     return _systems(sorted(widths, reverse=True), pools[0].gpus_per_system)
 
 
 def _systems(widths: Sequence[int], each: int) -> int:
-    """The systems of ``each`` GPUs that hold instances of these widths, the widest first into the first system with room."""
+    """The systems of ``each`` GPUs that hold instances of these widths, the widest first into the
+    first system with room.
+    """
     free: list[int] = []
     count = 0
     for width in widths:

@@ -1,8 +1,9 @@
-"""Layers that mix tokens by attention: full, within a window, latent, to what an indexer chooses, and to compressed stretches.
+"""Layers that mix tokens by attention: full, within a window, latent, to what an indexer chooses,
+and to compressed stretches.
 
-Every kind of layer, these and those with a state (``spec.layers``), says of one layer what the weights of its projections are
-(``parameters``), what it keeps in memory (``cache``), what a step costs beyond its matrices (``work``), and over how many GPUs it can be
-split (``splits``).
+Every kind of layer, these and those with a state (``spec.layers``), says of one layer what the
+weights of its projections are (``parameters``), what it keeps in memory (``cache``), what a step
+costs beyond its matrices (``work``), and over how many GPUs it can be split (``splits``).
 """
 
 from __future__ import annotations
@@ -28,19 +29,26 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Arithmetic and traffic of one layer on one GPU beyond its matrices; arithmetic is in FLOP, traffic in bytes."""
+    """Arithmetic and traffic of one layer on one GPU beyond its matrices; arithmetic is in FLOP,
+    traffic in bytes.
+    """
 
     pair: float = 0.0  # prefill, per pair of a new token and a token that it attends to
-    pair_most: float = 0.0  # prefill, per new token where attention is bounded: what ``pair`` comes to at most; 0 where nothing bounds it
+    # prefill, per new token where attention is bounded: what ``pair`` comes to at most; 0 where
+    # nothing bounds it
+    pair_most: float = 0.0
     index_pair: float = 0.0  # prefill, per pair that an indexer scores
-    token: float = 0.0  # prefill, per new token whatever its context: scans of linear attention and state-space layers, windows
+    # prefill, per new token whatever its context: scans of linear attention and state-space layers,
+    # windows
+    token: float = 0.0
     # context, context_bytes: decode, per token of the context
     context: float = 0.0
     context_bytes: float = 0.0
     # index, index_bytes: decode, per token of the context that an indexer scores
     index: float = 0.0
     index_bytes: float = 0.0
-    # sequence, sequence_bytes: decode, per sequence: entries that were chosen, windows, states that are read and written
+    # sequence, sequence_bytes: decode, per sequence: entries that were chosen, windows, states that
+    # are read and written
     sequence: float = 0.0
     sequence_bytes: float = 0.0
 
@@ -101,15 +109,21 @@ class GroupedHeads:
 
 @strict
 class FullAttention(GroupedHeads):
-    """Every token attends to all before it (arXiv 1706.03762; grouped key/value heads: arXiv 2305.13245)."""
+    """Every token attends to all before it (arXiv 1706.03762; grouped key/value heads: arXiv
+    2305.13245).
+    """
 
     kind: Literal["full"] = "full"
     value_dim: int = 0  # width of a value head; 0 where it is that of a key head
-    output_gate: bool = False  # queries are projected twice, the second time to gate the output (Qwen3-Next)
-    # values are the keys before norm and position, so that there is one projection; both are cached (Gemma 4)
+    # queries are projected twice, the second time to gate the output (Qwen3-Next)
+    output_gate: bool = False
+    # values are the keys before norm and position, so that there is one projection; both are cached
+    # (Gemma 4)
     keys_are_values: bool = False
-    shared_cache: bool = False  # the layer has no keys and values and reads those of an earlier layer (Gemma 4 E2B and E4B)
-    # keys and values are those of images: text alone passes the layer by, and nothing is cached of it (Llama 3.2 Vision)
+    # the layer has no keys and values and reads those of an earlier layer (Gemma 4 E2B and E4B)
+    shared_cache: bool = False
+    # keys and values are those of images: text alone passes the layer by, and nothing is cached of
+    # it (Llama 3.2 Vision)
     cross: bool = False
 
     @property
@@ -136,7 +150,9 @@ class FullAttention(GroupedHeads):
 
 @strict
 class SlidingAttention(GroupedHeads):
-    """Every token attends to the last ``window`` tokens (arXiv 2004.05150); often mixed with layers that attend to all."""
+    """Every token attends to the last ``window`` tokens (arXiv 2004.05150); often mixed with layers
+    that attend to all.
+    """
 
     kind: Literal["sliding"] = "sliding"
     window: int  # tokens
@@ -156,17 +172,28 @@ class SlidingAttention(GroupedHeads):
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of keys and values of the window on each of ``tp`` GPUs."""
-        return Cache() if self.shared_cache else Cache(window_token=self._entry(kv_bits, tp), window=self.window)
+        return (
+            Cache()
+            if self.shared_cache
+            else Cache(window_token=self._entry(kv_bits, tp), window=self.window)
+        )
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic on each of ``tp`` GPUs; assumes contexts longer than the window, an upper bound."""
+        """Arithmetic and traffic on each of ``tp`` GPUs; assumes contexts longer than the window,
+        an upper bound.
+        """
         pair = 2 * self.heads * (self.head_dim + self._values) / tp
-        return Work(token=pair * self.window, sequence=pair * self.window, sequence_bytes=self._entry(kv_bits, tp) * self.window)
+        return Work(
+            token=pair * self.window,
+            sequence=pair * self.window,
+            sequence_bytes=self._entry(kv_bits, tp) * self.window,
+        )
 
 
 @strict
 class BlockSparseAttention(GroupedHeads):
-    """Keys and values of all tokens are cached; a query attends to the ``topk_blocks`` best blocks, its own among them (MiniMax-M3).
+    """Keys and values of all tokens are cached; a query attends to the ``topk_blocks`` best blocks,
+    its own among them (MiniMax-M3).
 
     Source: ``minimax_m3_vl`` of transformers 5.23.0, read 2026-11-22.
     """
@@ -213,7 +240,8 @@ class LatentAttention:
     q_lora_rank: int  # width to which queries are compressed; 0 where they are not
     kv_lora_rank: int  # width of the cached vector of keys and values
     qk_nope_head_dim: int  # width of a query or key head without position
-    qk_rope_head_dim: int  # width of the part with position, which all heads share in the cache; 0 where there is none
+    # width of the part with position, which all heads share in the cache; 0 where there is none
+    qk_rope_head_dim: int
     v_head_dim: int  # width of a value head
 
     @property
@@ -230,12 +258,16 @@ class LatentAttention:
 
     @property
     def prefill_width(self) -> int:
-        """Products per head and pair of tokens where keys and values are expanded: query times key, weight times value."""
+        """Products per head and pair of tokens where keys and values are expanded: query times key,
+        weight times value.
+        """
         return self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
 
     @property
     def decode_width(self) -> int:
-        """The same where the expansion is absorbed into queries and output and the heads attend to the cached vector itself."""
+        """The same where the expansion is absorbed into queries and output and the heads attend to
+        the cached vector itself.
+        """
         return 2 * self.kv_lora_rank + self.qk_rope_head_dim
 
 
@@ -259,14 +291,18 @@ class LatentHeads:
 
 @strict
 class LatentLayer(LatentHeads):
-    """A layer with latent attention to the whole context. Its cache is one vector for all heads: tensor parallelism does not divide it."""
+    """A layer with latent attention to the whole context. Its cache is one vector for all heads:
+    tensor parallelism does not divide it.
+    """
 
     kind: Literal["latent"] = "latent"
     output_gate: bool = False  # a further projection gates the output (Kimi K3)
 
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer."""
-        return self.widths.parameters(hidden, self.heads) + (hidden * self.width if self.output_gate else 0)
+        return self.widths.parameters(hidden, self.heads) + (
+            hidden * self.width if self.output_gate else 0
+        )
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of the latent vector, which every GPU keeps."""
@@ -274,7 +310,9 @@ class LatentLayer(LatentHeads):
         return Cache(token=self.widths.cached * kv_bits / 8)
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic: prompts expand keys and values, decodes attend to the latent vector itself."""
+        """Arithmetic and traffic: prompts expand keys and values, decodes attend to the latent
+        vector itself.
+        """
         return Work(
             pair=2 * self.heads * self.widths.prefill_width / tp,
             context=2 * self.heads * self.widths.decode_width / tp,
@@ -288,17 +326,21 @@ class LatentLayer(LatentHeads):
 SCALE_BYTES = 4  # Bytes of the scale of an index key in FP8 (vLLM ``indexer_k_cache``, recalled)
 
 LATENT_SCALES = 16
-"""Bytes of the scales of an FP8 entry of the latent cache, whose part with position stays in 16 bits (vLLM ``fp8_ds_mla``, recalled)."""
+"""Bytes of the scales of an FP8 entry of the latent cache, whose part with position stays in 16
+bits (vLLM ``fp8_ds_mla``, recalled)."""
 
 LEAST_HEADS = 16
-"""Query heads to which kernels of sparse attention fill up what is left on a GPU. Those of 2025 filled up to 64 (vLLM's recipe for DeepSeek
-V3.2); with 16 heads or fewer vLLM has others since 2026 (vLLM pull/33451 on Blackwell, pull/46189 on Hopper), and SGLang those of trtllm
-and fa3 (InferenceX's scripts of GLM-5)."""
+"""Query heads to which kernels of sparse attention fill up what is left on a GPU. Those of 2025
+filled up to 64 (vLLM's recipe for DeepSeek V3.2); with 16 heads or fewer vLLM has others since 2026
+(vLLM pull/33451 on Blackwell, pull/46189 on Hopper), and SGLang those of trtllm and fa3
+(InferenceX's scripts of GLM-5)."""
 
 
 @strict
 class SparseLatentLayer(LatentHeads):
-    """A light indexer scores all tokens of the context, and latent attention reads the ``topk`` best (arXiv 2512.02556)."""
+    """A light indexer scores all tokens of the context, and latent attention reads the ``topk``
+    best (arXiv 2512.02556).
+    """
 
     kind: Literal["sparse-latent"] = "sparse-latent"
     # index_heads, index_dim: heads of the indexer and the width of its keys
@@ -306,26 +348,38 @@ class SparseLatentLayer(LatentHeads):
     index_dim: int
     topk: int  # tokens that a query attends to at most
     pooled: int = 1  # tokens that one index key stands for (``index_kpool`` of GLM-5.3-Flash)
-    reuses_choice: bool = False  # the layer has no indexer and takes the choice of an earlier layer (GLM-5.2)
+    # the layer has no indexer and takes the choice of an earlier layer (GLM-5.2)
+    reuses_choice: bool = False
     output_gate: bool = False  # a further projection gates the output (Hunyuan V4)
 
     def parameters(self, hidden: int) -> int:
-        """Weights of the projections of one layer and of its indexer: queries, one key for all heads, a weight per head."""
+        """Weights of the projections of one layer and of its indexer: queries, one key for all
+        heads, a weight per head.
+        """
         queried = self.widths.q_lora_rank or hidden
-        indexer = queried * self.index_heads * self.index_dim + hidden * (self.index_dim + self.index_heads)
+        indexer = queried * self.index_heads * self.index_dim + hidden * (
+            self.index_dim + self.index_heads
+        )
         gate = hidden * self.width if self.output_gate else 0
-        return self.widths.parameters(hidden, self.heads) + gate + (0 if self.reuses_choice else indexer)
+        return (
+            self.widths.parameters(hidden, self.heads)
+            + gate
+            + (0 if self.reuses_choice else indexer)
+        )
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of the latent vector and of the index key, which every GPU keeps."""
         del tp
-        return Cache(token=self._entry(kv_bits), index=0.0 if self.reuses_choice else self._key(kv_bits) / self.pooled)
+        return Cache(
+            token=self._entry(kv_bits),
+            index=0.0 if self.reuses_choice else self._key(kv_bits) / self.pooled,
+        )
 
     def work(self, kv_bits: int, tp: int) -> Work:
         """Arithmetic and traffic.
 
-        Decodes read ``topk`` entries, an upper bound for shorter contexts. Prompts attend to all tokens with expanded keys, or to the
-        chosen ones with absorbed ones, whichever takes less.
+        Decodes read ``topk`` entries, an upper bound for shorter contexts. Prompts attend to all
+        tokens with expanded keys, or to the chosen ones with absorbed ones, whichever takes less.
         """
         heads = max(self.heads / tp, min(LEAST_HEADS, self.heads))
         chosen = 2 * heads * self.widths.decode_width * self.topk
@@ -349,15 +403,18 @@ class SparseLatentLayer(LatentHeads):
         return self.index_dim * kv_bits / 8 + (SCALE_BYTES if kv_bits == BITS_8 else 0)
 
 
-COMPRESSED_SCALES = 8  # Bytes of the scales of an FP8 entry, whose part with position stays in 16 bits (recalled from vLLM)
+# Bytes of the scales of an FP8 entry, whose part with position stays in 16 bits (recalled from
+# vLLM)
+COMPRESSED_SCALES = 8
 
 
 @strict
 class CompressedLayer(Heads):
     """One key/value head that is key and value at once; it is not divided by tensor parallelism.
 
-    A token attends to the last ``window`` tokens, and to entries that stand for ``ratio`` tokens each: to all of them, or, with an
-    indexer, to the ``topk`` best. Source: ``deepseek_v4`` of transformers 5.23.0, read 2026-11-22; byte counts of FP8 are recalled.
+    A token attends to the last ``window`` tokens, and to entries that stand for ``ratio`` tokens
+    each: to all of them, or, with an indexer, to the ``topk`` best. Source: ``deepseek_v4`` of
+    transformers 5.23.0, read 2026-11-22; byte counts of FP8 are recalled.
     """
 
     kind: Literal["compressed"] = "compressed"
@@ -368,18 +425,26 @@ class CompressedLayer(Heads):
     # o_groups, o_lora_rank: groups of heads whose outputs are compressed, and to which width
     o_groups: int
     o_lora_rank: int
-    # index_heads, index_dim, topk: the indexer's heads, the width of its keys, and how many entries it chooses; 0 without one
+    # index_heads, index_dim, topk: the indexer's heads, the width of its keys, and how many entries
+    # it chooses; 0 without one
     index_heads: int = 0
     index_dim: int = 0
     topk: int = 0
-    shared_cache: bool = False  # the layer reads the entries of an earlier layer and keeps a window alone (DeepSeek V4.1)
+    # the layer reads the entries of an earlier layer and keeps a window alone (DeepSeek V4.1)
+    shared_cache: bool = False
 
     def parameters(self, hidden: int) -> int:
-        """Weights of the projections of one layer, of what compresses stretches, and of the indexer."""
+        """Weights of the projections of one layer, of what compresses stretches, and of the
+        indexer.
+        """
         queries = self.q_lora_rank * (hidden + self.width)
         outputs = self.width * self.o_lora_rank + self.o_groups * self.o_lora_rank * hidden
         overlap = 4 if self.index_heads else 2
-        stretches = overlap * hidden * (self.head_dim + self.index_dim) if self.ratio and not self.shared_cache else 0
+        stretches = (
+            overlap * hidden * (self.head_dim + self.index_dim)
+            if self.ratio and not self.shared_cache
+            else 0
+        )
         indexer = self.q_lora_rank * self.index_heads * self.index_dim
         return queries + hidden * self.head_dim + outputs + stretches + indexer
 
@@ -395,7 +460,9 @@ class CompressedLayer(Heads):
         )
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic; assumes contexts long enough for ``topk`` entries, an upper bound."""
+        """Arithmetic and traffic; assumes contexts long enough for ``topk`` entries, an upper
+        bound.
+        """
         each = 4 * self.heads * self.head_dim / tp
         entry, cache = self._entry(kv_bits), self.cache(kv_bits, tp)
         bounded = self.window + self.topk
@@ -415,7 +482,18 @@ class CompressedLayer(Heads):
         )
 
     def _entry(self, kv_bits: int) -> float:
-        return self.head_dim + self.rope_dim + COMPRESSED_SCALES if kv_bits == BITS_8 else self.head_dim * kv_bits / 8
+        return (
+            self.head_dim + self.rope_dim + COMPRESSED_SCALES
+            if kv_bits == BITS_8
+            else self.head_dim * kv_bits / 8
+        )
 
 
-Attention = FullAttention | SlidingAttention | LatentLayer | SparseLatentLayer | CompressedLayer | BlockSparseAttention
+Attention = (
+    FullAttention
+    | SlidingAttention
+    | LatentLayer
+    | SparseLatentLayer
+    | CompressedLayer
+    | BlockSparseAttention
+)

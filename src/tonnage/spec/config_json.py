@@ -1,4 +1,5 @@
-"""Reads a Hugging Face ``config.json`` as a ``Model``; what it cannot count exactly it refuses by name.
+"""Reads a Hugging Face ``config.json`` as a ``Model``; what it cannot count exactly it refuses by
+name.
 
 ``config_layouts`` says where each architecture keeps its numbers. Biases and norms are not counted.
 """
@@ -13,7 +14,13 @@ from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, UnknownName, UnsupportedModel, option
 from tonnage.spec.attention_layers import LatentAttention
 from tonnage.spec.config_fields import by_fields, check_open
-from tonnage.spec.config_kinds import FAMILIES, Fields, kinds_by_sign, pattern_of, state_space_hybrid
+from tonnage.spec.config_kinds import (
+    FAMILIES,
+    Fields,
+    kinds_by_sign,
+    pattern_of,
+    state_space_hybrid,
+)
 from tonnage.spec.config_layouts import (
     ACTIVATIONS,
     ALWAYS_GATED,
@@ -40,13 +47,25 @@ from tonnage.spec.typed_values import parse_json, read_as
 
 MAX_FILE_BYTES = 4_000_000
 
-TEXT_PART = "The text decoder alone: images count as the prompt tokens that they become, and the encoder's weights are left out."
+TEXT_PART = (
+    "The text decoder alone: images count as the prompt tokens that they become, and the encoder's"
+    " weights are left out."
+)
 
 COUNTED_SO = {
     "block_configs": "MLPs of different widths count at their mean width.",
-    "attn_type_list": "Lightning attention counts as a state-space layer with a group for each head, which has its projections and state.",
-    "zero_expert_num": "A layer attends twice and has two MLPs next to its experts, which count as used by every token.",
-    "altup_num_inputs": "The small matrices of its predictions and of per-layer inputs count as kept but not as multiplied.",
+    "attn_type_list": (
+        "Lightning attention counts as a state-space layer with a group for each head, which has"
+        " its projections and state."
+    ),
+    "zero_expert_num": (
+        "A layer attends twice and has two MLPs next to its experts, which count as used by every"
+        " token."
+    ),
+    "altup_num_inputs": (
+        "The small matrices of its predictions and of per-layer inputs count as kept but not as"
+        " multiplied."
+    ),
 }
 """What the notes say of a file with such a field."""
 
@@ -60,10 +79,12 @@ def read_config(path: str | Path, layout: str = "") -> Model:
         path: the file or the folder that holds it.
         layout: the architecture as which it is read, such as "LlamaForCausalLM"; "" for its own.
 
-    An architecture that is not known is read from the fields of the file, and the model says so (``Model.layout_mark``).
+    An architecture that is not known is read from the fields of the file, and the model says so
+    (``Model.layout_mark``).
 
-    Raises UnsupportedModel: what cannot be planned, or fields that leave something open, with the reason; UnknownName: no such layout;
-    InputError: no such file, not a JSON object, or a value that is absent or impossible.
+    Raises UnsupportedModel: what cannot be planned, or fields that leave something open, with the
+    reason; UnknownName: no such layout; InputError: no such file, not a JSON object, or a value
+    that is absent or impossible.
     """
     file = _file_of(Path(path))
     config = _load(file)
@@ -73,14 +94,19 @@ def read_config(path: str | Path, layout: str = "") -> Model:
         config = config | {"quantization_config": quantized}
     beside = file.parent / "hf_quant_config.json"
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
-        config = config | {"hf_quant_config": quantized, "quantization_config": merged(config.get("quantization_config"), quantized)}
+        config = config | {
+            "hf_quant_config": quantized,
+            "quantization_config": merged(config.get("quantization_config"), quantized),
+        }
     if layout and layout not in LAYOUTS:
         raise UnknownName("layout", shown(layout).strip('"'), LAYOUTS)
     return _read(str(file), config, _name_of(file), layout)
 
 
 def _read(where: str, config: Config, name: str, layout: str) -> Model:
-    """The model by its layout, or by its fields where its architecture is not known or is to be read as another one."""
+    """The model by its layout, or by its fields where its architecture is not known or is to be
+    read as another one.
+    """
     reader = _Reader(where, config)
     architecture = reader.architecture()
     if layout not in ("", architecture):
@@ -92,25 +118,41 @@ def _read(where: str, config: Config, name: str, layout: str) -> Model:
         except InputError:
             if not str(config.get("transformers_version")).startswith("5"):
                 raise
-            return _as_requested(where, config, name, architecture)  # transformers 5 lists kinds of layers in place of other numbers
+            # transformers 5 lists kinds of layers in place of other numbers
+            return _as_requested(where, config, name, architecture)
     try:
         model = reader.model(name, architecture, OPEN_LAYOUT)
     except UnsupportedModel:
         raise
     except InputError as error:
         fault, counts = str(error).removeprefix(f"{where}: "), _counts(where, config)
-        choices = " or ".join(f"{option('layout')} {near} ({billions:.3g} billion)" for billions, near in list(counts.items())[:2])
+        choices = " or ".join(
+            f"{option('layout')} {near} ({billions:.3g} billion)"
+            for billions, near in list(counts.items())[:2]
+        )
         advice = f"choose {choices}" if choices else "write a model file instead (docs/catalog.md)"
-        reason = f"the architecture {shown(architecture)} is not known, and its fields leave it open: {fault}"
+        reason = (
+            f"the architecture {shown(architecture)} is not known, and its fields leave it open:"
+            f" {fault}"
+        )
         raise UnsupportedModel(f"{where}: {reason}; {advice}") from None
-    near = min(_counts(where, config, model).items(), key=lambda item: abs(math.log(item[0] * 1e9 / model.parameters)), default=(0, ""))[1]
+    near = min(
+        _counts(where, config, model).items(),
+        key=lambda item: abs(math.log(item[0] * 1e9 / model.parameters)),
+        default=(0, ""),
+    )[1]
     return replace(model, architecture=architecture, layout=near)
 
 
 def _as_requested(where: str, config: Config, name: str, architecture: str) -> Model:
-    """The model as an architecture has it: what the fields leave open where they say the rest, else all of it."""
+    """The model as an architecture has it: what the fields leave open where they say the rest, else
+    all of it.
+    """
     layout = LAYOUTS[architecture]
-    settled = {part: getattr(layout, part) for part in ("gated", "tied", "parallel", "parallel_key", "head_norms", "absent")}
+    settled = {
+        part: getattr(layout, part)
+        for part in ("gated", "tied", "parallel", "parallel_key", "head_norms", "absent")
+    }
     try:
         return _Reader(where, config).model(name, architecture, replace(OPEN_LAYOUT, **settled))
     except InputError:
@@ -118,13 +160,20 @@ def _as_requested(where: str, config: Config, name: str, architecture: str) -> M
 
 
 def _counts(where: str, config: Config, model: Model | None = None) -> dict[float, str]:
-    """The first known layout for each number of parameters that layouts give a file, in billions; of a model, those with its kinds."""
+    """The first known layout for each number of parameters that layouts give a file, in billions;
+    of a model, those with its kinds.
+    """
     counts: dict[float, str] = {}
-    config = {key: value for key, value in config.items() if key != "quantization_config"}  # takes long, and counts no weights
+    # takes long, and counts no weights
+    config = {key: value for key, value in config.items() if key != "quantization_config"}
     for name, layout in LAYOUTS.items():
         reader = _Reader(where, config)
         try:
-            read = _as_requested(where, config, "", name) if model is None else reader.model("", name, layout)
+            read = (
+                _as_requested(where, config, "", name)
+                if model is None
+                else reader.model("", name, layout)
+            )
         except InputError:
             continue
         if model is None or (reader.inside == layout.wrapped and read.kinds == model.kinds):
@@ -137,15 +186,50 @@ def _model_file(where: str, written: Config) -> Model:
 
     Raises InputErrors: unknown or missing keys, and values that cannot be, each with its key.
     """
-    model = read_as(Model, {"name": "model", **{key: value for key, value in written.items() if key != "aliases"}}, where, InputErrors)
-    needed = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_context", "experts", "experts_per_token")
-    faults = [f"{where}: {key}: {getattr(model, key)} is not possible; write 1 or more" for key in needed if getattr(model, key) < 1]
-    negative = [part.name for part in fields(model) if isinstance(value := getattr(model, part.name), int) and value < 0]
-    faults += [f"{where}: {key}: is below 0; write 0 or more" for key in negative if key not in needed]
+    model = read_as(
+        Model,
+        {"name": "model", **{key: value for key, value in written.items() if key != "aliases"}},
+        where,
+        InputErrors,
+    )
+    needed = (
+        "layers",
+        "hidden",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "ffn",
+        "vocab",
+        "max_context",
+        "experts",
+        "experts_per_token",
+    )
+    faults = [
+        f"{where}: {key}: {getattr(model, key)} is not possible; write 1 or more"
+        for key in needed
+        if getattr(model, key) < 1
+    ]
+    negative = [
+        part.name
+        for part in fields(model)
+        if isinstance(value := getattr(model, part.name), int) and value < 0
+    ]
+    faults += [
+        f"{where}: {key}: is below 0; write 0 or more" for key in negative if key not in needed
+    ]
     InputErrors.raise_if(faults)
-    if model.heads % model.kv_heads or model.experts_per_token > model.experts or model.dense_layers > model.inner_layers:
-        raise InputError(f"{where}: kv_heads must divide heads, experts_per_token be at most experts, and dense_layers at most the layers")
-    return replace(_Reader(where, {}).checked(model), name="-".join(model.name.lower().split()), source=where)
+    if (
+        model.heads % model.kv_heads
+        or model.experts_per_token > model.experts
+        or model.dense_layers > model.inner_layers
+    ):
+        raise InputError(
+            f"{where}: kv_heads must divide heads, experts_per_token be at most experts, and"
+            " dense_layers at most the layers"
+        )
+    return replace(
+        _Reader(where, {}).checked(model), name="-".join(model.name.lower().split()), source=where
+    )
 
 
 def _file_of(path: Path) -> Path:
@@ -155,16 +239,23 @@ def _file_of(path: Path) -> Path:
                 raise InputError(f"{path}: the folder holds no config.json")
             return path / "config.json"
         if not path.is_file():
-            raise InputError(f"{path}: no such file; give a config.json, its folder or a model of `tonnage catalog`")
+            raise InputError(
+                f"{path}: no such file; give a config.json, its folder or a model of `tonnage"
+                " catalog`"
+            )
     except (OSError, ValueError) as error:
         raise InputError(f"{path!s:.200}: cannot be opened: {_one_line(error)}") from None
     return path
 
 
 def _load(file: Path) -> Config:
-    loaded = parse_json(read_text(file, give="a config.json", most=MAX_FILE_BYTES), str(file), "give a config.json")
+    loaded = parse_json(
+        read_text(file, give="a config.json", most=MAX_FILE_BYTES), str(file), "give a config.json"
+    )
     if not isinstance(loaded, dict):
-        raise InputError(f"{file}: holds a {type(loaded).__name__}, but a config.json is one JSON object")
+        raise InputError(
+            f"{file}: holds a {type(loaded).__name__}, but a config.json is one JSON object"
+        )
     return loaded
 
 
@@ -194,9 +285,19 @@ class _Reader(ConfigValues):
             "hidden": self.required(*layout.hidden),
             "gated": self.gated(layout),
             "vocab": self.required(*layout.vocab),
-            "max_context": self.optional(*layout.context) or layout.context_default or self.required(*layout.context),
-            "tied_embeddings": self.flag("tie_word_embeddings", self.tied_if_absent if layout.tied is None else layout.tied),
-            "parallel_block": self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
+            "max_context": (
+                self.optional(*layout.context)
+                or layout.context_default
+                or self.required(*layout.context)
+            ),
+            "tied_embeddings": self.flag(
+                "tie_word_embeddings", self.tied_if_absent if layout.tied is None else layout.tied
+            ),
+            "parallel_block": (
+                self.flag(layout.parallel_key, layout.parallel)
+                if layout.parallel_key
+                else layout.parallel
+            ),
             "head_norms": layout.head_norms,
             "block_fp8": isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
             "source": f"{self.where} ({architecture})",
@@ -207,7 +308,9 @@ class _Reader(ConfigValues):
             counted = by_fields(self) | kinds_by_sign(self)
             counted["head_norms"] |= layout.head_norms
         else:
-            counted = self.sizes_by_key(architecture, layout) | (FAMILIES[layout.family](self) if layout.family else {})
+            counted = self.sizes_by_key(architecture, layout) | (
+                FAMILIES[layout.family](self) if layout.family else {}
+            )
         model = self.checked(Model(**(fields | counted)))
         released = released_format(self.config, model)
         notes = " ".join(self.notes(layout, model, released))
@@ -230,24 +333,42 @@ class _Reader(ConfigValues):
         )
 
     def unwrap(self, layout: Layout) -> None:
-        """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""
+        """Read the text decoder's numbers of a model with an encoder, and keys that are in their
+        own object.
+        """
         outer = {
             key: self.config[key]
             for key in ("tie_word_embeddings", "quantization_config", "hf_quant_config")
             if self.config.get(key) is not None
         }
-        blocks = any(self.config.get(key) is not None for key in ("hybrid_override_pattern", "layers_block_type"))
-        if blocks and layout.family in (state_space_hybrid.__name__, by_fields.__name__) and "num_hidden_layers" not in self.config:
+        blocks = any(
+            self.config.get(key) is not None
+            for key in ("hybrid_override_pattern", "layers_block_type")
+        )
+        if (
+            blocks
+            and layout.family in (state_space_hybrid.__name__, by_fields.__name__)
+            and "num_hidden_layers" not in self.config
+        ):
             self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
-        self.images = layout.wrapped and any(word in key for key in self.config for word in ("vision", "visual", "audio", "image"))
+        self.images = layout.wrapped and any(
+            word in key for key in self.config for word in ("vision", "visual", "audio", "image")
+        )
         self.tied_if_absent = "transformers_version" in self.config
         while layout.wrapped and not any(self.config.get(key) is not None for key in layout.layers):
             self.inside = True
             self.tied_if_absent = False
-            key = next((key for key in TEXT_PARTS if isinstance(self.config.get(key), dict)), TEXT_PARTS[0])
-            self.config = {key: value for key, value in self.part(key).config.items() if value is not None} | outer
+            key = next(
+                (key for key in TEXT_PARTS if isinstance(self.config.get(key), dict)), TEXT_PARTS[0]
+            )
+            self.config = {
+                key: value for key, value in self.part(key).config.items() if value is not None
+            } | outer
             self.config = TEXT_DEFAULTS.get(str(self.config.get("model_type")), {}) | self.config
-        self.config = {**self.config, **{key: value for key, value in layout.absent if self.config.get(key) is None}}
+        self.config = {
+            **self.config,
+            **{key: value for key, value in layout.absent if self.config.get(key) is None},
+        }
         for key in layout.inside:
             if isinstance(inner := self.config.get(key), dict):
                 self.config = inner | self.config
@@ -260,14 +381,24 @@ class _Reader(ConfigValues):
         if key in ALWAYS_GATED:
             return True
         if key is not None and self.config[key] not in (*GATED, *NOT_GATED):
-            self.fail(key, f"{shown(self.config[key])} does not say whether an MLP has two matrices or three")
+            self.fail(
+                key,
+                f"{shown(self.config[key])} does not say whether an MLP has two matrices or three",
+            )
         return key is None or self.config[key] in GATED
 
     def checked(self, model: Model) -> Model:
         """The model, once its layers by kind and its plain ones go into its own."""
         if model.dense_layers > model.inner_layers or (model.is_moe and model.expert_layers == 0):
-            self.fail("first_k_dense_replace", f"{model.dense_layers} plain layers leave none of the {model.layers} for experts")
-        if model.mixing_layers > 2 * model.layers or model.mixing_layers == 0 or not model.growing_layers:
+            self.fail(
+                "first_k_dense_replace",
+                f"{model.dense_layers} plain layers leave none of the {model.layers} for experts",
+            )
+        if (
+            model.mixing_layers > 2 * model.layers
+            or model.mixing_layers == 0
+            or not model.growing_layers
+        ):
             raise UnsupportedModel(f"{self.where}: {model.name} is not supported: {NO_CACHE}")
         return model
 
@@ -279,17 +410,25 @@ class _Reader(ConfigValues):
         layers = self.required(*layout.layers)
         kinds = self.kinds("layer_types", layers, LAYER_TYPES)
         if kinds is None:
-            every = self.optional("sliding_window_pattern", "_sliding_window_pattern") or layout.pattern
+            every = (
+                self.optional("sliding_window_pattern", "_sliding_window_pattern") or layout.pattern
+            )
             return {"window": window, "windowed_layers": layers - layers // every}
         return {"window": window, "windowed_layers": kinds.count(LAYER_TYPES[0])}
 
     def latent_parts(self) -> Fields:
         """Latent attention, shared experts and plain first layers."""
         if self.whole("moe_layer_freq") != 1:
-            raise UnsupportedModel(f"{self.where}: moe_layer_freq: experts in every layer after the first plain ones only are supported")
+            raise UnsupportedModel(
+                f"{self.where}: moe_layer_freq: experts in every layer after the first plain ones"
+                " only are supported"
+            )
         plain, layers = self.whole("first_k_dense_replace"), self.required("num_hidden_layers")
         if plain >= layers:
-            self.fail("first_k_dense_replace", f"{plain} plain layers leave none of the {layers} for experts")
+            self.fail(
+                "first_k_dense_replace",
+                f"{plain} plain layers leave none of the {layers} for experts",
+            )
         return {
             "shared_experts": self.whole("n_shared_experts"),
             "dense_layers": plain,
@@ -307,24 +446,38 @@ class _Reader(ConfigValues):
         """The name of the architecture, which is one of the supported."""
         listed = self.config.get("architectures")
         if listed is None and "quantization" in self.config:
-            raise UnsupportedModel(f"{self.where}: says how a checkpoint is quantized, and not what it is; give the config.json beside it")
+            raise UnsupportedModel(
+                f"{self.where}: says how a checkpoint is quantized, and not what it is; give the"
+                " config.json beside it"
+            )
         if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], str):
-            self.fail("architectures", f'{shown(listed)} is not a list of one name such as ["LlamaForCausalLM"]')
+            self.fail(
+                "architectures",
+                f'{shown(listed)} is not a list of one name such as ["LlamaForCausalLM"]',
+            )
         name = str(listed[0])
         if name in REFUSED:
             raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {REFUSED[name]}")
         encodes = any(self.config.get(key) for key in ENCODER_KEYS) or name.endswith(ENCODER_NAMES)
         if self.config.get("is_encoder_decoder") is True or (name not in LAYOUTS and encodes):
             raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {ENCODER}")
-        for key in () if name not in LAYOUTS or LAYOUTS[name].wrapped else ("vision_config", "audio_config", "text_config"):
+        for key in (
+            ()
+            if name not in LAYOUTS or LAYOUTS[name].wrapped
+            else ("vision_config", "audio_config", "text_config")
+        ):
             if self.config.get(key) is not None:
-                raise UnsupportedModel(f"{self.where}: {name} is not supported with {key}: {VISION}")
+                raise UnsupportedModel(
+                    f"{self.where}: {name} is not supported with {key}: {VISION}"
+                )
         return name
 
     def kv_heads(self, architecture: str, layout: Layout, heads: int) -> int:
         if not layout.kv_heads:
             return heads
-        old_falcon = architecture == "FalconForCausalLM" and not self.flag("new_decoder_architecture", False)
+        old_falcon = architecture == "FalconForCausalLM" and not self.flag(
+            "new_decoder_architecture", False
+        )
         if old_falcon or layout.kv_heads == ("multi_query",):
             return 1 if self.flag("multi_query", True) else heads
         count = self.optional(*layout.kv_heads)
@@ -332,7 +485,9 @@ class _Reader(ConfigValues):
             self.fail(layout.kv_heads[0], "missing")
         count = count or heads
         if heads % count:
-            self.fail(layout.kv_heads[0], f"{count} key/value heads do not divide {heads} query heads")
+            self.fail(
+                layout.kv_heads[0], f"{count} key/value heads do not divide {heads} query heads"
+            )
         return count
 
     def head_dim(self, layout: Layout, hidden: int, heads: int) -> int:
@@ -355,39 +510,65 @@ class _Reader(ConfigValues):
 
     def experts(self, layout: Layout) -> tuple[int, int]:
         """Experts per layer and experts per token; (1, 1) for a dense model."""
-        if not layout.experts or (layout.experts_optional and self.optional(*layout.experts) is None):
+        if not layout.experts or (
+            layout.experts_optional and self.optional(*layout.experts) is None
+        ):
             return 1, 1
         experts, used = self.required(*layout.experts), self.required(*layout.used)
         if used > experts:
             self.fail(layout.used[0], f"{used} is more than the {experts} experts")
         if self.config.get("mlp_only_layers") not in (None, []):
-            raise UnsupportedModel(f"{self.where}: mlp_only_layers: some layers without experts are not supported")
+            raise UnsupportedModel(
+                f"{self.where}: mlp_only_layers: some layers without experts are not supported"
+            )
         if self.config.get("decoder_sparse_step") not in (None, 1):
-            raise UnsupportedModel(f"{self.where}: decoder_sparse_step: experts in every layer only are supported")
+            raise UnsupportedModel(
+                f"{self.where}: decoder_sparse_step: experts in every layer only are supported"
+            )
         return experts, used
 
     def notes(self, layout: Layout, made: Model, released: str) -> list[str]:
         """What a user should know about the numbers."""
-        notes = ["Multi-head latent attention: fitted to measurements of current engines alone."] if layout.latent else []
+        notes = (
+            ["Multi-head latent attention: fitted to measurements of current engines alone."]
+            if layout.latent
+            else []
+        )
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
         if self.images:
             notes.append(TEXT_PART)
         notes += [note for key, note in COUNTED_SO.items() if self.config.get(key) is not None]
-        in_all = layout.family == by_fields.__name__ and self.config.get("use_sliding_window") is not False and "full" in made.kinds
-        by_presence = (layout.window == "sliding_window" or (in_all and "sliding" not in made.kinds)) and self.optional_or("sliding_window")
-        if by_presence or (layout.window not in ("", "sliding_window") and self.flag(layout.window, False)):
+        in_all = (
+            layout.family == by_fields.__name__
+            and self.config.get("use_sliding_window") is not False
+            and "full" in made.kinds
+        )
+        by_presence = (
+            layout.window == "sliding_window" or (in_all and "sliding" not in made.kinds)
+        ) and self.optional_or("sliding_window")
+        if by_presence or (
+            layout.window not in ("", "sliding_window") and self.flag(layout.window, False)
+        ):
             window = self.required("sliding_window")
             notes.append(
-                f"Attends within a sliding window of {window:,} tokens; estimated as full attention, an upper bound of KV cache and time."
+                f"Attends within a sliding window of {window:,} tokens; estimated as full"
+                " attention, an upper bound of KV cache and time."
             )
         quantized = self.config.get("quantization_config")
         if quantized is not None:
             if not isinstance(quantized, dict):
                 self.fail("quantization_config", f"{shown(quantized)} is not an object")
             method = shown(quantized.get("quant_method", "an unnamed method"))
-            counted = f"counted as {released} unless another is requested" if released else "that format has no name here"
+            counted = (
+                f"counted as {released} unless another is requested"
+                if released
+                else "that format has no name here"
+            )
             notes.append(f"The checkpoint is quantized ({method}); {counted}.")
         if layout.context_default and self.optional(*layout.context) is None:
-            notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")
+            notes.append(
+                f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of"
+                " its library."
+            )
         return notes

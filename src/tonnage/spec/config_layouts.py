@@ -1,7 +1,9 @@
-"""Where each supported architecture keeps its numbers in a ``config.json``, and why others are refused.
+"""Where each supported architecture keeps its numbers in a ``config.json``, and why others are
+refused.
 
-Every layout says which key holds which number, and its library's default for an absent key. Source of both:
-the configuration classes of ``transformers`` (``models/*/configuration_*.py``, read 2026-11-21 and 2026-11-22).
+Every layout says which key holds which number, and its library's default for an absent key. Source
+of both: the configuration classes of ``transformers`` (``models/*/configuration_*.py``, read
+2026-11-21 and 2026-11-22).
 """
 
 from __future__ import annotations
@@ -24,53 +26,94 @@ KV_HEADS = (
     *("num_kv_heads", "n_head_kv", "n_kv_heads", "kv_n_heads", "num_query_groups"),
 )
 FFN = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "hidden_dim")
-CONTEXT = ("max_position_embeddings", "max_seq_len", "seq_length", "n_positions", "n_ctx", "max_sequence_length", "model_max_length")
+CONTEXT = (
+    "max_position_embeddings",
+    "max_seq_len",
+    "seq_length",
+    "n_positions",
+    "n_ctx",
+    "max_sequence_length",
+    "model_max_length",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the fields of a file leave open, and where an architecture keeps its numbers; several keys are spellings of the same number."""
+    """What the fields of a file leave open, and where an architecture keeps its numbers; several
+    keys are spellings of the same number.
+    """
 
     layers: tuple[str, ...] = LAYERS
     hidden: tuple[str, ...] = HIDDEN
     heads: tuple[str, ...] = HEADS
-    kv_heads: tuple[str, ...] = ("num_key_value_heads",)  # keys of the key/value heads; empty where every query head has its own
-    kv_absent_means_all: bool = False  # an absent or null number of key/value heads means one per query head
+    # keys of the key/value heads; empty where every query head has its own
+    kv_heads: tuple[str, ...] = ("num_key_value_heads",)
+    # an absent or null number of key/value heads means one per query head
+    kv_absent_means_all: bool = False
     head_dim: str = "head_dim"  # key of the head width; empty where it is always hidden / heads
-    head_dim_required: bool = False  # the library's default is not hidden / heads, so the key must be there
+    # the library's default is not hidden / heads, so the key must be there
+    head_dim_required: bool = False
     ffn: tuple[str, ...] = FFN
-    ffn_times_hidden: int = 0  # width of the MLP in multiples of hidden where its key is absent or null; 0 where it must be there
-    gated: bool | None = True  # whether an MLP has three matrices; None where its activation says so
+    # width of the MLP in multiples of hidden where its key is absent or null; 0 where it must be
+    # there
+    ffn_times_hidden: int = 0
+    # whether an MLP has three matrices; None where its activation says so
+    gated: bool | None = True
     vocab: tuple[str, ...] = ("padded_vocab_size", "vocab_size")
     context: tuple[str, ...] = CONTEXT
-    context_default: int = 0  # longest context where the key is absent, in tokens; 0 where it must be there
-    # whether embedding and head are one table where ``tie_word_embeddings`` is absent; None: they are in a file that the library wrote, as
-    # it leaves out what its base class has, but not where the text decoder's numbers are in their own object
+    # longest context where the key is absent, in tokens; 0 where it must be there
+    context_default: int = 0
+    # whether embedding and head are one table where ``tie_word_embeddings`` is absent; None: they
+    # are in a file that the library wrote, as it leaves out what its base class has, but not where
+    # the text decoder's numbers are in their own object
     tied: bool | None = False
-    parallel: bool = False  # whether attention and MLP of a layer run side by side where ``parallel_key`` is absent or empty
+    # whether attention and MLP of a layer run side by side where ``parallel_key`` is absent or
+    # empty
+    parallel: bool = False
     parallel_key: str = ""  # key that says so; empty where the architecture decides
     experts: tuple[str, ...] = ()  # keys of the number of experts; empty for a dense model
-    # multi-head latent attention, with shared experts and plain first layers as DeepSeek has them; every key must be there
+    # multi-head latent attention, with shared experts and plain first layers as DeepSeek has them;
+    # every key must be there
     latent: bool = False
-    window: str = ""  # the key that switches a sliding window on ("sliding_window" by its own presence); empty for none
-    # layers with a window and without alternate, one in so many without, where neither ``layer_types`` nor ``sliding_window_pattern`` says
-    # so; 0 where all layers are alike
+    # the key that switches a sliding window on ("sliding_window" by its own presence); empty for
+    # none
+    window: str = ""
+    # layers with a window and without alternate, one in so many without, where neither
+    # ``layer_types`` nor ``sliding_window_pattern`` says so; 0 where all layers are alike
     pattern: int = 0
     head_norms: bool = False  # query and key heads are normalised
-    family: str = ""  # which function of ``config_kinds`` reads the kinds of its layers; empty for layers that are all alike
+    # which function of ``config_kinds`` reads the kinds of its layers; empty for layers that are
+    # all alike
+    family: str = ""
     used: tuple[str, ...] = ("num_experts_per_tok",)  # keys of the experts that a token uses
-    wrapped: bool = False  # there is an encoder of images as well, and the numbers of the text decoder may be in their own object
-    halved: bool = False  # the MLP's width in the file is that of gate and product together (Qwen 1)
-    inside: tuple[str, ...] = ()  # object that holds further keys, which are read as if they were outside
+    # there is an encoder of images as well, and the numbers of the text decoder may be in their own
+    # object
+    wrapped: bool = False
+    # the MLP's width in the file is that of gate and product together (Qwen 1)
+    halved: bool = False
+    # object that holds further keys, which are read as if they were outside
+    inside: tuple[str, ...] = ()
     experts_optional: bool = False  # without the key of the experts the model is dense
-    absent: tuple[tuple[str, Any], ...] = ()  # the library's values of keys that a file may lack, as pairs of key and value
+    # the library's values of keys that a file may lack, as pairs of key and value
+    absent: tuple[tuple[str, Any], ...] = ()
 
 
-ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))  # Mixtures of experts as most of them name their numbers
+# Mixtures of experts as most of them name their numbers
+ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))
 
-MINIMAX_3 = replace(ROUTED, head_dim_required=True, ffn=("intermediate_size",), experts=("num_local_experts",), family="block_sparse")
+MINIMAX_3 = replace(
+    ROUTED,
+    head_dim_required=True,
+    ffn=("intermediate_size",),
+    experts=("num_local_experts",),
+    family="block_sparse",
+)
 KIMI = replace(
-    ROUTED, head_dim="v_head_dim", experts=("num_experts",), used=("num_experts_per_token", "num_experts_per_tok"), family="kimi_hybrid"
+    ROUTED,
+    head_dim="v_head_dim",
+    experts=("num_experts",),
+    used=("num_experts_per_token", "num_experts_per_tok"),
+    family="kimi_hybrid",
 )
 GEMMA_4 = Layout(
     head_dim_required=True,
@@ -107,7 +150,12 @@ GPT_2 = Layout(
     context=("n_positions", "n_ctx"),
     tied=True,
 )
-BAICHUAN = Layout(kv_heads=(), head_dim="", context=("max_position_embeddings", "model_max_length"), context_default=4096)
+BAICHUAN = Layout(
+    kv_heads=(),
+    head_dim="",
+    context=("max_position_embeddings", "model_max_length"),
+    context_default=4096,
+)
 CHATGLM = Layout(
     layers=("num_layers",),
     kv_heads=("multi_query_group_num",),
@@ -117,20 +165,30 @@ CHATGLM = Layout(
     context=("seq_length",),
 )
 
-DEEPSEEK = Layout(head_dim="v_head_dim", head_dim_required=True, ffn=("moe_intermediate_size",), experts=("n_routed_experts",), latent=True)
+DEEPSEEK = Layout(
+    head_dim="v_head_dim",
+    head_dim_required=True,
+    ffn=("moe_intermediate_size",),
+    experts=("n_routed_experts",),
+    latent=True,
+)
 
-BY_FIELDS = Layout(family="by_fields", gated=None)  # An architecture whose files say themselves what their layers are
+# An architecture whose files say themselves what their layers are
+BY_FIELDS = Layout(family="by_fields", gated=None)
 
 WITH_IMAGES = replace(BY_FIELDS, wrapped=True)  # The same with an encoder of images
 
-OPEN_LAYOUT = replace(BY_FIELDS, wrapped=True, tied=None)  # Any architecture that is not in ``LAYOUTS``
+# Any architecture that is not in ``LAYOUTS``
+OPEN_LAYOUT = replace(BY_FIELDS, wrapped=True, tied=None)
 
 LAYOUTS: dict[str, Layout] = {
     "LlamaForCausalLM": Layout(kv_absent_means_all=True),
     "MistralForCausalLM": Layout(window="sliding_window"),
     "MixtralForCausalLM": Layout(experts=("num_local_experts",), window="sliding_window"),
     "Qwen2ForCausalLM": Layout(head_dim="", window="use_sliding_window"),
-    "Qwen3ForCausalLM": Layout(head_dim_required=True, window="use_sliding_window", head_norms=True),
+    "Qwen3ForCausalLM": Layout(
+        head_dim_required=True, window="use_sliding_window", head_norms=True
+    ),
     "Qwen3MoeForCausalLM": Layout(
         head_dim_required=True,
         ffn=("moe_intermediate_size",),
@@ -153,7 +211,9 @@ LAYOUTS: dict[str, Layout] = {
         parallel_key="parallel_attn",
     ),
     "GPTJForCausalLM": replace(GPT_2, context=("n_positions",), tied=False, parallel=True),
-    "GPTNeoXForCausalLM": Layout(kv_heads=(), head_dim="", gated=False, parallel=True, parallel_key="use_parallel_residual"),
+    "GPTNeoXForCausalLM": Layout(
+        kv_heads=(), head_dim="", gated=False, parallel=True, parallel_key="use_parallel_residual"
+    ),
     "Phi3ForCausalLM": Layout(kv_absent_means_all=True, head_dim="", window="sliding_window"),
     "GemmaForCausalLM": Layout(head_dim_required=True, tied=True),
     "Gemma2ForCausalLM": Layout(head_dim_required=True, tied=True, window="sliding_window"),
@@ -169,30 +229,51 @@ LAYOUTS: dict[str, Layout] = {
     "Glm5NextForCausalLM": BY_FIELDS,
     "Glm4MoeForCausalLM": replace(ROUTED, family="plain_first", head_norms=True),
     "Glm4MoeLiteForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="plain_latent"),
-    "HYV3ForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="plain_first", head_norms=True),
+    "HYV3ForCausalLM": replace(
+        ROUTED, experts=("num_experts", "n_routed_experts"), family="plain_first", head_norms=True
+    ),
     "MiniMaxM2ForCausalLM": replace(
-        ROUTED, ffn=("intermediate_size",), experts=("num_local_experts",), family="minimax_2", head_norms=True
+        ROUTED,
+        ffn=("intermediate_size",),
+        experts=("num_local_experts",),
+        family="minimax_2",
+        head_norms=True,
     ),
     "MiniMaxM3ForCausalLM": MINIMAX_3,
     "MiniMaxM3SparseForCausalLM": MINIMAX_3,
     "MiniMaxM3SparseForConditionalGeneration": replace(MINIMAX_3, wrapped=True),
     "MiMoForCausalLM": Layout(head_dim_required=True, window="use_sliding_window"),
     "MiMoV2FlashForCausalLM": replace(ROUTED, family="mimo_v2"),
-    "Step3p7FlashForCausalLM": replace(ROUTED, experts=("num_experts",), family="windows_and_experts"),
-    "InklingForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="windows_and_experts"),
+    "Step3p7FlashForCausalLM": replace(
+        ROUTED, experts=("num_experts",), family="windows_and_experts"
+    ),
+    "InklingForCausalLM": replace(
+        ROUTED, experts=("num_experts", "n_routed_experts"), family="windows_and_experts"
+    ),
     "KimiLinearForCausalLM": KIMI,
     "KimiK3ForConditionalGeneration": replace(KIMI, wrapped=True),
     "KimiK25ForConditionalGeneration": replace(DEEPSEEK, wrapped=True),
     "Qwen2MoeForCausalLM": replace(BY_FIELDS, absent=(("use_sliding_window", False),)),
     "Qwen3NextForCausalLM": replace(BY_FIELDS, gated=True, head_norms=True),
-    **dict.fromkeys(("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"), replace(WITH_IMAGES, head_norms=True)),
-    "Qwen3VLForConditionalGeneration": Layout(head_dim_required=True, head_norms=True, wrapped=True),
+    **dict.fromkeys(
+        ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"),
+        replace(WITH_IMAGES, head_norms=True),
+    ),
+    "Qwen3VLForConditionalGeneration": Layout(
+        head_dim_required=True, head_norms=True, wrapped=True
+    ),
     "Qwen3VLMoeForConditionalGeneration": Layout(
-        head_dim_required=True, ffn=("moe_intermediate_size",), experts=("num_experts", "num_local_experts"), head_norms=True, wrapped=True
+        head_dim_required=True,
+        ffn=("moe_intermediate_size",),
+        experts=("num_experts", "num_local_experts"),
+        head_norms=True,
+        wrapped=True,
     ),
     "Gemma4ForConditionalGeneration": replace(GEMMA_4, wrapped=True),
     "Gemma4ForCausalLM": GEMMA_4,
-    "Llama4ForConditionalGeneration": Layout(head_dim_required=True, experts=("num_local_experts",), family="llama_4", wrapped=True),
+    "Llama4ForConditionalGeneration": Layout(
+        head_dim_required=True, experts=("num_local_experts",), family="llama_4", wrapped=True
+    ),
     "NemotronHForCausalLM": Layout(
         head_dim="",
         ffn=("moe_intermediate_size", "intermediate_size"),
@@ -224,9 +305,16 @@ LAYOUTS: dict[str, Layout] = {
     "BaiChuanForCausalLM": BAICHUAN,
     "ChatGLMModel": CHATGLM,
     "ChatGLMForConditionalGeneration": CHATGLM,
-    "QWenLMHeadModel": Layout(kv_heads=(), head_dim="", context=("seq_length", "max_position_embeddings"), halved=True),
+    "QWenLMHeadModel": Layout(
+        kv_heads=(), head_dim="", context=("seq_length", "max_position_embeddings"), halved=True
+    ),
     "PhiForCausalLM": Layout(
-        kv_heads=("num_key_value_heads", "n_head_kv"), kv_absent_means_all=True, head_dim="", ffn_times_hidden=4, gated=False, parallel=True
+        kv_heads=("num_key_value_heads", "n_head_kv"),
+        kv_absent_means_all=True,
+        head_dim="",
+        ffn_times_hidden=4,
+        gated=False,
+        parallel=True,
     ),
     "StableLmForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
     "InternLMForCausalLM": Layout(kv_heads=(), head_dim=""),
@@ -238,19 +326,31 @@ LAYOUTS: dict[str, Layout] = {
     "GraniteForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
     "NemotronForCausalLM": Layout(kv_absent_means_all=True, gated=False),
     "SmolLM3ForCausalLM": Layout(kv_absent_means_all=True, head_dim="", tied=True),
-    "ExaoneForCausalLM": Layout(layers=("num_layers", "num_hidden_layers"), kv_absent_means_all=True),
+    "ExaoneForCausalLM": Layout(
+        layers=("num_layers", "num_hidden_layers"), kv_absent_means_all=True
+    ),
     "Glm4ForCausalLM": Layout(head_dim_required=True),
     # architectures whose files say what their layers are, with what they leave open
     "Mistral3ForConditionalGeneration": WITH_IMAGES,
     "LlavaForConditionalGeneration": WITH_IMAGES,
     "LlavaNextForConditionalGeneration": WITH_IMAGES,
     "MllamaForConditionalGeneration": WITH_IMAGES,
-    "Qwen2VLForConditionalGeneration": replace(WITH_IMAGES, absent=(("use_sliding_window", False),)),
-    "Qwen2_5_VLForConditionalGeneration": replace(WITH_IMAGES, absent=(("use_sliding_window", False),)),
-    "Gemma3ForConditionalGeneration": replace(
-        WITH_IMAGES, gated=True, tied=True, head_norms=True, absent=(("_sliding_window_pattern", 6),)
+    "Qwen2VLForConditionalGeneration": replace(
+        WITH_IMAGES, absent=(("use_sliding_window", False),)
     ),
-    "Cohere2ForCausalLM": replace(BY_FIELDS, tied=True, parallel=True, absent=(("sliding_window_pattern", 4),)),
+    "Qwen2_5_VLForConditionalGeneration": replace(
+        WITH_IMAGES, absent=(("use_sliding_window", False),)
+    ),
+    "Gemma3ForConditionalGeneration": replace(
+        WITH_IMAGES,
+        gated=True,
+        tied=True,
+        head_norms=True,
+        absent=(("_sliding_window_pattern", 6),),
+    ),
+    "Cohere2ForCausalLM": replace(
+        BY_FIELDS, tied=True, parallel=True, absent=(("sliding_window_pattern", 4),)
+    ),
     "Exaone4ForCausalLM": replace(BY_FIELDS, head_norms=True),
     "SeedOssForCausalLM": BY_FIELDS,
     "PhimoeForCausalLM": BY_FIELDS,
@@ -263,16 +363,35 @@ LAYOUTS: dict[str, Layout] = {
     "BambaForCausalLM": BY_FIELDS,
     "FalconH1ForCausalLM": BY_FIELDS,
     "JambaForCausalLM": replace(
-        BY_FIELDS, absent=(*(("attn_layer_period", 8), ("attn_layer_offset", 4), ("expert_layer_period", 2), ("expert_layer_offset", 1)),)
+        BY_FIELDS,
+        absent=(
+            *(
+                ("attn_layer_period", 8),
+                ("attn_layer_offset", 4),
+                ("expert_layer_period", 2),
+                ("expert_layer_offset", 1),
+            ),
+        ),
     ),
     "Lfm2ForCausalLM": replace(BY_FIELDS, gated=True, tied=True, head_norms=True),
     "Ernie4_5ForCausalLM": replace(BY_FIELDS, tied=True),
     "Ernie4_5_MoeForCausalLM": replace(BY_FIELDS, tied=True),
     "Dots1ForCausalLM": replace(BY_FIELDS, head_norms=True),
-    **dict.fromkeys(("ArceeForCausalLM", "ApertusForCausalLM", "PersimmonForCausalLM"), replace(BY_FIELDS, gated=False)),
+    **dict.fromkeys(
+        ("ArceeForCausalLM", "ApertusForCausalLM", "PersimmonForCausalLM"),
+        replace(BY_FIELDS, gated=False),
+    ),
     "BitNetForCausalLM": replace(BY_FIELDS, gated=True),
     "MistralLarge3ForCausalLM": BY_FIELDS,
-    **dict.fromkeys(("LongcatFlashForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM", "DeciLMForCausalLM"), BY_FIELDS),
+    **dict.fromkeys(
+        (
+            "LongcatFlashForCausalLM",
+            "MiniMaxText01ForCausalLM",
+            "MiniMaxM1ForCausalLM",
+            "DeciLMForCausalLM",
+        ),
+        BY_FIELDS,
+    ),
     "MiniMaxForCausalLM": replace(BY_FIELDS, absent=(("linear_attn_alpha_factor", 1),)),
     "Gemma3nForCausalLM": replace(BY_FIELDS, gated=True, tied=True),
     "Gemma3nForConditionalGeneration": replace(WITH_IMAGES, gated=True, tied=True),
@@ -280,21 +399,38 @@ LAYOUTS: dict[str, Layout] = {
     "DbrxForCausalLM": replace(BY_FIELDS, gated=True, inside=("attn_config", "ffn_config")),
     "PaliGemmaForConditionalGeneration": replace(WITH_IMAGES, gated=True, tied=True),
     "MuseGlimmerForCausalLM": replace(BY_FIELDS, absent=(("attn_output_gate", True),)),
-    "MuseGlimmerForConditionalGeneration": replace(WITH_IMAGES, absent=(("attn_output_gate", True),)),
+    "MuseGlimmerForConditionalGeneration": replace(
+        WITH_IMAGES, absent=(("attn_output_gate", True),)
+    ),
     "MuseSparkForCausalLM": replace(BY_FIELDS, absent=(("attn_output_gate", True),)),
     "MuseSparkForConditionalGeneration": replace(WITH_IMAGES, absent=(("attn_output_gate", True),)),
-    "GPTNeoForCausalLM": replace(GPT_2, layers=LAYERS, hidden=HIDDEN, heads=HEADS, ffn=FFN, context=CONTEXT),
+    "GPTNeoForCausalLM": replace(
+        GPT_2, layers=LAYERS, hidden=HIDDEN, heads=HEADS, ffn=FFN, context=CONTEXT
+    ),
     "CodeGenForCausalLM": replace(GPT_2, context=("n_positions",), tied=False, parallel=True),
 }
 
 LAYER_TYPES = ("sliding_attention", "full_attention")
 
-# Objects that hold the numbers of a text decoder, and the library's values of what its files leave out, by type of decoder
-# (``configuration_*.py`` of transformers 5.24.0, read 2026-11-28).
+# Objects that hold the numbers of a text decoder, and the library's values of what its files leave
+# out, by type of decoder (``configuration_*.py`` of transformers 5.24.0, read 2026-11-28).
 
-TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
+TEXT_PARTS = (
+    "text_config",
+    "llm_config",
+    "language_config",
+    "thinker_config",
+    "language_model_config",
+)
 _SIZES = (
-    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *(
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+    ),
     *("vocab_size", "max_position_embeddings", "hidden_act", "tie_word_embeddings"),
 )
 _DEFAULTS: dict[str, tuple[int | str | bool | None, ...]] = {
@@ -315,20 +451,41 @@ _DEFAULTS: dict[str, tuple[int | str | bool | None, ...]] = {
     "granite": (4096, 11008, 32, 32, None, None, 32000, 2048, "silu", False),
 }
 TEXT_DEFAULTS: dict[str, Config] = {
-    kind: {key: value for key, value in zip(_SIZES, values, strict=True) if value is not None} for kind, values in _DEFAULTS.items()
+    kind: {key: value for key, value in zip(_SIZES, values, strict=True) if value is not None}
+    for kind, values in _DEFAULTS.items()
 }
 
 # Activations, and whether an MLP with them has three matrices.
 
-ACTIVATIONS = ("hidden_act", "hidden_activation", "mlp_hidden_act", "activation_function", "activation")
+ACTIVATIONS = (
+    "hidden_act",
+    "hidden_activation",
+    "mlp_hidden_act",
+    "activation_function",
+    "activation",
+)
 GATED = ("silu", "swish", "swiglu", "silu_and_mul", "swigluoai", "situ")
 NOT_GATED = ("relu2", "relu_squared", "squared_relu", "relu", "xielu", "gelu_new")
-ALWAYS_GATED = ("hidden_activation",)  # A key that only files of gated MLPs have (Gemma and its relatives)
+# A key that only files of gated MLPs have (Gemma and its relatives)
+ALWAYS_GATED = ("hidden_activation",)
 
 # What shows that a file with an unknown name is of an encoder.
 
-ENCODER_KEYS = ("type_vocab_size", "encoder_layers", "num_encoder_layers", "encoder_config", "decoder_layers")
-ENCODER_NAMES = ("ForMaskedLM", "Classification", "QuestionAnswering", "ForPreTraining", "BertModel", "EncoderModel")
+ENCODER_KEYS = (
+    "type_vocab_size",
+    "encoder_layers",
+    "num_encoder_layers",
+    "encoder_config",
+    "decoder_layers",
+)
+ENCODER_NAMES = (
+    "ForMaskedLM",
+    "Classification",
+    "QuestionAnswering",
+    "ForPreTraining",
+    "BertModel",
+    "EncoderModel",
+)
 
 _STATE = "state-space layers keep no KV cache"
 ENCODER = "it has an encoder; only decoders are supported"
@@ -342,7 +499,8 @@ REFUSED: dict[str, str] = {
 }
 
 
-# Checked numbers and switches out of one ``config.json``; a wrong one is reported with the file and the key.
+# Checked numbers and switches out of one ``config.json``; a wrong one is reported with the file and
+# the key.
 
 
 MAX_VALUE = 100_000_000  # no dimension of a published model comes near
@@ -366,7 +524,14 @@ class ConfigValues:
 
     def optional(self, *keys: str) -> int | None:
         """The number under the first of ``keys`` that is there and not null."""
-        return next((self.number(key, value) for key in keys if (value := self.config.get(key)) is not None), None)
+        return next(
+            (
+                self.number(key, value)
+                for key in keys
+                if (value := self.config.get(key)) is not None
+            ),
+            None,
+        )
 
     def required(self, *keys: str) -> int:
         """The same; a file without it is refused."""
@@ -397,13 +562,17 @@ class ConfigValues:
         return value
 
     def whole(self, key: str) -> int:
-        """A number that may be 0 or null, which is the same, but not absent: the library's defaults are no file's numbers."""
+        """A number that may be 0 or null, which is the same, but not absent: the library's defaults
+        are no file's numbers.
+        """
         if key not in self.config:
             self.fail(key, "missing")
         return self.optional_or(key)
 
     def optional_or(self, *keys: str, absent: int = 0) -> int:
-        """The number under the first of ``keys`` that is there and not null, which may be 0; ``absent`` without one."""
+        """The number under the first of ``keys`` that is there and not null, which may be 0;
+        ``absent`` without one.
+        """
         key = next((key for key in keys if self.config.get(key) is not None), None)
         if key is None:
             return absent
@@ -413,16 +582,26 @@ class ConfigValues:
     def numbers(self, key: str) -> list[int]:
         """A list of whole numbers from 0."""
         value = self.config.get(key)
-        if not isinstance(value, list) or not value or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in value):
+        if (
+            not isinstance(value, list)
+            or not value
+            or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in value)
+        ):
             self.fail(key, f"{shown(value)} is not a list of whole numbers")
         return value
 
     def kinds(self, key: str, count: int, known: tuple[str, ...]) -> list[str] | None:
-        """A list with one of the ``known`` words for each of ``count`` layers; None where the key is absent."""
+        """A list with one of the ``known`` words for each of ``count`` layers; None where the key
+        is absent.
+        """
         value = self.config.get(key)
         if value is None:
             return None
-        if not isinstance(value, list) or len(value) != count or any(one not in known for one in value):
+        if (
+            not isinstance(value, list)
+            or len(value) != count
+            or any(one not in known for one in value)
+        ):
             self.fail(key, f"{shown(value)} is not a list of {count} times {' or '.join(known)}")
         return value
 

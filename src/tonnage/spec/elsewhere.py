@@ -1,4 +1,5 @@
-"""Where else a model's name is looked up than in the catalog: readers of a hub, which the floors that may use a network put here.
+"""Where else a model's name is looked up than in the catalog: readers of a hub, which the floors
+that may use a network put here.
 
 Floors 0 to 4 have no reader by themselves: without one a name is looked up in the catalog alone.
 """
@@ -12,10 +13,12 @@ if TYPE_CHECKING:
     from tonnage.spec.model import Model
 
 HUB_NAME = (
-    r"(?!.*\.\.)[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(?:@[\w.-][\w./-]{0,200})?"  # "owner/name", with a revision behind "@"
+    # "owner/name", with a revision behind "@"
+    r"(?!.*\.\.)[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(?:@[\w.-][\w./-]{0,200})?"
 )
 
-Reader = Callable[[str, str], "Model | str"]  # of a name and a layout: the model, or why there is none, as a clause
+# of a name and a layout: the model, or why there is none, as a clause
+Reader = Callable[[str, str], "Model | str"]
 
 _readers: list[Reader] = []
 

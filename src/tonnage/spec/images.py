@@ -1,4 +1,6 @@
-"""Images in a prompt: the tokens that a model's encoder makes of one, by the rule of its image processor."""
+"""Images in a prompt: the tokens that a model's encoder makes of one, by the rule of its image
+processor.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Encoder:
 
     name: str  # what it is called
     models: tuple[str, ...]  # catalog ids of the models that have it
-    # layers, hidden, heads, ffn, gated: its transformer; attention is within one image, or one tile, and not causal
+    # layers, hidden, heads, ffn, gated: its transformer; attention is within one image, or one
+    # tile, and not causal
     layers: int
     hidden: int
     heads: int
@@ -30,9 +33,10 @@ class Encoder:
     gated: bool
     patch: int  # pixels of a patch's side
     merge: int  # patches of a side that become one token of the prompt
-    # "native": the image's own size, rounded to tokens, within ``least`` and ``most`` of them; "padded": filled up to tokens, shrunk to
-    # ``most`` and to ``side`` pixels; "budget": as large as ``most`` tokens allow; "fixed": ``side`` pixels square; "tiles": tiles of
-    # ``side`` pixels, ``most`` at most, and where there are several the whole image once more
+    # "native": the image's own size, rounded to tokens, within ``least`` and ``most`` of them;
+    # "padded": filled up to tokens, shrunk to ``most`` and to ``side`` pixels; "budget": as large
+    # as ``most`` tokens allow; "fixed": ``side`` pixels square; "tiles": tiles of ``side`` pixels,
+    # ``most`` at most, and where there are several the whole image once more
     sizing: Sizing
     source: str
     date: str
@@ -41,13 +45,18 @@ class Encoder:
     most: int = 1
     side: int = 0  # pixels
     marks: int = 2  # tokens around an image, such as its begin and end
-    mergers: int = 1  # perceptrons that turn merged patches into tokens, of two matrices each; 0 where patches are averaged
+    # perceptrons that turn merged patches into tokens, of two matrices each; 0 where patches are
+    # averaged
+    mergers: int = 1
 
     def sequences(self, width: int, height: int) -> tuple[int, ...]:
-        """Patches of an image, each sequence attended to by itself: one, or one for each tile and the whole."""
+        """Patches of an image, each sequence attended to by itself: one, or one for each tile and
+        the whole.
+        """
         if self.sizing in ("fixed", "tiles"):
             tiles = math.prod(self._tiles(width, height)) if self.sizing == "tiles" else 1
-            return (self._of_side + (self.sizing == "tiles"),) * (tiles + (tiles > 1))  # each tile has a class token
+            # each tile has a class token
+            return (self._of_side + (self.sizing == "tiles"),) * (tiles + (tiles > 1))
         rows, columns = self._grid(width, height)
         return (rows * columns * self.merge**2,)
 
@@ -56,8 +65,13 @@ class Encoder:
         if self.sizing == "tiles":
             rows, columns = self._tiles(width, height)
             several = rows * columns > 1
-            separators = rows * columns if several else 0  # between the tiles of a row, and after each row
-            return (rows * columns + several) * self._of_side // self.merge**2 + separators + self.marks
+            # between the tiles of a row, and after each row
+            separators = rows * columns if several else 0
+            return (
+                (rows * columns + several) * self._of_side // self.merge**2
+                + separators
+                + self.marks
+            )
         if self.sizing == "fixed":
             return self._of_side // self.merge**2 + self.marks
         return math.prod(self._grid(width, height)) + self.marks
@@ -71,8 +85,15 @@ class Encoder:
         unit, area = self.patch * self.merge, width * height / (self.patch * self.merge) ** 2
         if self.sizing == "padded":
             patches = max(width // self.patch, 1) * max(height // self.patch, 1)
-            scale = min(1.0, math.sqrt(self.most * self.merge**2 / patches), self.side / width, self.side / height)
-            return math.ceil(max(int(height * scale), 1) / unit), math.ceil(max(int(width * scale), 1) / unit)
+            scale = min(
+                1.0,
+                math.sqrt(self.most * self.merge**2 / patches),
+                self.side / width,
+                self.side / height,
+            )
+            return math.ceil(max(int(height * scale), 1) / unit), math.ceil(
+                max(int(width * scale), 1) / unit
+            )
         if self.sizing == "native":
             rows, columns = round(height / unit), round(width / unit)
             if max(rows, 1) * max(columns, 1) < self.least or not rows * columns:
@@ -84,8 +105,14 @@ class Encoder:
         return max(math.floor(height * scale / unit), 1), max(math.floor(width * scale / unit), 1)
 
     def _tiles(self, width: int, height: int) -> tuple[int, int]:
-        """Rows and columns of the canvas that enlarges the image least, or shrinks it least; the smallest of several."""
-        shapes = [(rows, columns) for rows in range(1, self.most + 1) for columns in range(1, self.most // rows + 1)]
+        """Rows and columns of the canvas that enlarges the image least, or shrinks it least; the
+        smallest of several.
+        """
+        shapes = [
+            (rows, columns)
+            for rows in range(1, self.most + 1)
+            for columns in range(1, self.most // rows + 1)
+        ]
 
         def preference(shape: tuple[int, int]) -> tuple[bool, float, int]:
             scale = min(shape[0] * self.side / height, shape[1] * self.side / width)
@@ -116,7 +143,9 @@ class Images:
 
 
 def parse_images(text: str, model: str) -> Images:
-    """Read "2x1024x768" for a model's name. Raises InputError: not that form, or the model has no encoder that is known."""
+    """Read "2x1024x768" for a model's name. Raises InputError: not that form, or the model has no
+    encoder that is known.
+    """
     from tonnage.spec.catalog import find_encoder
 
     match = _IMAGES.match(text.strip().lower())

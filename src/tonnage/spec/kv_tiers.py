@@ -1,7 +1,8 @@
-"""Memory below the KV cache of an instance: what a system has of it, by whose rules blocks are kept there, and what a question asks for.
+"""Memory below the KV cache of an instance: what a system has of it, by whose rules blocks are kept
+there, and what a question asks for.
 
-Four rules of an offloader (``Offloading``) change what a tier keeps and how long a step takes. ``catalog/offloading.yaml`` has them with
-their sources.
+Four rules of an offloader (``Offloading``) change what a tier keeps and how long a step takes.
+``catalog/offloading.yaml`` has them with their sources.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 TierKind = Literal["host", "disk", "store"]
 
 KV_SHARE: dict[str, float] = {"host": 0.8, "disk": 0.9, "store": 1.0}
-"""Shares of a system's memories that keep KV blocks, where no size is given: the rest is for the operating system and the engine."""
+"""Shares of a system's memories that keep KV blocks, where no size is given: the rest is for the
+operating system and the engine."""
 
 NONE = "none"  # Asks for no memory below the KV cache
 
@@ -44,25 +46,36 @@ class Offloading:
     """What keeps blocks below the KV cache, and its rules."""
 
     name: str  # such as "lmcache"
-    engines: tuple[str, ...]  # families of the engines that it serves; it is the usual one of a family that no entry before it serves
+    # families of the engines that it serves; it is the usual one of a family that no entry before
+    # it serves
+    engines: tuple[str, ...]
     tiers: tuple[TierKind, ...]  # memories that it uses unless others are named, the nearest first
-    # whether a tier has a copy of what is above it (write-through), so that only the rest of it adds to the cache; otherwise a block is
-    # there after the cache had to forget it
+    # whether a tier has a copy of what is above it (write-through), so that only the rest of it
+    # adds to the cache; otherwise a block is there after the cache had to forget it
     copies: bool
-    overlaps: bool  # whether steps compute while blocks come up; otherwise the step of the request that needs them waits
-    once: bool  # whether a block that every GPU of a group has, such as a latent cache under tensor parallelism, is kept once
-    # of the engine, with ``{host_gib}`` for the size of its host memory in GiB, and ``{host_gb_per_gpu}`` for GB of each GPU
+    # whether steps compute while blocks come up; otherwise the step of the request that needs them
+    # waits
+    overlaps: bool
+    # whether a block that every GPU of a group has, such as a latent cache under tensor
+    # parallelism, is kept once
+    once: bool
+    # of the engine, with ``{host_gib}`` for the size of its host memory in GiB, and
+    # ``{host_gb_per_gpu}`` for GB of each GPU
     flags: tuple[str, ...] = ()
-    # a size, such as ``host_bytes_per_gpu``, and its key in the engine's configuration file. Where there are neither, its environment or
-    # another process switches it on, and no command does.
+    # a size, such as ``host_bytes_per_gpu``, and its key in the engine's configuration file. Where
+    # there are neither, its environment or another process switches it on, and no command does.
     file_keys: dict[str, str] = field(default_factory=dict)
     rules: str  # how they were read
     # source, date: from where, and when
     source: str
     date: str
 
-    def switched_on(self, tiers: Sequence[AskedTier], split: Parallelism) -> tuple[list[str], dict[str, int]]:
-        """The flags of an engine that keeps blocks in these tiers, and what its file has by key; of one attention rank, and of one GPU."""
+    def switched_on(
+        self, tiers: Sequence[AskedTier], split: Parallelism
+    ) -> tuple[list[str], dict[str, int]]:
+        """The flags of an engine that keeps blocks in these tiers, and what its file has by key; of
+        one attention rank, and of one GPU.
+        """
         size = sum(tier.size or 0 for tier in tiers if tier.name == "host")
         sizes = {
             "host_gib": int(size / split.dp / 2**30),
@@ -71,11 +84,21 @@ class Offloading:
         }
         if not size:
             return [], {}
-        return [flag.format(**sizes) for flag in self.flags], {key: sizes[name] for name, key in self.file_keys.items()}
+        return [flag.format(**sizes) for flag in self.flags], {
+            key: sizes[name] for name, key in self.file_keys.items()
+        }
 
 
 PLAIN = Offloading(
-    name="", engines=(), tiers=(), copies=False, overlaps=False, once=False, rules="write-back; the step waits", source="", date=""
+    name="",
+    engines=(),
+    tiers=(),
+    copies=False,
+    overlaps=False,
+    once=False,
+    rules="write-back; the step waits",
+    source="",
+    date="",
 )
 """The rules of tiers whose sizes are given without an offloader."""
 
@@ -106,11 +129,14 @@ class AskedTier:
 class KvTiers:
     """What a question asks for."""
 
-    tiers: tuple[AskedTier, ...] = ()  # the nearest first; empty for the offloader's usual ones, or with ``off`` for none
-    offloader: str = ""  # its name; "" for the engine's usual one where the system has a say, and for plain rules where it has none
+    # the nearest first; empty for the offloader's usual ones, or with ``off`` for none
+    tiers: tuple[AskedTier, ...] = ()
+    # its name; "" for the engine's usual one where the system has a say, and for plain rules where
+    # it has none
+    offloader: str = ""
     off: bool = False  # no memory at all
-    # the question leaves it to the system: memories that the catalog does not know, or that the engine's command does not switch on, are
-    # left out then, and not refused
+    # the question leaves it to the system: memories that the catalog does not know, or that the
+    # engine's command does not switch on, are left out then, and not refused
     usual: bool = False
 
 
@@ -124,9 +150,11 @@ _TIER = re.compile(
 
 
 def parse_kv_tiers(text: str | None, offloaders: tuple[str, ...]) -> KvTiers | None:
-    """Read "host", "host=512GB,disk", "lmcache:host,disk=4TB@6GB/s+100us", "vllm" or "none"; None where nothing is given.
+    """Read "host", "host=512GB,disk", "lmcache:host,disk=4TB@6GB/s+100us", "vllm" or "none"; None
+    where nothing is given.
 
-    Raises InputError: another form, or a memory that is neither host, disk nor store without size and bandwidth.
+    Raises InputError: another form, or a memory that is neither host, disk nor store without size
+    and bandwidth.
     """
     if text is None:
         return None
@@ -136,16 +164,26 @@ def parse_kv_tiers(text: str | None, offloaders: tuple[str, ...]) -> KvTiers | N
         return OFF
     offloader = name if colon or name in offloaders else ""
     if offloader and offloader not in offloaders:
-        raise InputError(f"{where}: '{name}' is no offloader; write {', '.join(offloaders)}, or leave it out")
+        raise InputError(
+            f"{where}: '{name}' is no offloader; write {', '.join(offloaders)}, or leave it out"
+        )
     rest = after if colon else "" if offloader else text
-    return KvTiers(tiers=tuple(_tier(part, where) for part in rest.split(",") if part.strip() or not offloader), offloader=offloader)
+    return KvTiers(
+        tiers=tuple(
+            _tier(part, where) for part in rest.split(",") if part.strip() or not offloader
+        ),
+        offloader=offloader,
+    )
 
 
 def _tier(part: str, where: str) -> AskedTier:
     match = _TIER.match(part)
     shown = f"{where}: '{part.strip()}'"
     if not match or not part.strip():
-        raise InputError(f"{shown} is not a tier; write size and bandwidth, such as host=256GB@50GB/s, or host for the system's own")
+        raise InputError(
+            f"{shown} is not a tier; write size and bandwidth, such as host=256GB@50GB/s, or host"
+            " for the system's own"
+        )
     name = (match[1] or "").lower()
     size = None if match[2] is None else parse_bytes(match[2], where)
     speed = None if match[3] is None else parse_bytes(match[3], where)
@@ -154,5 +192,8 @@ def _tier(part: str, where: str) -> AskedTier:
         raise InputError(f"{shown} has no bandwidth; write such as host=256GB@50GB/s")
     asked_tier = AskedTier(name=name, size=size, speed=speed, latency_s=latency)
     if name not in KV_SHARE and not asked_tier.whole:
-        raise InputError(f"{shown} is not a tier; write size and bandwidth, such as host=256GB@50GB/s, or host, disk or store")
+        raise InputError(
+            f"{shown} is not a tier; write size and bandwidth, such as host=256GB@50GB/s, or host,"
+            " disk or store"
+        )
     return asked_tier

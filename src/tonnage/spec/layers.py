@@ -1,7 +1,8 @@
 """Layers by kind: what mixes the tokens of a sequence.
 
-A model is a list of (kind, number of layers). ``spec.attention_layers`` says what every kind answers, and has the kinds that attend; the
-kinds with a state per sequence instead of a cache per token are here. Nothing else needs to know the kinds apart but what is fitted of each
+A model is a list of (kind, number of layers). ``spec.attention_layers`` says what every kind
+answers, and has the kinds that attend; the kinds with a state per sequence instead of a cache per
+token are here. Nothing else needs to know the kinds apart but what is fitted of each
 (``perf.attention``). A new kind is a class, an entry in ``Mixer`` and one in ``KINDS``.
 """
 
@@ -19,7 +20,9 @@ CONV_BYTES = 2  # Bytes of an element of the convolution's state
 
 @strict
 class GatedDeltaNet:
-    """Every value head keeps a matrix of key by value (arXiv 2412.06464). The counts of arithmetic per token are our own."""
+    """Every value head keeps a matrix of key by value (arXiv 2412.06464). The counts of arithmetic
+    per token are our own.
+    """
 
     kind: Literal["gated-delta"] = "gated-delta"
     # key_heads, value_heads, key_dim, value_dim: heads of keys and values, and their widths
@@ -28,7 +31,8 @@ class GatedDeltaNet:
     key_dim: int
     value_dim: int
     conv_kernel: int  # tokens that the convolution before it sees
-    state_bytes: int = 4  # bytes of an element of the matrix, as the model's ``config.json`` asks for
+    # bytes of an element of the matrix, as the model's ``config.json`` asks for
+    state_bytes: int = 4
 
     @property
     def width(self) -> int:
@@ -36,8 +40,13 @@ class GatedDeltaNet:
         return self.value_heads * self.value_dim
 
     def parameters(self, hidden: int) -> int:
-        """Weights of the projections of one layer: queries and keys, values and their gate, two numbers per value head, the output."""
-        return hidden * (2 * self.key_heads * self.key_dim + 2 * self.width + 2 * self.value_heads) + self.width * hidden
+        """Weights of the projections of one layer: queries and keys, values and their gate, two
+        numbers per value head, the output.
+        """
+        return (
+            hidden * (2 * self.key_heads * self.key_dim + 2 * self.width + 2 * self.value_heads)
+            + self.width * hidden
+        )
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of the states of a sequence on each of ``tp`` GPUs."""
@@ -47,7 +56,9 @@ class GatedDeltaNet:
         return Cache(sequence=self._state(tp) * self.state_bytes + conv)
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic: a decode reads and writes the state, a prompt is computed in chunks."""
+        """Arithmetic and traffic: a decode reads and writes the state, a prompt is computed in
+        chunks.
+        """
         del kv_bits
         heads, k, v = of_heads(self.value_heads, tp), self.key_dim, self.value_dim
         return Work(
@@ -64,7 +75,8 @@ class GatedDeltaNet:
         return of_heads(self.value_heads, tp) * self.key_dim * self.value_dim
 
 
-# Kimi delta attention: the gated delta rule with a decay for every channel (Kimi Linear, Kimi K3, GLM-5.3-Flash).
+# Kimi delta attention: the gated delta rule with a decay for every channel (Kimi Linear, Kimi K3,
+# GLM-5.3-Flash).
 
 
 @strict
@@ -77,9 +89,16 @@ class KimiDeltaAttention(Heads):
     state_bytes: int = 4  # bytes of an element of the matrix
 
     def parameters(self, hidden: int) -> int:
-        """Weights of the projections of one layer: queries, keys, values, output, decay (of low rank), its strength, and the gate."""
+        """Weights of the projections of one layer: queries, keys, values, output, decay (of low
+        rank), its strength, and the gate.
+        """
         low_rank = self.head_dim * (hidden + self.width)
-        return 4 * hidden * self.width + low_rank + hidden * self.heads + (hidden * self.width if self.full_gate else low_rank)
+        return (
+            4 * hidden * self.width
+            + low_rank
+            + hidden * self.heads
+            + (hidden * self.width if self.full_gate else low_rank)
+        )
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of the states of a sequence on each of ``tp`` GPUs."""
@@ -93,14 +112,17 @@ class KimiDeltaAttention(Heads):
         del kv_bits
         heads, d = of_heads(self.heads, tp), self.head_dim
         return Work(
-            token=heads * (CHUNK * 10 * d + 6 * d * d), sequence=7 * heads * d * d, sequence_bytes=2 * heads * d * d * self.state_bytes
+            token=heads * (CHUNK * 10 * d + 6 * d * d),
+            sequence=7 * heads * d * d,
+            sequence_bytes=2 * heads * d * d * self.state_bytes,
         )
 
 
 # State-space layers of the second generation (Mamba-2), as in Nemotron-H and Nemotron 3.
 
 
-MAMBA2_CHUNK = 128  # Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)
+# Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)
+MAMBA2_CHUNK = 128
 
 
 @strict
@@ -111,24 +133,36 @@ class Mamba2(Heads):
     state: int  # width of the state of each channel
     groups: int  # groups of heads that share their projections of input and output
     conv_kernel: int  # tokens that the convolution before it sees
-    state_bytes: int = 4  # bytes of an element of the matrix, as the model's ``config.json`` asks for
+    # bytes of an element of the matrix, as the model's ``config.json`` asks for
+    state_bytes: int = 4
 
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer."""
-        return hidden * (2 * self.width + 2 * self.groups * self.state + self.heads) + self.width * hidden
+        return (
+            hidden * (2 * self.width + 2 * self.groups * self.state + self.heads)
+            + self.width * hidden
+        )
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
-        """Bytes of the states of a sequence on each of ``tp`` GPUs; GPUs beyond the groups repeat them."""
+        """Bytes of the states of a sequence on each of ``tp`` GPUs; GPUs beyond the groups repeat
+        them.
+        """
         del kv_bits
         channels = self.width / tp + 2 * of_heads(self.groups, tp) * self.state
-        return Cache(sequence=self._state(tp) * self.state_bytes + channels * (self.conv_kernel - 1) * CONV_BYTES)
+        return Cache(
+            sequence=self._state(tp) * self.state_bytes
+            + channels * (self.conv_kernel - 1) * CONV_BYTES
+        )
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic: a decode reads and writes the state, a prompt is computed in chunks."""
+        """Arithmetic and traffic: a decode reads and writes the state, a prompt is computed in
+        chunks.
+        """
         del kv_bits
         heads = of_heads(self.heads, tp)
         return Work(
-            token=heads * (2 * MAMBA2_CHUNK * (self.state + self.head_dim) + 4 * self.head_dim * self.state),
+            token=heads
+            * (2 * MAMBA2_CHUNK * (self.state + self.head_dim) + 4 * self.head_dim * self.state),
             sequence=6 * self._state(tp),
             sequence_bytes=2 * self._state(tp) * self.state_bytes,
         )
@@ -141,12 +175,15 @@ class Mamba2(Heads):
         return of_heads(self.heads, tp) * self.head_dim * self.state
 
 
-# State-space layers of the first generation (Mamba), as in Jamba, and convolutions of a few tokens, as in LFM2.
+# State-space layers of the first generation (Mamba), as in Jamba, and convolutions of a few tokens,
+# as in LFM2.
 
 
 @strict
 class Mamba1:
-    """Every channel keeps a vector of the state size (arXiv 2312.00752); the count of arithmetic per token is our own."""
+    """Every channel keeps a vector of the state size (arXiv 2312.00752); the count of arithmetic
+    per token is our own.
+    """
 
     kind: Literal["mamba"] = "mamba"
     channels: int  # width of the layer within
@@ -161,19 +198,33 @@ class Mamba1:
         return self.channels
 
     def parameters(self, hidden: int) -> int:
-        """Weights of one layer: input with its gate, convolution, what chooses, step sizes, the state's decay, and the output."""
-        return 3 * hidden * self.channels + self.channels * (2 * self.rank + 3 * self.state + self.conv_kernel)
+        """Weights of one layer: input with its gate, convolution, what chooses, step sizes, the
+        state's decay, and the output.
+        """
+        return 3 * hidden * self.channels + self.channels * (
+            2 * self.rank + 3 * self.state + self.conv_kernel
+        )
 
     def cache(self, kv_bits: int, tp: int) -> Cache:
         """Bytes of the states of a sequence on each of ``tp`` GPUs."""
         del kv_bits
-        return Cache(sequence=self.channels / tp * (self.state * self.state_bytes + (self.conv_kernel - 1) * CONV_BYTES))
+        return Cache(
+            sequence=self.channels
+            / tp
+            * (self.state * self.state_bytes + (self.conv_kernel - 1) * CONV_BYTES)
+        )
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic: a decode reads and writes the state, a prompt is scanned token by token."""
+        """Arithmetic and traffic: a decode reads and writes the state, a prompt is scanned token by
+        token.
+        """
         del kv_bits
         elements = self.channels / tp * self.state
-        return Work(token=6 * elements, sequence=6 * elements, sequence_bytes=2 * elements * self.state_bytes)
+        return Work(
+            token=6 * elements,
+            sequence=6 * elements,
+            sequence_bytes=2 * elements * self.state_bytes,
+        )
 
     def splits(self, tp: int) -> bool:
         """Whether ``tp`` GPUs get the same number of channels each."""
@@ -182,7 +233,9 @@ class Mamba1:
 
 @strict
 class ShortConvolution:
-    """A gated convolution over the last tokens in place of attention (``lfm2`` of transformers 5.24.0)."""
+    """A gated convolution over the last tokens in place of attention (``lfm2`` of transformers
+    5.24.0).
+    """
 
     kind: Literal["convolution"] = "convolution"
     channels: int  # width of the convolution
@@ -205,7 +258,9 @@ class ShortConvolution:
     def work(self, kv_bits: int, tp: int) -> Work:
         """Arithmetic and traffic."""
         kept = self.cache(kv_bits, tp).sequence
-        return Work(token=kept * self.conv_kernel, sequence=kept * self.conv_kernel, sequence_bytes=2 * kept)
+        return Work(
+            token=kept * self.conv_kernel, sequence=kept * self.conv_kernel, sequence_bytes=2 * kept
+        )
 
     def splits(self, tp: int) -> bool:
         """Whether ``tp`` GPUs get the same number of channels each."""
@@ -229,7 +284,8 @@ KINDS: dict[str, str] = {
 }
 """Every kind of layer, in words."""
 
-WITH_STATE = ("gated-delta", "kda", "mamba2", "mamba", "convolution")  # Kinds that keep a state per sequence and no cache per token
+# Kinds that keep a state per sequence and no cache per token
+WITH_STATE = ("gated-delta", "kda", "mamba2", "mamba", "convolution")
 
 WITH_LATENT = ("latent", "sparse-latent", "compressed")
 """Kinds whose cache is one vector for all heads, which tensor parallelism cannot divide."""

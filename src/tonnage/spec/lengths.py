@@ -1,7 +1,7 @@
 """Lengths of prompts and outputs: distributions in tokens, and pairs that belong together.
 
-A length may be written in words: English text has about 0.75 words a token (OpenAI, "What are tokens and
-how to count them?"; NVIDIA's course on sizing uses the same), so 3,500 words are 4,667
+A length may be written in words: English text has about 0.75 words a token (OpenAI, "What are
+tokens and how to count them?"; NVIDIA's course on sizing uses the same), so 3,500 words are 4,667
 tokens. Or in characters, of which a token of English has about four: "8000chars" are 2,000 tokens.
 """
 
@@ -32,11 +32,15 @@ MAX_TOKENS = 10_000_000
 
 WORDS_PER_TOKEN = 0.75  # Of English text
 
-CHARACTERS_PER_TOKEN = 4.0  # Of English text (OpenAI, "What are tokens and how to count them?": "1 token ~= 4 chars in English")
+# Of English text (OpenAI, "What are tokens and how to count them?": "1 token ~= 4 chars in
+# English")
+CHARACTERS_PER_TOKEN = 4.0
 
 EXACT = "exact:"  # What is before a length that every request is to have
 
-TAIL = 3.0902  # Standard deviations to the 99.9th percentile, where the longest length of an endless distribution is taken
+# Standard deviations to the 99.9th percentile, where the longest length of an endless distribution
+# is taken
+TAIL = 3.0902
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +50,13 @@ class Lengths:
     kind: LengthKind = "fixed"  # "fixed", "normal", "lognormal", "uniform" or "histogram"
     mean: float  # mean in tokens (before the cut)
     std: float = 0.0  # standard deviation in tokens; 0 for "fixed"
-    bins: tuple[tuple[float, float], ...] = ()  # (tokens, weight) of a "histogram", weights summing to 1
+    # (tokens, weight) of a "histogram", weights summing to 1
+    bins: tuple[tuple[float, float], ...] = ()
     plus: float = 0.0  # fixed tokens inside ``mean`` that do not vary, such as a system prompt
-    written: str = field(default="", compare=False)  # how it was written, where that is not the tokens themselves; not compared
-    exact: bool = False  # whether a "fixed" length is exact; otherwise it is a mean where systems are sized
+    # how it was written, where that is not the tokens themselves; not compared
+    written: str = field(default="", compare=False)
+    # whether a "fixed" length is exact; otherwise it is a mean where systems are sized
+    exact: bool = False
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """``count`` lengths as int64 tokens, each at least 1."""
@@ -74,7 +81,9 @@ class Lengths:
 
     @property
     def longest(self) -> int:
-        """The longest that occurs, in tokens: the maximum, or the 99.9th percentile of an endless distribution."""
+        """The longest that occurs, in tokens: the maximum, or the 99.9th percentile of an endless
+        distribution.
+        """
         own = self.mean - self.plus
         if self.kind == "fixed":
             return round(self.mean)
@@ -85,45 +94,73 @@ class Lengths:
         if self.kind == "normal":
             return round(own + TAIL * self.std + self.plus)
         variance = math.log1p((self.std / own) ** 2)
-        return round(math.exp(math.log(own) - variance / 2 + TAIL * math.sqrt(variance)) + self.plus)
+        return round(
+            math.exp(math.log(own) - variance / 2 + TAIL * math.sqrt(variance)) + self.plus
+        )
 
     def scaled(self, factor: float) -> Lengths:
         """Every length times ``factor``, the fixed part included."""
         bins = tuple((value * factor, weight) for value, weight in self.bins)
         written = f"{self.written} × {factor:g}" if self.written else ""
-        return replace(self, mean=self.mean * factor, std=self.std * factor, bins=bins, plus=self.plus * factor, written=written)
+        return replace(
+            self,
+            mean=self.mean * factor,
+            std=self.std * factor,
+            bins=bins,
+            plus=self.plus * factor,
+            written=written,
+        )
 
     def longer(self, tokens: float) -> Lengths:
         """Every length ``tokens`` longer: what a system prompt or retrieved passages add."""
         if not tokens:
             return self
         plus = 0.0 if self.kind == "fixed" else self.plus + tokens
-        return replace(self, mean=self.mean + tokens, plus=plus, written=f"{self.written}+{tokens:g}" if self.written else "")
+        return replace(
+            self,
+            mean=self.mean + tokens,
+            plus=plus,
+            written=f"{self.written}+{tokens:g}" if self.written else "",
+        )
 
     def within(self, share: float, plus: float = 0.0) -> Lengths:
-        """Lengths that vary evenly by a share of this one, up and down, but for ``plus`` tokens of it that do not."""
+        """Lengths that vary evenly by a share of this one, up and down, but for ``plus`` tokens of
+        it that do not.
+        """
         own = self.mean - plus
         base = f"{self}" if not plus else f"{own:.10g}"
         written = f"{base}+-{100 * share:.4g}%{f'+{plus:g}' if plus else ''}"
-        return Lengths(kind="uniform", mean=self.mean, std=share * own / math.sqrt(3.0), plus=plus, written=written)
+        return Lengths(
+            kind="uniform",
+            mean=self.mean,
+            std=share * own / math.sqrt(3.0),
+            plus=plus,
+            written=written,
+        )
 
     def varied(self, cv: float, plus: float = 0.0) -> Lengths:
-        """Log-normal lengths of the same mean, ``cv`` times it their standard deviation, but for ``plus`` tokens that do not vary."""
-        return Lengths(kind="lognormal", mean=self.mean, std=round(cv * (self.mean - plus), 6), plus=plus)
+        """Log-normal lengths of the same mean, ``cv`` times it their standard deviation, but for
+        ``plus`` tokens that do not vary.
+        """
+        return Lengths(
+            kind="lognormal", mean=self.mean, std=round(cv * (self.mean - plus), 6), plus=plus
+        )
 
     def at_mean(self) -> Lengths:
         """The mean alone: requests that are equal."""
         return Lengths(mean=self.mean)
 
     def __str__(self) -> str:
-        """Such as "2000", "normal:2000,500" or "lengths.csv", what ``parse_lengths`` reads; pairs give "pairs.csv (mean 2048)"."""
+        """Such as "2000", "normal:2000,500" or "lengths.csv", what ``parse_lengths`` reads; pairs
+        give "pairs.csv (mean 2048)".
+        """
         if self.written:
             return self.written
         if self.kind == "fixed":
             return f"{EXACT if self.exact else ''}{self.mean:.10g}"
         plus = f"+{self.plus:g}" if self.plus else ""
         if self.kind == "histogram":
-            return f"histogram:{','.join(f'{value:g}:{weight:g}' for value, weight in self.bins)}{plus}"
+            return f"histogram:{','.join(f'{value:g}:{weight:g}' for value, weight in self.bins)}{plus}"  # noqa: E501
         own, half = self.mean - self.plus, self.std * math.sqrt(3.0)
         if self.kind == "uniform" and own > half:
             return f"uniform:{round(own - half, 6):g}-{round(own + half, 6):g}{plus}"
@@ -157,11 +194,14 @@ class RecordedLengths:
 
 
 Spread = float | RecordedLengths
-"""How lengths vary around a mean: evenly by a share of it, 0 for not at all, or as much as recorded ones."""
+"""How lengths vary around a mean: evenly by a share of it, 0 for not at all, or as much as recorded
+ones."""
 
 
 def with_spread(lengths: Lengths, which: str, spread: Spread, plus: float = 0.0) -> Lengths:
-    """A single length, "isl" or "osl", with a spread, but for ``plus`` tokens of it that do not vary."""
+    """A single length, "isl" or "osl", with a spread, but for ``plus`` tokens of it that do not
+    vary.
+    """
     if isinstance(spread, RecordedLengths):
         return lengths.varied(spread.cv(which), plus)
     return lengths.within(spread, plus) if spread else replace(lengths, exact=True)
@@ -169,14 +209,18 @@ def with_spread(lengths: Lengths, which: str, spread: Spread, plus: float = 0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Prompt and output lengths that were seen together, drawn together: long prompts keep their own outputs."""
+    """Prompt and output lengths that were seen together, drawn together: long prompts keep their
+    own outputs.
+    """
 
     # isl, osl: tokens, one of each per pair
     isl: tuple[int, ...]
     osl: tuple[int, ...]
     source: str = ""  # the file that they were read from
 
-    def draw(self, count: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def draw(
+        self, count: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """``count`` pairs, each equally likely, as two int64 columns."""
         import numpy as np
 
@@ -195,7 +239,10 @@ class Pairs:
     def scaled(self, isl: float = 1.0, osl: float = 1.0) -> Pairs:
         """Prompts and outputs times a factor each, at least one token."""
         factor = "" if isl == osl == 1 else f" × {isl:g}/{osl:g}"
-        columns = (tuple(max(1, round(v * f)) for v in values) for values, f in ((self.isl, isl), (self.osl, osl)))
+        columns = (
+            tuple(max(1, round(v * f)) for v in values)
+            for values, f in ((self.isl, isl), (self.osl, osl))
+        )
         longer_isl, longer_osl = columns
         return Pairs(isl=longer_isl, osl=longer_osl, source=f"{self.source}{factor}")
 
@@ -205,12 +252,16 @@ class Pairs:
 
 
 def of_values(values: tuple[int, ...], source: str) -> Lengths:
-    """The distribution of values that were seen, each equally likely; shown as "trace.csv (mean 2048)"."""
+    """The distribution of values that were seen, each equally likely; shown as "trace.csv (mean
+    2048)".
+    """
     written = f"{os.path.basename(source)} (mean {sum(values) / len(values):.0f})"
     counts: dict[int, int] = {}
     for value in values:
         counts[value] = counts.get(value, 0) + 1
-    return histogram([(float(value), float(count)) for value, count in sorted(counts.items())], written)
+    return histogram(
+        [(float(value), float(count)) for value, count in sorted(counts.items())], written
+    )
 
 
 def histogram(bins: list[tuple[float, float]], written: str = "") -> Lengths:
@@ -233,10 +284,12 @@ _PART = re.compile(r"^(?:(\d+)\s*[x×*]\s*)?(.+?)\s*(words?|tokens?|characters?|
 
 
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
-    """Read "2000", "2k", "exact:2000", "2000±500", "2000±20%", "lognormal:2000,500", "1600-2000" or "histogram:100:0.2,500:0.8".
+    """Read "2000", "2k", "exact:2000", "2000±500", "2000±20%", "lognormal:2000,500", "1600-2000" or
+    "histogram:100:0.2,500:0.8".
 
-    An interval may be written "uniform:1600-2000" too. Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part
-    added ("lognormal:300,90+4600"); a path that ends in ".csv" is a file with the columns value and weight.
+    An interval may be written "uniform:1600-2000" too. Each may end in "words" ("3500words") or
+    "chars" ("8000chars"), or have a fixed part added ("lognormal:300,90+4600"); a path that ends in
+    ".csv" is a file with the columns value and weight.
 
     Raises:
         InputError: not one of these forms, or a length below one token.
@@ -245,9 +298,15 @@ def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKE
     if plain.endswith(".csv"):
         return read_histogram(text.strip(), where)
     if plain.startswith(EXACT):
-        return replace(_fixed(parse_lengths(plain.removeprefix(EXACT), where, words_per_token), text, where), exact=True)
+        return replace(
+            _fixed(parse_lengths(plain.removeprefix(EXACT), where, words_per_token), text, where),
+            exact=True,
+        )
     if (within := _WITHIN.match(plain)) is not None and 0 < float(within.group(2)) <= 100:
-        mean, plus = _fixed(parse_lengths(within.group(1), where, words_per_token), text, where), float(within.group(3) or 0.0)
+        mean, plus = (
+            _fixed(parse_lengths(within.group(1), where, words_per_token), text, where),
+            float(within.group(3) or 0.0),
+        )
         return replace(mean, mean=mean.mean + plus).within(float(within.group(2)) / 100, plus)
     unit = _UNIT.search(plain)
     per_token = _per_token(unit, words_per_token)
@@ -289,7 +348,9 @@ def _one_form(plain: str, text: str, where: str) -> Lengths:
     elif interval:
         low, high = float(interval.group(1)), float(interval.group(2))
         if high < low:
-            raise InputError(f"{where}: '{text}' ends below where it begins; write the smaller length first")
+            raise InputError(
+                f"{where}: '{text}' ends below where it begins; write the smaller length first"
+            )
         kind, mean, std = "uniform", (low + high) / 2, (high - low) / math.sqrt(12.0)
     elif "+-" in plain:
         kind = "normal"
@@ -311,14 +372,18 @@ def _histogram(body: str, text: str, where: str) -> Lengths:
     matches = [_BIN.match(part) for part in body.split(",")]
     bins = [(float(m.group(1)), float(m.group(2))) for m in matches if m]
     if len(bins) < len(matches) or not 0 < sum(weight for _, weight in bins) < math.inf:
-        raise InputError(f"{where}: '{text}' is not a histogram; write length:weight pairs such as histogram:100:0.2,500:0.5,2000:0.3")
+        raise InputError(
+            f"{where}: '{text}' is not a histogram; write length:weight pairs such as"
+            " histogram:100:0.2,500:0.5,2000:0.3"
+        )
     return histogram(bins)
 
 
 def _form(text: str, where: str) -> str:
     return (
-        f"{where}: '{text}' is not a length in tokens; write for example 2000, exact:2000, 2000+-500, 2000+-20%, 3500words, 8000chars, "
-        "lognormal:2000,500, uniform:1600-2000, histogram:100:0.2,500:0.8 or the path of a .csv"
+        f"{where}: '{text}' is not a length in tokens; write for example 2000, exact:2000,"
+        " 2000+-500, 2000+-20%, 3500words, 8000chars, lognormal:2000,500, uniform:1600-2000,"
+        " histogram:100:0.2,500:0.8 or the path of a .csv"
     )
 
 
@@ -328,13 +393,20 @@ def _checked(lengths: Lengths, text: str, where: str) -> Lengths:
     if not (math.isfinite(lengths.mean) and math.isfinite(lengths.std)):
         raise InputError(_form(text, where))
     if shortest < 1 or lengths.std < 0:
-        raise InputError(f"{where}: '{text}' is below one token; a length is 1 or more and its deviation 0 or more")
+        raise InputError(
+            f"{where}: '{text}' is below one token; a length is 1 or more and its deviation 0 or"
+            " more"
+        )
     if max(lengths.mean, lengths.std) > MAX_TOKENS:
-        raise InputError(f"{where}: '{text}' is above {MAX_TOKENS:,} tokens, more than any model takes")
+        raise InputError(
+            f"{where}: '{text}' is above {MAX_TOKENS:,} tokens, more than any model takes"
+        )
     return lengths
 
 
-def parse_part(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> tuple[int, float]:
+def parse_part(
+    text: str, where: str, words_per_token: float = WORDS_PER_TOKEN
+) -> tuple[int, float]:
     """Read "5x400" as 5 parts of 400 tokens, "500" as one; a part may be in words.
 
     Raises InputError: neither form, or more than any model takes.
@@ -343,16 +415,20 @@ def parse_part(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) 
     tokens = None if match is None else number_of(match[2])
     if match is None or tokens is None or not tokens >= 0:
         raise InputError(
-            f"{where}: '{text}' is not a part of a prompt; write tokens, words or characters, or several such as 5x400 or 3x300words"
+            f"{where}: '{text}' is not a part of a prompt; write tokens, words or characters, or"
+            " several such as 5x400 or 3x300words"
         )
     tokens /= _per_token(_UNIT.search(match[3] or ""), words_per_token)
     count = int(match[1] or 1)
     if not 0 <= count * tokens <= MAX_TOKENS:
-        raise InputError(f"{where}: '{text}' is above {MAX_TOKENS:,} tokens, more than any model takes")
+        raise InputError(
+            f"{where}: '{text}' is above {MAX_TOKENS:,} tokens, more than any model takes"
+        )
     return count, tokens
 
 
-# Lengths are read from CSV files: a histogram has the columns value and weight, pairs have the columns isl and osl.
+# Lengths are read from CSV files: a histogram has the columns value and weight, pairs have the
+# columns isl and osl.
 
 
 def read_histogram(path: str, where: str) -> Lengths:
@@ -365,9 +441,14 @@ def read_histogram(path: str, where: str) -> Lengths:
     for line, row in named_rows(path, where, ("value", "weight")):
         value, weight = number(row["value"]), number(row["weight"])
         if value is None or not 1 <= value <= MAX_TOKENS:
-            errors.append(f"{where}: {path}:{line}: value '{row['value']}' is not a length; write 1 to {MAX_TOKENS:,} tokens")
+            errors.append(
+                f"{where}: {path}:{line}: value '{row['value']}' is not a length; write 1 to"
+                f" {MAX_TOKENS:,} tokens"
+            )
         if weight is None or weight < 0:
-            errors.append(f"{where}: {path}:{line}: weight '{row['weight']}' is not a weight; write 0 or more")
+            errors.append(
+                f"{where}: {path}:{line}: weight '{row['weight']}' is not a weight; write 0 or more"
+            )
         if value is not None and weight is not None:
             bins.append((value, weight))
     if not errors and not 0 < sum(weight for _, weight in bins) < math.inf:
@@ -405,7 +486,11 @@ def tokens(text: object, name: str, where: str, errors: list[str]) -> int:
     """A length in whole tokens, 1 or more; anything else is added to ``errors`` and read as 1."""
     value = number(str(text))
     if value is None or not 1 <= value <= MAX_TOKENS or value != round(value):
-        why = "negative" if value is not None and value < 0 else f"not a whole number of tokens from 1 to {MAX_TOKENS:,}"
+        why = (
+            "negative"
+            if value is not None and value < 0
+            else f"not a whole number of tokens from 1 to {MAX_TOKENS:,}"
+        )
         errors.append(f"{where}: {name} '{text}' is {why}; a length is 1 token or more")
         return 1
     return round(value)
@@ -422,8 +507,9 @@ def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None 
         if pairs.longest > most:
             over = sum(i + o > most for i, o in zip(pairs.isl, pairs.osl, strict=True))
             raise InputError(
-                f"{pairs.source}: {over:,} of {len(pairs.isl):,} requests exceed the context of {model.name}, {most:,} tokens, the "
-                f"longest with {pairs.longest:,}; take them out or choose a model with a longer context"
+                f"{pairs.source}: {over:,} of {len(pairs.isl):,} requests exceed the context of"
+                f" {model.name}, {most:,} tokens, the longest with {pairs.longest:,}; take them out"
+                " or choose a model with a longer context"
             )
         return
     longest = isl.longest + osl.longest
@@ -432,8 +518,9 @@ def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None 
     mean = isl.mean + osl.mean
     at_most = "" if round(mean) == longest else f"{mean:,.0f} tokens on average and up to "
     raise InputError(
-        f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the context of {model.name}, {most:,} tokens; "
-        f"shorten them or choose a model with a longer context{_meant_tokens(isl, osl, most)}"
+        f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the"
+        f" context of {model.name}, {most:,} tokens; shorten them or choose a model with a longer"
+        f" context{_meant_tokens(isl, osl, most)}"
     )
 
 
@@ -441,10 +528,18 @@ _IN_WORDS = re.compile(r"([\d.,]+)\s*words?")
 
 
 def _meant_tokens(isl: Lengths, osl: Lengths, most: int) -> str:
-    """A hint, where lengths in words would fit if their numbers were tokens: slides often say words and mean tokens."""
-    found = {name: match[1] for name, lengths in (("isl", isl), ("osl", osl)) if (match := _IN_WORDS.fullmatch(str(lengths)))}
+    """A hint, where lengths in words would fit if their numbers were tokens: slides often say words
+    and mean tokens.
+    """
+    found = {
+        name: match[1]
+        for name, lengths in (("isl", isl), ("osl", osl))
+        if (match := _IN_WORDS.fullmatch(str(lengths)))
+    }
     tokens = {name: number_of(text) or math.inf for name, text in found.items()}
     if not found or tokens.get("isl", isl.longest) + tokens.get("osl", osl.longest) > most:
         return ""
     typed = " ".join(f"{option(name)} {text}" for name, text in found.items())
-    return f"; if your source says words and means tokens, as the course's slide does, write {typed}"
+    return (
+        f"; if your source says words and means tokens, as the course's slide does, write {typed}"
+    )

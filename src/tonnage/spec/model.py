@@ -6,7 +6,13 @@ from dataclasses import replace
 from functools import cache
 
 from tonnage.errors import InputError, option
-from tonnage.spec.attention_layers import Cache, FullAttention, LatentAttention, LatentLayer, SlidingAttention
+from tonnage.spec.attention_layers import (
+    Cache,
+    FullAttention,
+    LatentAttention,
+    LatentLayer,
+    SlidingAttention,
+)
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Layers
 from tonnage.spec.precision import EXPERTS, KvFormat
 from tonnage.spec.typed_values import strict
@@ -14,10 +20,13 @@ from tonnage.spec.typed_values import strict
 
 @strict
 class Model:
-    """A decoder-only model: dense or mixture of experts, with layers of one or several kinds (``spec.layers``)."""
+    """A decoder-only model: dense or mixture of experts, with layers of one or several kinds
+    (``spec.layers``).
+    """
 
     name: str  # lower-case id with the size, such as "llama-3.1-70b"
-    layers: int  # number of decoder layers, each with its norm: what an engine launches one after another
+    # number of decoder layers, each with its norm: what an engine launches one after another
+    layers: int
     hidden: int  # width of the residual stream
     heads: int  # query heads per layer
     kv_heads: int  # key/value heads per layer (``heads`` for MHA, 1 for MQA)
@@ -28,52 +37,79 @@ class Model:
     max_context: int  # longest prompt plus output, in tokens
     experts: int = 1  # experts per layer; 1 for a dense model
     experts_per_token: int = 1  # experts that each token uses
-    shared_experts: int = 0  # experts of width ``ffn`` that every token uses next to the routed ones
-    shared_ffn: int = 0  # inner width of what every token uses next to the routed experts, where it is no multiple of ``ffn``; 0 elsewhere
-    expert_latent: int = 0  # width to which tokens are narrowed for the routed experts; 0 where they keep the model's own
+    # experts of width ``ffn`` that every token uses next to the routed ones
+    shared_experts: int = 0
+    # inner width of what every token uses next to the routed experts, where it is no multiple of
+    # ``ffn``; 0 elsewhere
+    shared_ffn: int = 0
+    # width to which tokens are narrowed for the routed experts; 0 where they keep the model's own
+    expert_latent: int = 0
     dense_layers: int = 0  # layers of a mixture of experts that have one plain MLP instead
     dense_ffn: int = 0  # inner width of that MLP
     mlp_layers: int = 0  # layers that have an MLP or experts; 0 where all of them do
-    # layers by kind, where they are not all alike or of another kind than attention; empty where ``heads``, ``kv_heads``, ``head_dim``,
-    # ``latent`` and ``window`` say it all
+    # layers by kind, where they are not all alike or of another kind than attention; empty where
+    # ``heads``, ``kv_heads``, ``head_dim``, ``latent`` and ``window`` say it all
     mixers: tuple[Layers, ...] = ()
-    latent: LatentAttention | None = None  # the dimensions of multi-head latent attention; None for attention with key/value heads
-    window: int = 0  # tokens that a layer with sliding-window attention attends to; 0 where none has it
-    windowed_layers: int = 0  # how many layers have it: attention reads, and the KV cache keeps, the last ``window`` tokens of a sequence
+    # the dimensions of multi-head latent attention; None for attention with key/value heads
+    latent: LatentAttention | None = None
+    # tokens that a layer with sliding-window attention attends to; 0 where none has it
+    window: int = 0
+    # how many layers have it: attention reads, and the KV cache keeps, the last ``window`` tokens
+    # of a sequence
+    windowed_layers: int = 0
     tied_embeddings: bool = False  # the output head shares the embedding table
-    parallel_block: bool = False  # attention and MLP of a layer add to one residual, so that a layer has one all-reduce
-    head_norms: bool = False  # every query and key head is normalised before attention, by their own kernels (Qwen3)
-    # those norms are over all heads at once, so that the GPUs of an instance add up their squares first (MiniMax M2)
+    # attention and MLP of a layer add to one residual, so that a layer has one all-reduce
+    parallel_block: bool = False
+    # every query and key head is normalised before attention, by their own kernels (Qwen3)
+    head_norms: bool = False
+    # those norms are over all heads at once, so that the GPUs of an instance add up their squares
+    # first (MiniMax M2)
     joint_norms: bool = False
-    residual_streams: int = 1  # residual streams side by side that layers read and write (hyper-connections of DeepSeek V4)
-    further_embeddings: int = 0  # weights of tables that are looked up and never multiplied, next to the embedding (Gemma 4 E4B)
-    mtp_layers: int = 0  # modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding alone
-    block_fp8: bool = False  # its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices
-    released: str = "bf16"  # number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there
+    # residual streams side by side that layers read and write (hyper-connections of DeepSeek V4)
+    residual_streams: int = 1
+    # weights of tables that are looked up and never multiplied, next to the embedding (Gemma 4 E4B)
+    further_embeddings: int = 0
+    # modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding
+    # alone
+    mtp_layers: int = 0
+    # its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole
+    # matrices
+    block_fp8: bool = False
+    # number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has
+    # no name there
+    released: str = "bf16"
     released_kv: KvFormat = "fp16"  # format of the KV cache that the published checkpoint declares
-    kv_readers: tuple[str, ...] = ()  # engine families that take this format where nobody says one, optionally with the first version
+    # engine families that take this format where nobody says one, optionally with the first version
+    kv_readers: tuple[str, ...] = ()
     # source, date: where the figures come from and when they were taken down
     source: str = ""
     date: str = ""
     notes: str = ""  # anything a user should know, such as what is approximated
-    repository: str = ""  # "owner/name" by which it was named, with a checkpoint in ``released``; "" for the catalog's own name
-    reading: str = ""  # how a name or a file was read as this model, where an answer must say it; "" for an entry of the catalog
-    # architecture, layout: the architecture of its file where that is not known here or was to be read as another one, and the known one
-    # that is nearest, or as which it was read; "" elsewhere
+    # "owner/name" by which it was named, with a checkpoint in ``released``; "" for the catalog's
+    # own name
+    repository: str = ""
+    # how a name or a file was read as this model, where an answer must say it; "" for an entry of
+    # the catalog
+    reading: str = ""
+    # architecture, layout: the architecture of its file where that is not known here or was to be
+    # read as another one, and the known one that is nearest, or as which it was read; "" elsewhere
     architecture: str = ""
     layout: str = ""
     layout_requested: bool = False  # the file was read as ``layout`` because someone said so
 
     @property
     def usual_precision(self) -> str:
-        """The format that it is run in where nobody says otherwise: the published one, FP16 for any 16 bits.
+        """The format that it is run in where nobody says otherwise: the published one, FP16 for any
+        16 bits.
 
         Raises InputError: the checkpoint is quantized in a way that has no name here.
         """
         if not self.released:
             raise InputError(
-                f"{self.source or self.name}: {self.notes or 'the checkpoint is quantized in a way that has no name here'} "
-                f"{option('precision')} says what to count, such as {option('precision')} gptq, int4-g64 or fp8-wo"
+                f"{self.source or self.name}:"
+                f" {self.notes or 'the checkpoint is quantized in a way that has no name here'}"
+                f" {option('precision')} says what to count, such as {option('precision')} gptq,"
+                " int4-g64 or fp8-wo"
             )
         return "fp16" if self.released in ("bf16", "fp16") else self.released
 
@@ -83,7 +119,12 @@ class Model:
         if self.layout_requested:
             return f"its architecture {self.architecture} is read as {self.layout}, as requested"
         near = f"nearest known layout {self.layout}" if self.layout else "no known layout is near"
-        return f"its architecture {self.architecture} is not known: counted by its fields alone; {near}" if self.architecture else ""
+        return (
+            f"its architecture {self.architecture} is not known: counted by its fields alone;"
+            f" {near}"
+            if self.architecture
+            else ""
+        )
 
     @property
     def is_moe(self) -> bool:
@@ -94,7 +135,9 @@ class Model:
     def by_kind(self) -> tuple[Layers, ...]:
         """The layers that mix tokens, by kind."""
         return self.mixers or _alike(
-            (self.layers, self.heads, self.kv_heads, self.head_dim), self.latent, (self.window, self.windowed_layers)
+            (self.layers, self.heads, self.kv_heads, self.head_dim),
+            self.latent,
+            (self.window, self.windowed_layers),
         )
 
     @property
@@ -104,7 +147,9 @@ class Model:
 
     @property
     def has_latent_cache(self) -> bool:
-        """Whether a layer caches one vector for all heads, so that tensor parallelism does not divide its cache."""
+        """Whether a layer caches one vector for all heads, so that tensor parallelism does not
+        divide its cache.
+        """
         return not self.kinds.isdisjoint(WITH_LATENT)
 
     @property
@@ -149,15 +194,32 @@ class Model:
 
     @property
     def common_parameters(self) -> int:
-        """All weights of the decoder layers but those of routed experts: what every token is multiplied with."""
-        mlp = self._matrices * self.hidden * (self.dense_layers * self.dense_ffn + self.expert_layers * self.shared_inner)
+        """All weights of the decoder layers but those of routed experts: what every token is
+        multiplied with.
+        """
+        mlp = (
+            self._matrices
+            * self.hidden
+            * (self.dense_layers * self.dense_ffn + self.expert_layers * self.shared_inner)
+        )
         mlp += 2 * self.expert_layers * self.hidden * self.expert_latent
-        return self.attention_parameters + self.router_parameters + mlp + (0 if self.is_moe else self.expert_parameters)
+        return (
+            self.attention_parameters
+            + self.router_parameters
+            + mlp
+            + (0 if self.is_moe else self.expert_parameters)
+        )
 
     @property
     def group_parameters(self) -> dict[str, int]:
-        """Weights of the decoder layers by the groups of ``spec.precision.GROUPS``, over all experts; routers are in none of them."""
-        state = sum(some.layers * some.mixer.parameters(self.hidden) for some in self.by_kind if some.mixer.kind in WITH_STATE)
+        """Weights of the decoder layers by the groups of ``spec.precision.GROUPS``, over all
+        experts; routers are in none of them.
+        """
+        state = sum(
+            some.layers * some.mixer.parameters(self.hidden)
+            for some in self.by_kind
+            if some.mixer.kind in WITH_STATE
+        )
         dense = self._matrices * self.hidden * self.dense_layers * self.dense_ffn
         shared = (
             self._matrices * self.hidden * self.expert_layers * self.shared_inner
@@ -174,16 +236,24 @@ class Model:
     @property
     def linear_parameters(self) -> int:
         """All weights of the decoder layers: the bytes read when every expert is touched."""
-        return self.common_parameters + (self.experts * self.expert_parameters if self.is_moe else 0)
+        return self.common_parameters + (
+            self.experts * self.expert_parameters if self.is_moe else 0
+        )
 
     @property
     def active_parameters(self) -> int:
-        """Weights of the decoder layers that one token is multiplied with (N_lin of the step model)."""
-        return self.common_parameters + (self.experts_per_token * self.expert_parameters if self.is_moe else 0)
+        """Weights of the decoder layers that one token is multiplied with (N_lin of the step
+        model).
+        """
+        return self.common_parameters + (
+            self.experts_per_token * self.expert_parameters if self.is_moe else 0
+        )
 
     @property
     def inner(self) -> int:
-        """Inner width of the MLPs that one token passes in one layer; the wider where layers differ."""
+        """Inner width of the MLPs that one token passes in one layer; the wider where layers
+        differ.
+        """
         return max(self.ffn * self.experts_per_token + self.shared_inner, self.dense_ffn)
 
     @property
@@ -197,7 +267,9 @@ class Model:
 
     @property
     def embedding_parameters(self) -> int:
-        """Weights of the embedding table and the head together; counted once where they are tied."""
+        """Weights of the embedding table and the head together; counted once where they are
+        tied.
+        """
         return self.head_parameters * (1 if self.tied_embeddings else 2)
 
     @property
@@ -206,12 +278,16 @@ class Model:
         return self.linear_parameters + self.embedding_parameters + self.further_embeddings
 
     def kv_elements_per_gpu(self, tp: int) -> float:
-        """Elements of the KV cache per token on each of ``tp`` GPUs: at least one key/value head, or the whole latent vector."""
+        """Elements of the KV cache per token on each of ``tp`` GPUs: at least one key/value head,
+        or the whole latent vector.
+        """
         kept = self.caches(16, tp)
         return sum(layers * (cache.token + cache.window_token) for layers, cache in kept) / 2
 
     def caches(self, kv_bits: int, tp: int) -> tuple[tuple[int, Cache], ...]:
-        """How many layers keep what on each of ``tp`` GPUs, with a KV cache of ``kv_bits`` bits an element."""
+        """How many layers keep what on each of ``tp`` GPUs, with a KV cache of ``kv_bits`` bits an
+        element.
+        """
         return tuple((some.layers, some.mixer.cache(kv_bits, tp)) for some in self.by_kind)
 
     @property
@@ -225,8 +301,13 @@ class Model:
         return sum(some.layers * some.mixer.width for some in self.by_kind)
 
     def part(self, layers: int) -> Model:
-        """The model cut to ``layers`` layers; its shares of plain and windowed layers are rounded down, because those take less."""
-        plain, windowed, inner = (count * layers // self.layers for count in (self.dense_layers, self.windowed_layers, self.mlp_layers))
+        """The model cut to ``layers`` layers; its shares of plain and windowed layers are rounded
+        down, because those take less.
+        """
+        plain, windowed, inner = (
+            count * layers // self.layers
+            for count in (self.dense_layers, self.windowed_layers, self.mlp_layers)
+        )
         return replace(
             self,
             layers=layers,
@@ -238,8 +319,12 @@ class Model:
 
 
 @cache
-def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, windows: tuple[int, int]) -> tuple[Layers, ...]:
-    """The layers of a model of one kind, or of windows (tokens, layers) and layers without; made once, as fits ask often."""
+def _alike(
+    sizes: tuple[int, int, int, int], latent: LatentAttention | None, windows: tuple[int, int]
+) -> tuple[Layers, ...]:
+    """The layers of a model of one kind, or of windows (tokens, layers) and layers without; made
+    once, as fits ask often.
+    """
     (layers, heads, kv_heads, head_dim), (window, windowed) = sizes, windows
     if latent is not None:
         return (Layers(layers=layers, mixer=LatentLayer(heads=heads, widths=latent)),)
@@ -251,7 +336,11 @@ def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, win
 
 
 def _shared_out(mixers: tuple[Layers, ...], layers: int, whole: int) -> tuple[Layers, ...]:
-    """The share of each kind in ``layers`` of ``whole`` layers, rounded up, because that takes more; of one layer that with a cache."""
+    """The share of each kind in ``layers`` of ``whole`` layers, rounded up, because that takes
+    more; of one layer that with a cache.
+    """
     if layers == 1:
-        return tuple(replace(mixer, layers=1) for mixer in mixers if mixer.mixer.kind not in WITH_STATE)[:1]
+        return tuple(
+            replace(mixer, layers=1) for mixer in mixers if mixer.mixer.kind not in WITH_STATE
+        )[:1]
     return tuple(replace(mixer, layers=-(-mixer.layers * layers // whole)) for mixer in mixers)

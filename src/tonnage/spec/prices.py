@@ -8,11 +8,13 @@ from datetime import date
 from typing import Any
 
 GIVEN = "given by the user"
-ON_DEMAND = "on-demand"  # The terms of a cloud offer that every buyer can get and give back by the hour
+# The terms of a cloud offer that every buyer can get and give back by the hour
+ON_DEMAND = "on-demand"
 
 STALE_DAYS = 365
 
-RULES = ("depreciation_years", "output_to_input_price_ratio", "server_over_gpus")  # Figures that are a choice of how to count
+# Figures that are a choice of how to count
+RULES = ("depreciation_years", "output_to_input_price_ratio", "server_over_gpus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +27,15 @@ class Figure:
     high: float
     source: str  # where it was read
     date: str  # when, as YYYY, YYYY-MM or YYYY-MM-DD; empty where the user gave it without one
-    typical: float | None = None  # the usual price within the range; None where the source names none
+    # the usual price within the range; None where the source names none
+    typical: float | None = None
     estimate: bool = False  # whether it is computed from other prices rather than quoted
 
     @property
     def value(self) -> float:
-        """What costs are computed with: the usual price, or the middle of the range where none is named."""
+        """What costs are computed with: the usual price, or the middle of the range where none is
+        named.
+        """
         return (self.low + self.high) / 2 if self.typical is None else self.typical
 
     @property
@@ -52,9 +57,15 @@ def first_day(text: str) -> date:
 
 
 def stale(figures: Iterable[Figure], today: date) -> tuple[Figure, ...]:
-    """The prices that are older than a year on the day ``today``, each once; rules of counting do not age."""
+    """The prices that are older than a year on the day ``today``, each once; rules of counting do
+    not age.
+    """
     old = (figure for figure in figures if figure.path not in RULES and figure.date)
-    return tuple(dict.fromkeys(figure for figure in old if (today - first_day(figure.date)).days > STALE_DAYS))
+    return tuple(
+        dict.fromkeys(
+            figure for figure in old if (today - first_day(figure.date)).days > STALE_DAYS
+        )
+    )
 
 
 def amount(figure: Figure) -> str:
@@ -67,7 +78,9 @@ def amount(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPrice:
-    """What a whole system (catalog id) costs to buy, in USD; None where the user wants it left out."""
+    """What a whole system (catalog id) costs to buy, in USD; None where the user wants it left
+    out.
+    """
 
     system: str
     usd: Figure | None
@@ -86,21 +99,28 @@ class CloudOffer:
     """What an hour of one GPU costs in the cloud."""
 
     gpu: str  # catalog id
-    offer: str  # its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1"
-    usd_per_gpu_hour: Figure  # for each GPU; its range is that over regions or over the provider's offers
+    # its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1"
+    offer: str
+    # for each GPU; its range is that over regions or over the provider's offers
+    usd_per_gpu_hour: Figure
     provider: str = ""  # who rents it out; empty where several do, or the user did not say
-    # GPUs of the machines that can be rented at this price, the smallest first; empty where it is not known
+    # GPUs of the machines that can be rented at this price, the smallest first; empty where it is
+    # not known
     machine_gpus: tuple[int, ...] = ()
-    terms: str = ""  # such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say
+    # such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say
+    terms: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudTier:
     """The providers that rent out machines of one size: offers that can be compared."""
 
-    machine_gpus: int | None  # GPUs of a machine; None where that is not known, so that as many GPUs are rented as an instance takes
+    # GPUs of a machine; None where that is not known, so that as many GPUs are rented as an
+    # instance takes
+    machine_gpus: int | None
     offers: tuple[CloudOffer, ...]  # of each provider the cheapest, the cheapest provider first
-    # of each provider that has no machine of this size the cheapest of its others, the cheapest provider first
+    # of each provider that has no machine of this size the cheapest of its others, the cheapest
+    # provider first
     elsewhere: tuple[CloudOffer, ...] = ()
 
     @property
@@ -114,10 +134,12 @@ class ApiPrice:
     """What APIs ask for a million tokens, in USD."""
 
     name: str  # the model (catalog id), or the name that the user gave to an API
-    # usd_per_million_input_tokens, usd_per_million_output_tokens: the cheapest, the usual and the dearest host
+    # usd_per_million_input_tokens, usd_per_million_output_tokens: the cheapest, the usual and the
+    # dearest host
     usd_per_million_input_tokens: Figure
     usd_per_million_output_tokens: Figure
-    hosts: int | None = None  # how many hosts they are of; None where the source does not count them
+    # how many hosts they are of; None where the source does not count them
+    hosts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,27 +147,38 @@ class Prices:
     """A price list."""
 
     depreciation_years: Figure  # over how many years a system is written off, linearly, to nothing
-    hosting_usd_per_kw_month: Figure | None  # place in a data centre, for each kW of a system's highest power; None leaves it out
+    # place in a data centre, for each kW of a system's highest power; None leaves it out
+    hosting_usd_per_kw_month: Figure | None
     # place, network, people for a system, in place of the price per kW; None where that one counts
     hosting_usd_per_system_year: Figure | None
-    # licence_usd_per_gpu_year, licence_usd_per_gpu_hour: software on owned GPUs and on cloud GPUs; None leaves it out
+    # licence_usd_per_gpu_year, licence_usd_per_gpu_hour: software on owned GPUs and on cloud GPUs;
+    # None leaves it out
     licence_usd_per_gpu_year: Figure | None
     licence_usd_per_gpu_hour: Figure | None
     power_usd_per_kwh: Figure | None  # electricity; None leaves it out
     pue: Figure  # power of the building over power of the computers
-    output_to_input_price_ratio: Figure  # what one output token counts for in input tokens when a cost is split over them
-    server_over_gpus: Figure  # price of a server over the price of its GPUs alone, which estimates a system that nobody quotes
-    grid_kg_co2_per_kwh: Figure | None = None  # carbon intensity of the electricity, which only the user knows; None leaves it out
-    power_in_hosting: bool = True  # whether hosting already pays for the electricity (it then is shown and not added)
+    # what one output token counts for in input tokens when a cost is split over them
+    output_to_input_price_ratio: Figure
+    # price of a server over the price of its GPUs alone, which estimates a system that nobody
+    # quotes
+    server_over_gpus: Figure
+    # carbon intensity of the electricity, which only the user knows; None leaves it out
+    grid_kg_co2_per_kwh: Figure | None = None
+    # whether hosting already pays for the electricity (it then is shown and not added)
+    power_in_hosting: bool = True
     # systems, gpus, cloud, api: by catalog id and offer; the user's own are first
     systems: tuple[SystemPrice, ...] = ()
     gpus: tuple[GpuPrice, ...] = ()
     cloud: tuple[CloudOffer, ...] = ()
     api: tuple[ApiPrice, ...] = ()
-    cloud_offer: str = ""  # the beginning of the offers' names to count with where a GPU has several; empty leaves it to ``cloud_tiers``
+    # the beginning of the offers' names to count with where a GPU has several; empty leaves it to
+    # ``cloud_tiers``
+    cloud_offer: str = ""
 
     def system_usd(self, system: str) -> Figure | None:
-        """The price of a system, else an estimate from the price of its GPUs; None where neither is known."""
+        """The price of a system, else an estimate from the price of its GPUs; None where neither is
+        known.
+        """
         listed = next((price for price in self.systems if price.system == system), None)
         return self._estimated(system) if listed is None else listed.usd
 
@@ -159,12 +192,21 @@ class Prices:
         except InputError:
             return None
         if found.usd is not None:
-            return Figure(path=f"systems.{system}", low=found.usd, high=found.usd, source=f"{GIVEN} in {found.source}", date="")
+            return Figure(
+                path=f"systems.{system}",
+                low=found.usd,
+                high=found.usd,
+                source=f"{GIVEN} in {found.source}",
+                date="",
+            )
         figure = next((price.usd for price in self.gpus if price.gpu == found.gpu), None)
         if figure is None:
             return None
         around, count = self.server_over_gpus, found.gpus
-        how = f"{count} × {amount(figure)} USD for each {found.gpu} × {amount(around)} for the server around them"
+        how = (
+            f"{count} × {amount(figure)} USD for each {found.gpu} × {amount(around)} for the server"
+            " around them"
+        )
         return Figure(
             path=f"systems.{system}",
             low=count * figure.low * around.low,
@@ -176,34 +218,49 @@ class Prices:
         )
 
     def cloud_tiers(self, gpu: str, gpus: int = 1) -> tuple[CloudTier, ...]:
-        """The offers that a cost may be computed with, by the size of their machines, the smallest first; none where no price is known.
+        """The offers that a cost may be computed with, by the size of their machines, the smallest
+        first; none where no price is known.
 
-        The user's own offers count alone, and so do those whose names begin with ``cloud_offer``, each size with the first of them.
-        Otherwise every provider counts with the cheapest of its on-demand offers. Machines with fewer GPUs than an instance takes
-        (``gpus``) are left out where larger ones are offered; where an instance takes several, they are the largest.
+        The user's own offers count alone, and so do those whose names begin with ``cloud_offer``,
+        each size with the first of them. Otherwise every provider counts with the cheapest of its
+        on-demand offers. Machines with fewer GPUs than an instance takes (``gpus``) are left out
+        where larger ones are offered; where an instance takes several, they are the largest.
         """
         every = [offer for offer in self.cloud if offer.gpu == gpu]
         cloud_offers = [offer for offer in every if offer.usd_per_gpu_hour.given]
-        named = [offer for offer in every if self.cloud_offer and offer.offer.startswith(self.cloud_offer)]
+        named = [
+            offer
+            for offer in every
+            if self.cloud_offer and offer.offer.startswith(self.cloud_offer)
+        ]
         alone = cloud_offers or _on_demand(named) or named
         if alone:
-            return tuple(CloudTier(machine_gpus=size, offers=offers[:1]) for size, offers in _by_size(alone, gpus).items())
+            return tuple(
+                CloudTier(machine_gpus=size, offers=offers[:1])
+                for size, offers in _by_size(alone, gpus).items()
+            )
         found = _by_size(sorted(_on_demand(every) or every, key=_usual), gpus)
         return tuple(_tier(size, found) for size in found)
 
     def api_price(self, model: str | None = None) -> ApiPrice | None:
         """What APIs ask for a model; None where it is not known.
 
-        The user's own price of the model comes first, then a price of the user's that bears no model's name and so is for any.
+        The user's own price of the model comes first, then a price of the user's that bears no
+        model's name and so is for any.
         """
         api_prices = [price for price in self.api if price.usd_per_million_input_tokens.given]
         named = next((price for price in (*api_prices, *self.api) if price.name == model), None)
-        return named if named in api_prices else next((price for price in api_prices if not _is_model(price.name)), named)
+        return (
+            named
+            if named in api_prices
+            else next((price for price in api_prices if not _is_model(price.name)), named)
+        )
 
     def with_overrides(self, overrides: Mapping[str, Any], where: str = "prices") -> Prices:
         """This list with the user's prices in its own place (``docs/cost.md`` has the keys).
 
-        Raises InputErrors: unknown keys, prices that are zero, negative or no numbers: all of them, each with its path.
+        Raises InputErrors: unknown keys, prices that are zero, negative or no numbers: all of them,
+        each with its path.
         """
         from tonnage.spec.catalog.price_list import apply
 
@@ -219,7 +276,9 @@ def _on_demand(offers: Sequence[CloudOffer]) -> list[CloudOffer]:
 
 
 def _by_size(offers: Sequence[CloudOffer], gpus: int) -> dict[int | None, tuple[CloudOffer, ...]]:
-    """The offers by the size of their machines, without too small ones; only the largest counts where none will do, as links are few."""
+    """The offers by the size of their machines, without too small ones; only the largest counts
+    where none will do, as links are few.
+    """
     found: dict[int | None, tuple[CloudOffer, ...]] = {}
     for size in sorted({size for offer in offers for size in offer.machine_gpus}):
         found[size] = tuple(offer for offer in offers if size in offer.machine_gpus)
@@ -230,7 +289,9 @@ def _by_size(offers: Sequence[CloudOffer], gpus: int) -> dict[int | None, tuple[
 
 
 def _tier(size: int | None, found: Mapping[int | None, tuple[CloudOffer, ...]]) -> CloudTier:
-    """The tier of one size: of every provider the first offer, as the offers are sorted by price."""
+    """The tier of one size: of every provider the first offer, as the offers are sorted by
+    price.
+    """
     here = _each_provider(found[size])
     known = {_provider(offer) for offer in here}
     cloud_offers = sorted((offer for those in found.values() for offer in those), key=_usual)

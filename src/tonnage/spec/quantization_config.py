@@ -1,11 +1,14 @@
-"""A checkpoint's ``quantization_config``: in what format its matrices are, and which of them are left out, as rules by name.
+"""A checkpoint's ``quantization_config``: in what format its matrices are, and which of them are
+left out, as rules by name.
 
-Sources of the forms: Hugging Face transformers, src/transformers/utils/quantization_config.py (the keys of fp8,
-fbgemm_fp8, mxfp4, awq, gptq, bitsandbytes, hqq, torchao, eetq, aqlm, vptq, quanto, higgs, spqr, bitnet, fp_quant); compressed-tensors,
-src/compressed_tensors/quantization (config_groups with num_bits, type, group_size and targets; ``re:`` before a regular expression); NVIDIA
-Model Optimizer, hf_quant_config.json (quant_algo, quantized_layers, exclude_modules), and vLLM, layers/quantization/modelopt.py;
-auto_round/export (extra_config); AMD Quark, quark/torch/quantization/config (global_quant_config, layer_quant_config, exclude).
-Read on 2026-11-22 and 2026-11-28; the keys of aqlm, vptq, higgs, spqr and fp_quant are recalled.
+Sources of the forms: Hugging Face transformers, src/transformers/utils/quantization_config.py (the
+keys of fp8, fbgemm_fp8, mxfp4, awq, gptq, bitsandbytes, hqq, torchao, eetq, aqlm, vptq, quanto,
+higgs, spqr, bitnet, fp_quant); compressed-tensors, src/compressed_tensors/quantization
+(config_groups with num_bits, type, group_size and targets; ``re:`` before a regular expression);
+NVIDIA Model Optimizer, hf_quant_config.json (quant_algo, quantized_layers, exclude_modules), and
+vLLM, layers/quantization/modelopt.py; auto_round/export (extra_config); AMD Quark,
+quark/torch/quantization/config (global_quant_config, layer_quant_config, exclude). Read on
+2026-11-22 and 2026-11-28; the keys of aqlm, vptq, higgs, spqr and fp_quant are recalled.
 """
 
 from __future__ import annotations
@@ -23,12 +26,17 @@ from tonnage.spec.precision import find_precision
 WIDE = "fp16"  # What a group that is left out is in
 
 ALGORITHMS = {
-    **dict.fromkeys(("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "FP8_PB_REAL", "FP8_BLOCK_SCALES"), "fp8"),
+    **dict.fromkeys(
+        ("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "FP8_PB_REAL", "FP8_BLOCK_SCALES"), "fp8"
+    ),
     **dict.fromkeys(("NVFP4", "NVFP4_AWQ", "W4A4_NVFP4"), "nvfp4"),
     **dict.fromkeys(("W4A16_NVFP4", "NVFP4_W4A16"), "nvfp4-wo"),
     **dict.fromkeys(("W4A8_NVFP4_FP8",), "nvfp4-a8"),
     **dict.fromkeys(("MXFP4", "W4A8_MXFP4_FP8", "W4A8_MXFP4_MXFP8", "W4A16_MXFP4"), "mxfp4"),
-    **dict.fromkeys(("INT8_SQ", "W8A8_SQ_PER_CHANNEL", "W8A8_SQ_PER_CHANNEL_PER_TOKEN_PLUGIN", "INT8"), "int8-sq"),
+    **dict.fromkeys(
+        ("INT8_SQ", "W8A8_SQ_PER_CHANNEL", "W8A8_SQ_PER_CHANNEL_PER_TOKEN_PLUGIN", "INT8"),
+        "int8-sq",
+    ),
     "MXFP8": "mxfp8",
     "W4A8_AWQ": "w4a8",
     "W4A16_AWQ": "awq",
@@ -41,7 +49,18 @@ ALGORITHMS = {
 """Formats by the ``quant_algo`` of Model Optimizer and TensorRT-LLM."""
 
 METHODS = {
-    **dict.fromkeys(("fp8", "fbgemm_fp8", "deepgemm_fp8", "ptpc_fp8", "w8a8_fp8", "finegrained_fp8", "modelopt_fp8"), "fp8"),
+    **dict.fromkeys(
+        (
+            "fp8",
+            "fbgemm_fp8",
+            "deepgemm_fp8",
+            "ptpc_fp8",
+            "w8a8_fp8",
+            "finegrained_fp8",
+            "modelopt_fp8",
+        ),
+        "fp8",
+    ),
     **dict.fromkeys(("mxfp4", "gpt_oss_mxfp4"), "mxfp4"),
     **dict.fromkeys(("mxfp8", "modelopt_mxfp8"), "mxfp8"),
     **dict.fromkeys(("nvfp4", "modelopt_fp4", "petit_nvfp4"), "nvfp4"),
@@ -57,10 +76,25 @@ OF_EXPERTS = ("mxfp4", "gpt_oss_mxfp4", "experts_int8")  # Methods that narrow r
 
 TYPES = {"int": "int", "uint": "int", "float": "float", "fp": "float"}
 
-LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "llm_int8_skip_modules", "skip_modules", "exclude", "ignored_layers")
+LEFT_OUT = (
+    "ignore",
+    "exclude_modules",
+    "modules_to_not_convert",
+    "llm_int8_skip_modules",
+    "skip_modules",
+    "exclude",
+    "ignored_layers",
+)
 """Keys of names that are left in 16 bits."""
 
-PREFIXES = ("model.layers", "model.language_model.layers", "language_model.model.layers", "backbone.layers", "layers", "transformer.h")
+PREFIXES = (
+    "model.layers",
+    "model.language_model.layers",
+    "language_model.model.layers",
+    "backbone.layers",
+    "layers",
+    "transformer.h",
+)
 """Prefixes of the number of a layer."""
 
 LAYER = re.compile(r"^(?:[\w.]*\.)?(?:layers|h|blocks)\.(\d+)(?:\.(.*))?$", re.DOTALL)
@@ -77,7 +111,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """A list of names and patterns, sorted by the layer that they name; -1 holds the names without one."""
+    """A list of names and patterns, sorted by the layer that they name; -1 holds the names without
+    one.
+    """
 
     plain: Mapping[int, frozenset[str]]
     patterns: Mapping[int, tuple[re.Pattern[str], ...]]
@@ -92,7 +128,9 @@ class Names:
             text = name[3 if name.startswith("re:") else 2 :] if marked else name.strip(".")
             if not marked and not any(sign in text for sign in "*?[\\"):
                 match = LAYER.match(text)
-                plain.setdefault(int(match[1]) if match else -1, set()).add((match[2] or "") if match else text)
+                plain.setdefault(int(match[1]) if match else -1, set()).add(
+                    (match[2] or "") if match else text
+                )
                 continue
             match = LAYER_PATTERN.match(text)
             if marked and match and ("\\" not in text or match[2].startswith("*")):
@@ -106,27 +144,43 @@ class Names:
         )
 
     def hold(self, layer: int, name: str) -> bool:
-        """Whether a module, by its name within a layer, is among them; of layer -1 by its whole name."""
+        """Whether a module, by its name within a layer, is among them; of layer -1 by its whole
+        name.
+        """
         parts = name.split(".")
-        runs = {".".join(parts[a:b]) for a in range(len(parts)) for b in range(a + 1, len(parts) + 1)}
+        runs = {
+            ".".join(parts[a:b]) for a in range(len(parts)) for b in range(a + 1, len(parts) + 1)
+        }
         everywhere = self.plain.get(-1, frozenset())
         in_layer = self.plain.get(layer, frozenset()) if layer >= 0 else frozenset()
-        if runs & everywhere or "" in in_layer or any(".".join(parts[:b]) in in_layer for b in range(1, len(parts) + 1)):
+        if (
+            runs & everywhere
+            or "" in in_layer
+            or any(".".join(parts[:b]) in in_layer for b in range(1, len(parts) + 1))
+        ):
             return True
         if layer >= 0 and any(pattern.match(name) for pattern in self.patterns.get(layer, ())):
             return True
-        whole = [f"{prefix}.{layer}.{name}" for prefix in PREFIXES] if layer >= 0 else [name, f"model.{name}"]
+        whole = (
+            [f"{prefix}.{layer}.{name}" for prefix in PREFIXES]
+            if layer >= 0
+            else [name, f"model.{name}"]
+        )
         return any(pattern.match(text) for pattern in self.patterns.get(-1, ()) for text in whole)
 
 
 def _pattern(text: str, marked: bool) -> re.Pattern[str] | None:
-    """The regular expression of a pattern; a shell pattern holds for what is inside a module too. None for what is no pattern.
+    """The regular expression of a pattern; a shell pattern holds for what is inside a module too.
+    None for what is no pattern.
 
     Raises InputError: one that could be tried without end; a checkpoint comes from anywhere.
     """
     if marked or ".*" in text or "\\" in text:
         if _is_endless(text):
-            raise InputError(f"quantization_config: the pattern {text[:60]!r} could be tried without end; name the modules one by one")
+            raise InputError(
+                f"quantization_config: the pattern {text[:60]!r} could be tried without end; name"
+                " the modules one by one"
+            )
         try:
             return re.compile(text if marked else f"(?:.*\\b)?{text}")
         except re.error:
@@ -145,7 +199,8 @@ MOST_SHARED = 4  # Such repeats of one pattern, with a plain letter between each
 def _is_endless(text: str) -> bool:
     """Whether a regular expression can split a name in so many ways that trying them takes seconds.
 
-    It repeats a group that holds a repeat or alternatives, or two repeats of ``MANY`` letters follow without a plain letter between them.
+    It repeats a group that holds a repeat or alternatives, or two repeats of ``MANY`` letters
+    follow without a plain letter between them.
     """
     tokens = TOKEN.findall(text)
     groups, closed, shared, apart = [False], False, 0, True
@@ -161,7 +216,11 @@ def _is_endless(text: str) -> bool:
             if not apart or shared == MOST_SHARED:
                 return True
             shared, apart = shared + 1, False
-        elif not MANY.fullmatch(token) and token not in ("*", "+", "?", "|", ")", "$", "^") and after not in ("*", "?"):
+        elif (
+            not MANY.fullmatch(token)
+            and token not in ("*", "+", "?", "|", ")", "$", "^")
+            and after not in ("*", "?")
+        ):
             apart |= not token.startswith("{")
     return False
 
@@ -172,7 +231,9 @@ def texts(listed: object) -> list[str]:
 
 
 def rules_of(quantized: Mapping[str, Any], config: Mapping[str, Any]) -> list[Rule]:
-    """The formats of a checkpoint, what names its layers first; an empty format is one that has no name."""
+    """The formats of a checkpoint, what names its layers first; an empty format is one that has no
+    name.
+    """
     method = str(quantized.get("quant_method", "")).lower().replace("-", "_")
     rules = [*_listed(quantized), *_exceptions(quantized, method)]
     usual = _usual(quantized, method)
@@ -183,7 +244,9 @@ def rules_of(quantized: Mapping[str, Any], config: Mapping[str, Any]) -> list[Ru
 
 
 def _listed(quantized: Mapping[str, Any]) -> Iterator[Rule]:
-    """Formats of layers by name: of Model Optimizer with its mixed precision, or else of compressed-tensors with its groups."""
+    """Formats of layers by name: of Model Optimizer with its mixed precision, or else of
+    compressed-tensors with its groups.
+    """
     layers, groups = quantized.get("quantized_layers"), quantized.get("config_groups")
     by_form: dict[str, list[str]] = {}
     if isinstance(layers, Mapping):
@@ -192,12 +255,20 @@ def _listed(quantized: Mapping[str, Any]) -> Iterator[Rule]:
             by_form.setdefault(ALGORITHMS.get(algorithm, ""), []).append(str(name))
         yield from (Rule(form=form, names=Names.of(names)) for form, names in by_form.items())
         if len(by_form) == 1 and quantized.get("quant_algo") == "MIXED_PRECISION":
-            yield Rule(form="fp8")  # the original's own format, which Model Optimizer did not touch (NVIDIA's DeepSeek V4)
+            # the original's own format, which Model Optimizer did not touch (NVIDIA's DeepSeek V4)
+            yield Rule(form="fp8")
     elif isinstance(groups, Mapping):
         everything = []
         for group in groups.values():
-            form, targets = _of_group(group), texts(group.get("targets")) if isinstance(group, Mapping) else []
-            names = [name for name in targets if "." in name or ":" in name or "*" in name or not name[:1].isupper()]
+            form, targets = (
+                _of_group(group),
+                texts(group.get("targets")) if isinstance(group, Mapping) else [],
+            )
+            names = [
+                name
+                for name in targets
+                if "." in name or ":" in name or "*" in name or not name[:1].isupper()
+            ]
             if names:
                 yield Rule(form=form, names=Names.of(names))
             if len(names) < len(targets) or not targets:
@@ -211,17 +282,30 @@ def _of_group(group: object) -> str:
     if not isinstance(group, Mapping) or not isinstance(weights, Mapping):
         return ""
     inputs = group.get("input_activations")
-    bits, activation = weights.get("num_bits"), inputs.get("num_bits") if isinstance(inputs, Mapping) else 16
+    bits, activation = (
+        weights.get("num_bits"),
+        inputs.get("num_bits") if isinstance(inputs, Mapping) else 16,
+    )
     kind, size = TYPES.get(str(weights.get("type")), ""), weights.get("group_size")
-    return _numbers(kind, bits, activation, size) if isinstance(bits, int) and isinstance(activation, int) else ""
+    return (
+        _numbers(kind, bits, activation, size)
+        if isinstance(bits, int) and isinstance(activation, int)
+        else ""
+    )
 
 
 def _numbers(kind: str, bits: int, activation: int, group: object) -> str:
-    """A format by the type and bits of a weight, the bits of an activation, and the weights that share a scale."""
+    """A format by the type and bits of a weight, the bits of an activation, and the weights that
+    share a scale.
+    """
     size = group if isinstance(group, int) and group > 0 else 0
     if kind == "float":
         micro = size == MICRO
-        floats = {(8, 8): "mxfp8" if micro else "fp8", (8, 16): "fp8-wo", (4, 16): "mxfp4" if micro else "nvfp4-wo"}
+        floats = {
+            (8, 8): "mxfp8" if micro else "fp8",
+            (8, 16): "fp8-wo",
+            (4, 16): "mxfp4" if micro else "nvfp4-wo",
+        }
         floats |= {(4, 4): "mxfp4" if micro else "nvfp4", (4, 8): "mxfp4" if micro else "nvfp4-a8"}
         return floats.get((bits, activation), "")
     if kind != "int" or not 1 < bits <= EIGHT:
@@ -237,7 +321,9 @@ MICRO, EIGHT = 32, 8  # Weights that share a scale in OCP's microscaling formats
 
 
 def _exceptions(quantized: Mapping[str, Any], method: str) -> Iterator[Rule]:
-    """Exceptions of single layers: GPTQModel's ``dynamic``, AutoRound's ``extra_config``, Quark's ``layer_quant_config``."""
+    """Exceptions of single layers: GPTQModel's ``dynamic``, AutoRound's ``extra_config``, Quark's
+    ``layer_quant_config``.
+    """
     for key in ("dynamic", "extra_config", "layer_quant_config"):
         entries = quantized.get(key)
         for name, entry in entries.items() if isinstance(entries, Mapping) else ():
@@ -259,19 +345,43 @@ def _whole(value: object) -> bool:
 
 def _usual(quantized: Mapping[str, Any], method: str) -> str:
     """The format of whatever no list names; empty where the method has no name, or only lists."""
-    if isinstance(quantized.get("quantized_layers"), Mapping) or isinstance(quantized.get("config_groups"), Mapping):
+    if isinstance(quantized.get("quantized_layers"), Mapping) or isinstance(
+        quantized.get("config_groups"), Mapping
+    ):
         return ""
-    by_numbers = {"bitsandbytes": _bitsandbytes, "hqq": _hqq, "torchao": _torchao, "quark": _quark_whole, "aqlm": _aqlm, "vptq": _vptq}
+    by_numbers = {
+        "bitsandbytes": _bitsandbytes,
+        "hqq": _hqq,
+        "torchao": _torchao,
+        "quark": _quark_whole,
+        "aqlm": _aqlm,
+        "vptq": _vptq,
+    }
     if (reader := by_numbers.get(method)) is not None:
         return reader(quantized)
     if "quant_algo" in quantized:  # null where only the KV cache is quantized
-        return WIDE if quantized["quant_algo"] is None else ALGORITHMS.get(str(quantized["quant_algo"]).upper(), "")
+        return (
+            WIDE
+            if quantized["quant_algo"] is None
+            else ALGORITHMS.get(str(quantized["quant_algo"]).upper(), "")
+        )
     return METHODS.get(method) or _integers(quantized, method)
 
 
 INTEGERS = {
     **dict.fromkeys(
-        ("gptq", "gptq_marlin", "gptqmodel", "auto_gptq", "auto_round", "intel/auto_round", "inc", "marlin", "moe_wna16"), "gptq"
+        (
+            "gptq",
+            "gptq_marlin",
+            "gptqmodel",
+            "auto_gptq",
+            "auto_round",
+            "intel/auto_round",
+            "inc",
+            "marlin",
+            "moe_wna16",
+        ),
+        "gptq",
     ),
     **dict.fromkeys(("awq", "awq_marlin", "gemm"), "awq"),
     **dict.fromkeys(("higgs", "spqr", "quip", "quanto", "fp_quant"), ""),
@@ -279,12 +389,19 @@ INTEGERS = {
 
 
 def _integers(quantized: Mapping[str, Any], method: str) -> str:
-    """The format of integers in groups: the tool's, its bits, and the group where it is not the usual one."""
+    """The format of integers in groups: the tool's, its bits, and the group where it is not the
+    usual one.
+    """
     family = INTEGERS.get(method)
     weights = str(quantized.get("weights", ""))
     bits = quantized.get("bits", quantized.get("w_bit"))
     if method == "quanto":
-        return {"int8": "int8-wo", "int4": "quanto-4bit", "int2": "quanto-2bit", "float8": "fp8-wo"}.get(weights, "")
+        return {
+            "int8": "int8-wo",
+            "int4": "quanto-4bit",
+            "int2": "quanto-2bit",
+            "float8": "fp8-wo",
+        }.get(weights, "")
     if method == "fp_quant":
         return {"mxfp4": "mxfp4", "nvfp4": "nvfp4"}.get(str(quantized.get("forward_dtype")), "")
     if family is None or not _whole(bits) or not 1 < int(str(bits)) <= EIGHT:
@@ -292,9 +409,13 @@ def _integers(quantized: Mapping[str, Any], method: str) -> str:
     packing = str(quantized.get("packing_format", ""))
     family = "awq" if "awq" in packing else family or method
     group = quantized.get("group_size", quantized.get("q_group_size"))
-    if "float" in str(quantized.get("data_type", "int")) or "fp" in str(quantized.get("data_type", "int")):
+    if "float" in str(quantized.get("data_type", "int")) or "fp" in str(
+        quantized.get("data_type", "int")
+    ):
         return _numbers("float", int(str(bits)), int(quantized.get("act_bits") or 16), group)
-    size = 0 if group == -1 or (group is None and bits == EIGHT) else group if _whole(group) else 128
+    size = (
+        0 if group == -1 or (group is None and bits == EIGHT) else group if _whole(group) else 128
+    )
     if size == 0:
         return {8: "int8-wo", 4: "int4-wo"}.get(int(str(bits)), f"int{bits}-g0")
     return find_precision(f"{family}-{bits}bit-g{size}").name
@@ -322,9 +443,17 @@ def _torchao(quantized: Mapping[str, Any]) -> str:
         data = kind.get("_data") if isinstance(kind, Mapping) else None
         kind = kind.get("_type") if isinstance(kind, Mapping) else None
     name = re.sub(r"[^a-z0-9]", "", str(kind).lower()).removesuffix("config")
-    fixed = {"int8weightonly": "int8-wo", "int8dynamicactivationint8weight": "int8-sq", "float8weightonly": "fp8-wo"}
-    fixed |= dict.fromkeys(("float8dynamicactivationfloat8weight", "float8staticactivationfloat8weight"), "fp8")
-    fixed |= dict.fromkeys(("float8dynamicactivationint4weight", "int8dynamicactivationint4weight"), "w4a8")
+    fixed = {
+        "int8weightonly": "int8-wo",
+        "int8dynamicactivationint8weight": "int8-sq",
+        "float8weightonly": "fp8-wo",
+    }
+    fixed |= dict.fromkeys(
+        ("float8dynamicactivationfloat8weight", "float8staticactivationfloat8weight"), "fp8"
+    )
+    fixed |= dict.fromkeys(
+        ("float8dynamicactivationint4weight", "int8dynamicactivationint4weight"), "w4a8"
+    )
     size = data.get("group_size") if isinstance(data, Mapping) else None
     if name == "int4weightonly":
         return find_precision(f"torchao-4bit-g{size if _whole(size) else 128}").name
@@ -346,25 +475,40 @@ def _quark(spec: object) -> str:
     if match is None:
         return ""
     size = weight.get("group_size") if weight.get("qscheme") == "per_group" else None
-    return _numbers(TYPES.get(match[1], "float"), int(match[2]), int(width[0]) if width else 16, size)
+    return _numbers(
+        TYPES.get(match[1], "float"), int(match[2]), int(width[0]) if width else 16, size
+    )
 
 
 def _aqlm(quantized: Mapping[str, Any]) -> str:
-    """Codes of ``num_codebooks`` books of ``nbits_per_codebook`` bits for a group of ``in_group_size`` weights."""
-    numbers = [quantized.get(key) for key in ("num_codebooks", "nbits_per_codebook", "in_group_size")]
+    """Codes of ``num_codebooks`` books of ``nbits_per_codebook`` bits for a group of
+    ``in_group_size`` weights.
+    """
+    numbers = [
+        quantized.get(key) for key in ("num_codebooks", "nbits_per_codebook", "in_group_size")
+    ]
     if not all(_whole(number) and int(str(number)) > 0 for number in numbers):
         return ""
     books, bits, size = (int(str(number)) for number in numbers)
-    return f"aqlm-{min(max(books * bits / size / int(str(quantized.get('out_group_size', 1))), 1), EIGHT):g}bit"
+    return f"aqlm-{min(max(books * bits / size / int(str(quantized.get('out_group_size', 1))), 1), EIGHT):g}bit"  # noqa: E501
 
 
 def _vptq(quantized: Mapping[str, Any]) -> str:
-    """The mean bits of an index of the centroids, and of those of the residual, over the length of a vector."""
+    """The mean bits of an index of the centroids, and of those of the residual, over the length of
+    a vector.
+    """
     layers = quantized.get("config_for_layers")
     bits = []
     for entry in layers.values() if isinstance(layers, Mapping) else ():
-        pairs = [(entry.get(key), entry.get("vector_lens")) for key in ("num_centroids", "num_res_centroids")]
-        sizes = [(math.log2(c[1]) if c[1] > 0 else 0.0, v[1]) for c, v in pairs if isinstance(c, list) and isinstance(v, list)]
+        pairs = [
+            (entry.get(key), entry.get("vector_lens"))
+            for key in ("num_centroids", "num_res_centroids")
+        ]
+        sizes = [
+            (math.log2(c[1]) if c[1] > 0 else 0.0, v[1])
+            for c, v in pairs
+            if isinstance(c, list) and isinstance(v, list)
+        ]
         if sizes:
             bits.append(sum(size / max(length, 1) for size, length in sizes))
     return f"vptq-{min(max(round(sum(bits) / len(bits), 2), 1), EIGHT):g}bit" if bits else ""

@@ -1,11 +1,14 @@
-"""Sessions that were recorded: which requests they sent, what each of these waited for, and what their prompts have in common.
+"""Sessions that were recorded: which requests they sent, what each of these waited for, and what
+their prompts have in common.
 
-A session is a graph: a request is sent a pause after the last of the ones it waits for has ended. The pause is the time of a tool, or of
-a person. A sub-agent is a chain of requests that begins behind one of its parent's and runs next to it. A replay keeps the pauses, and not
-the recorded moments: a service that answers faster has the next request sooner.
+A session is a graph: a request is sent a pause after the last of the ones it waits for has ended.
+The pause is the time of a tool, or of a person. A sub-agent is a chain of requests that begins
+behind one of its parent's and runs next to it. A replay keeps the pauses, and not the recorded
+moments: a service that answers faster has the next request sooner.
 
-Of prompts whose blocks have ids (``hash_ids``) a radix tree finds what they share. Each of its paths is one piece of ``Contents``: a prompt
-that goes on where the one before ended adds nothing but a length, so that 21 million blocks become some thousand pieces.
+Of prompts whose blocks have ids (``hash_ids``) a radix tree finds what they share. Each of its
+paths is one piece of ``Contents``: a prompt that goes on where the one before ended adds nothing
+but a length, so that 21 million blocks become some thousand pieces.
 """
 
 from __future__ import annotations
@@ -41,18 +44,23 @@ class Call:
     # at_ns, took_ns: when it was sent, since the session began, and how long its answer took
     at_ns: int = 0
     took_ns: int = 0
-    waits: tuple[int, ...] = ()  # places, in the session, of the requests that it waits for; none of the first
+    # places, in the session, of the requests that it waits for; none of the first
+    waits: tuple[int, ...] = ()
     pause_ns: int = 0  # from the end of the last of these until it is sent
     tool: bool = False  # whether that is a tool's time, and not a person's
     agent: int = 0  # 0 of the session itself, else the number of a sub-agent
     ids: Ints | None = None  # of its prompt's blocks; None where the file names none
-    continues: int = -1  # place of the request whose prompt and answer its own prompt begins with; -1 for none. Without ``ids`` alone.
+    # place of the request whose prompt and answer its own prompt begins with; -1 for none. Without
+    # ``ids`` alone.
+    continues: int = -1
     shared: int = 0  # tokens that it has in common with that one's prompt and answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One session of a file: when it began, if it does, and its requests in the order in which they were sent."""
+    """One session of a file: when it began, if it does, and its requests in the order in which they
+    were sent.
+    """
 
     calls: list[Call]
     begins_ns: int | None = None
@@ -60,23 +68,28 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordedSessions:
-    """Sessions in columns, a row for each request, those of a session one after another in the order in which they were sent."""
+    """Sessions in columns, a row for each request, those of a session one after another in the
+    order in which they were sent.
+    """
 
     source: str  # the file
     starts: Ints  # int64 (sessions + 1,), the first row of each session
     # isl, osl: int64, tokens
     isl: Ints
     osl: Ints
-    # at_ns, took_ns: int64, when each was sent since its session began, and how long its answer took then
+    # at_ns, took_ns: int64, when each was sent since its session began, and how long its answer
+    # took then
     at_ns: Ints
     took_ns: Ints
-    pause_ns: Ints  # int64, from the end of the last that it waits for until it is sent; -1 of a session's first
+    # int64, from the end of the last that it waits for until it is sent; -1 of a session's first
+    pause_ns: Ints
     tool: NDArray[np.bool_]  # whether that is a tool's time
     agent: NDArray[np.int32]  # int32, 0 of the session itself, else the number of a sub-agent
     follows: Follows  # who waits for whom
     contents: Contents  # what prompts have in common
     common: int = 0  # pieces below this number belong to several sessions; the others to one alone
-    begins_ns: Ints | None = None  # int64, when each session began, since the first; None where the file does not say
+    # int64, when each session began, since the first; None where the file does not say
+    begins_ns: Ints | None = None
     block_tokens: int = 0  # of a recorded block; 0 where the file names none
     change: str = field(default="")  # words for a change that was made to them
     began_ns: int = 0  # when the first session began, by the file's own clock
@@ -97,7 +110,9 @@ class RecordedSessions:
 
     @cached_property
     def begun_ns(self) -> Ints:
-        """When each request is sent where every answer takes as long as it did, since its session began."""
+        """When each request is sent where every answer takes as long as it did, since its session
+        began.
+        """
         begun, waits = np.zeros(len(self.isl), np.int64), np.zeros(len(self.isl), np.int64)
         starts, rows = self.follows.starts.tolist(), self.follows.rows.tolist()
         for row in range(len(begun)):
@@ -109,7 +124,10 @@ class RecordedSessions:
     @cached_property
     def lasts_s(self) -> NDArray[np.float64]:
         """How long each session lasts then, in seconds."""
-        return np.asarray(np.maximum.reduceat(self.begun_ns + np.maximum(self.took_ns, 1), self.starts[:-1]) / NS_PER_S)
+        return np.asarray(
+            np.maximum.reduceat(self.begun_ns + np.maximum(self.took_ns, 1), self.starts[:-1])
+            / NS_PER_S
+        )
 
     @property
     def pace(self) -> float:
@@ -119,27 +137,47 @@ class RecordedSessions:
     @cached_property
     def seconds(self) -> NDArray[np.float64]:
         """How long each session lasted, to its last answer."""
-        return np.asarray(np.maximum.reduceat(self.at_ns + self.took_ns, self.starts[:-1]) / NS_PER_S)
+        return np.asarray(
+            np.maximum.reduceat(self.at_ns + self.took_ns, self.starts[:-1]) / NS_PER_S
+        )
 
     @cached_property
     def recording(self) -> Recording:
-        """The requests at the moments at which they were sent; where the file does not say when sessions began, all began together."""
+        """The requests at the moments at which they were sent; where the file does not say when
+        sessions began, all began together.
+        """
         begins = np.zeros(len(self), np.int64) if self.begins_ns is None else self.begins_ns
         due = begins[self.session] + self.at_ns
         order = np.argsort(due, kind="stable")
-        columns = (tuple(column[order].tolist()) for column in (due - due.min(initial=0), self.isl, self.osl))
+        columns = (
+            tuple(column[order].tolist())
+            for column in (due - due.min(initial=0), self.isl, self.osl)
+        )
         moments, isl, osl = columns
-        return Recording(due_ns=moments, isl=isl, osl=osl, source=self.source, change=self.change, began_ns=self.began_ns)
+        return Recording(
+            due_ns=moments,
+            isl=isl,
+            osl=osl,
+            source=self.source,
+            change=self.change,
+            began_ns=self.began_ns,
+        )
 
     def found_tokens(self, block: int = 0) -> Ints:
-        """Prompt tokens of each request that a cache without end would find, if all came in the order of the rows, in whole blocks.
+        """Prompt tokens of each request that a cache without end would find, if all came in the
+        order of the rows, in whole blocks.
 
-        ``block`` has the tokens of one; 0 takes the recorded ones, or single tokens. The last token of a prompt is always computed.
+        ``block`` has the tokens of one; 0 takes the recorded ones, or single tokens. The last token
+        of a prompt is always computed.
         """
         size = block or self.block_tokens or 1
         known: dict[int, int] = {}
         found = np.zeros(len(self.isl), np.int64)
-        starts, piece, until = self.contents.starts.tolist(), self.contents.piece.tolist(), self.contents.until.tolist()
+        starts, piece, until = (
+            self.contents.starts.tolist(),
+            self.contents.piece.tolist(),
+            self.contents.until.tolist(),
+        )
         for row, (isl, osl) in enumerate(zip(self.isl.tolist(), self.osl.tolist(), strict=True)):
             common, unbroken = 0, True
             for place in range(starts[row], starts[row + 1]):
@@ -152,12 +190,16 @@ class RecordedSessions:
         return found
 
     def within(self, longest: int) -> RecordedSessions:
-        """Without the requests that are longer than a model's context: the next ones wait for those before them."""
+        """Without the requests that are longer than a model's context: the next ones wait for those
+        before them.
+        """
         fits = self.isl + self.osl <= longest
         return self if fits.all() else self._kept(fits)
 
     def _kept(self, fits: NDArray[np.bool_]) -> RecordedSessions:
-        """Some of the requests: who waited for one that is left out waits for the ones it waited for, and as much longer."""
+        """Some of the requests: who waited for one that is left out waits for the ones it waited
+        for, and as much longer.
+        """
         rows = np.flatnonzero(fits)
         number = np.full(len(fits), -1)
         number[rows] = np.arange(len(rows))
@@ -169,14 +211,22 @@ class RecordedSessions:
         for row in range(len(fits)):
             gone = [one for one in before[row] if not fits[one]]
             pause[row] += max((pause[one] for one in gone), default=0)
-            before[row] = sorted({*(one for one in before[row] if fits[one]), *(each for one in gone for each in before[one])})
+            before[row] = sorted(
+                {
+                    *(one for one in before[row] if fits[one]),
+                    *(each for one in gone for each in before[one]),
+                }
+            )
         session, first = self.session[rows], np.zeros(len(rows), bool)
         first[np.flatnonzero(np.diff(session, prepend=-1))] = True
         begin = np.flatnonzero(first)[np.cumsum(first) - 1]
         for place, row in enumerate(rows.tolist()):
             mine = [int(number[one]) for one in before[row]]
             waits.append([] if first[place] else mine or [int(begin[place])])
-        kept = {name: getattr(self, name)[rows] for name in ("isl", "osl", "at_ns", "took_ns", "tool", "agent")}
+        kept = {
+            name: getattr(self, name)[rows]
+            for name in ("isl", "osl", "at_ns", "took_ns", "tool", "agent")
+        }
         sessions = np.unique(session)
         return replace(
             self,
@@ -192,13 +242,21 @@ class RecordedSessions:
     def paused_at_most(self, seconds: float) -> RecordedSessions:
         """With longer pauses cut."""
         longest = round(seconds * NS_PER_S)
-        return replace(self, pause_ns=np.minimum(self.pause_ns, longest), change=f"{self.change}, pauses cut to {seconds:g} s")
+        return replace(
+            self,
+            pause_ns=np.minimum(self.pause_ns, longest),
+            change=f"{self.change}, pauses cut to {seconds:g} s",
+        )
 
-    def under_way(self, clients: int, further: int, seed: int, turnaround_ps: int = 0) -> tuple[Trace, Ints]:
-        """A closed loop that begins in the midst of its sessions, and the row here of each of its requests.
+    def under_way(
+        self, clients: int, further: int, seed: int, turnaround_ps: int = 0
+    ) -> tuple[Trace, Ints]:
+        """A closed loop that begins in the midst of its sessions, and the row here of each of its
+        requests.
 
-        At a moment of a service that has long run, a session is met in proportion to the time that it lasts, anywhere in it. The rest of it
-        follows, from the next request of the session's agent on. ``further`` whole sessions come after those of the clients.
+        At a moment of a service that has long run, a session is met in proportion to the time that
+        it lasts, anywhere in it. The rest of it follows, from the next request of the session's
+        agent on. ``further`` whole sessions come after those of the clients.
         """
         rng = np.random.default_rng([seed, 13])
         ends = self.lasts_s.cumsum()
@@ -214,18 +272,33 @@ class RecordedSessions:
                 chosen.append(session)
                 rows.append(left)
                 due.append(wait * PS_PER_NS)
-        drawn = np.concatenate([rng.permutation(len(self)) for _ in range(-(-further // len(self)))])[:further]
+        drawn = np.concatenate(
+            [rng.permutation(len(self)) for _ in range(-(-further // len(self)))]
+        )[:further]
         whole = [np.arange(self.starts[one], self.starts[one + 1]) for one in drawn]
-        trace = self.chosen(np.array([*chosen, *drawn]), concurrency=clients, turnaround_ps=turnaround_ps, seed=seed)
+        trace = self.chosen(
+            np.array([*chosen, *drawn]), concurrency=clients, turnaround_ps=turnaround_ps, seed=seed
+        )
         begins = np.append(0, np.cumsum(np.diff(self.starts)[[*chosen, *drawn]]))
-        places = [begins[i] + part - self.starts[one] for i, (one, part) in enumerate(zip(chosen, rows, strict=True))]
-        kept = np.concatenate([*places, np.arange(begins[len(chosen)], begins[-1])]).astype(np.int64)
+        places = [
+            begins[i] + part - self.starts[one]
+            for i, (one, part) in enumerate(zip(chosen, rows, strict=True))
+        ]
+        kept = np.concatenate([*places, np.arange(begins[len(chosen)], begins[-1])]).astype(
+            np.int64
+        )
         return _begun(trace, kept, np.array(due)), np.concatenate([*rows, *whole])
 
     def _from(self, session: int, since_ns: int) -> tuple[Ints, int]:
-        """The rows of a session that follow from the next request of the session's agent after a time, and how long until that is sent."""
+        """The rows of a session that follow from the next request of the session's agent after a
+        time, and how long until that is sent.
+        """
         first, last = int(self.starts[session]), int(self.starts[session + 1])
-        coming = [row for row in range(first, last) if self.agent[row] == self.agent[first] and self.begun_ns[row] >= since_ns]
+        coming = [
+            row
+            for row in range(first, last)
+            if self.agent[row] == self.agent[first] and self.begun_ns[row] >= since_ns
+        ]
         if not coming:
             return np.zeros(0, np.int64), 0
         found, starts = {coming[0]}, self.follows.starts
@@ -234,8 +307,17 @@ class RecordedSessions:
                 found.update(self.follows.rows[starts[row] : starts[row + 1]].tolist())
         return np.array(sorted(found), np.int64), int(self.begun_ns[coming[0]] - since_ns)
 
-    def chosen(self, sessions: Ints, *, concurrency: int = 0, turnaround_ps: int = 0, due_ps: Ints | None = None, seed: int = 0) -> Trace:
-        """The requests of some of the sessions, in order; of one that is chosen again a copy, which shares nothing with the first.
+    def chosen(
+        self,
+        sessions: Ints,
+        *,
+        concurrency: int = 0,
+        turnaround_ps: int = 0,
+        due_ps: Ints | None = None,
+        seed: int = 0,
+    ) -> Trace:
+        """The requests of some of the sessions, in order; of one that is chosen again a copy, which
+        shares nothing with the first.
 
         ``due_ps`` says when each of these sessions begins, in an open loop.
         """
@@ -263,12 +345,18 @@ class RecordedSessions:
             seed=seed,
             contents=replace(contents, piece=piece),
             pause_ps=np.where(pause < 0, -1, pause * PS_PER_NS),
-            follows=Follows(starts=waiting, rows=self.follows.rows[places] + moved, waits=self.follows.waits[rows]),
+            follows=Follows(
+                starts=waiting,
+                rows=self.follows.rows[places] + moved,
+                waits=self.follows.waits[rows],
+            ),
         )
 
 
 def _begun(trace: Trace, kept: Ints, due_ps: Ints) -> Trace:
-    """A closed loop without the requests that its first sessions have sent already; ``due_ps`` is when each of them sends the next one."""
+    """A closed loop without the requests that its first sessions have sent already; ``due_ps`` is
+    when each of them sends the next one.
+    """
     pause = np.full(len(trace), -1) if trace.pause_ps is None else trace.pause_ps.copy()
     session, graph = trace.session(), trace.graph()
     firsts = kept[np.flatnonzero(np.diff(session[kept], prepend=-1))]
@@ -280,7 +368,9 @@ def _begun(trace: Trace, kept: Ints, due_ps: Ints) -> Trace:
     pairs = np.column_stack([number[owner[both]], number[graph.rows[both]]])
     counts = np.bincount(pairs[:, 0], minlength=len(kept))
     follows = Follows(
-        starts=np.append(0, counts.cumsum()), rows=pairs[:, 1].copy(), waits=np.bincount(pairs[:, 1], minlength=len(kept)).astype(np.int64)
+        starts=np.append(0, counts.cumsum()),
+        rows=pairs[:, 1].copy(),
+        waits=np.bincount(pairs[:, 1], minlength=len(kept)).astype(np.int64),
     )
     due = np.full(len(kept), -1)
     due[number[firsts[: len(due_ps)]]] = due_ps
@@ -299,14 +389,17 @@ def _copies(sessions: Ints) -> Ints:
 
 
 def recorded_trace(workload: Workload, recorded: RecordedSessions, seed: int) -> Trace:
-    """The requests of a workload of recorded sessions: whole sessions until there are as many as asked.
+    """The requests of a workload of recorded sessions: whole sessions until there are as many as
+    asked.
 
-    In a closed loop each client holds one session after another, in the order of the file; when all have been taken, copies follow in an
-    order that the seed draws. In an open loop they begin at a rate that makes their requests together the requested rate, in such an order
-    too. Replayed as they came, each begins when it did.
+    In a closed loop each client holds one session after another, in the order of the file; when all
+    have been taken, copies follow in an order that the seed draws. In an open loop they begin at a
+    rate that makes their requests together the requested rate, in such an order too. Replayed as
+    they came, each begins when it did.
 
     Raises:
-        InputError: a replay of a file that does not say when its sessions began, or arrivals that no session has.
+        InputError: a replay of a file that does not say when its sessions began, or arrivals that
+            no session has.
     """
     from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals, unit_gaps
 
@@ -315,21 +408,27 @@ def recorded_trace(workload: Workload, recorded: RecordedSessions, seed: int) ->
     if isinstance(arrivals, ClosedLoop):
         sessions = _enough(recorded, workload.requests, np.arange(len(recorded)), rng)
         turnaround = to_ps(arrivals.turnaround_s)
-        return recorded.chosen(sessions, concurrency=arrivals.concurrency, turnaround_ps=turnaround, seed=seed)
+        return recorded.chosen(
+            sessions, concurrency=arrivals.concurrency, turnaround_ps=turnaround, seed=seed
+        )
     if isinstance(arrivals, OpenLoop):
         sessions = _enough(recorded, workload.requests, rng.permutation(len(recorded)), rng)
-        gaps = unit_gaps(arrivals, len(sessions), rng) * (PS_PER_S * recorded.requests / arrivals.rate)
+        gaps = unit_gaps(arrivals, len(sessions), rng) * (
+            PS_PER_S * recorded.requests / arrivals.rate
+        )
         return recorded.chosen(sessions, due_ps=np.rint(gaps.cumsum()).astype(np.int64), seed=seed)
     if not isinstance(arrivals, TraceArrivals) or recorded.begins_ns is None:
         raise InputError(
-            f"{option('trace')}: {recorded.source} does not say when its sessions began; give {option('concurrency')} for so many sessions "
-            f"at once, or {option('request_rate')}"
+            f"{option('trace')}: {recorded.source} does not say when its sessions began; give"
+            f" {option('concurrency')} for so many sessions at once, or {option('request_rate')}"
         )
     order = np.argsort(recorded.begins_ns, kind="stable")
     return recorded.chosen(order, due_ps=recorded.begins_ns[order] * PS_PER_NS, seed=seed)
 
 
-def _enough(recorded: RecordedSessions, requests: int, first: Ints, rng: np.random.Generator) -> Ints:
+def _enough(
+    recorded: RecordedSessions, requests: int, first: Ints, rng: np.random.Generator
+) -> Ints:
     """Sessions that have so many requests together."""
     lengths = np.diff(recorded.starts)
     order = [first]
@@ -340,7 +439,9 @@ def _enough(recorded: RecordedSessions, requests: int, first: Ints, rng: np.rand
 
 
 class PrefixTree:
-    """A radix tree of prompts by the ids of their blocks; each path of it is a piece, which grows where a prompt goes on at its end."""
+    """A radix tree of prompts by the ids of their blocks; each path of it is a piece, which grows
+    where a prompt goes on at its end.
+    """
 
     def __init__(self, numbers: Iterator[int]) -> None:
         """Nothing is in it; ``numbers`` are those of its pieces."""
@@ -349,7 +450,9 @@ class PrefixTree:
         self.branches: dict[tuple[int, int, int], int] = {}
 
     def path(self, ids: Ints) -> list[tuple[int, int]]:
-        """The pieces of a prompt, and the blocks up to which each reaches; unknown pieces of it are added."""
+        """The pieces of a prompt, and the blocks up to which each reaches; unknown pieces of it are
+        added.
+        """
         found: list[tuple[int, int]] = []
         piece, depth = -1, 0
         while depth < len(ids):
@@ -374,12 +477,16 @@ def same_beginning(one: NDArray[Any], other: NDArray[Any]) -> int:
 
 
 def behind(order: Iterable[int], waits: Callable[[int], Iterable[int]]) -> list[int]:
-    """Places in order, each behind all that it waits for; of several that wait for one another in a circle one goes first."""
+    """Places in order, each behind all that it waits for; of several that wait for one another in a
+    circle one goes first.
+    """
     found: dict[int, None] = {}
     for place in order:
         pending, met = [place], {place}
         while pending:
-            missing = next((wait for wait in waits(pending[-1]) if wait not in met and wait not in found), None)
+            missing = next(
+                (wait for wait in waits(pending[-1]) if wait not in met and wait not in found), None
+            )
             if missing is None:
                 found[pending.pop()] = None
             else:
@@ -388,12 +495,17 @@ def behind(order: Iterable[int], waits: Callable[[int], Iterable[int]]) -> list[
     return list(found)
 
 
-def recorded_of(source: str, sessions: Iterable[Session], block: int, *, common: bool) -> RecordedSessions:
+def recorded_of(
+    source: str, sessions: Iterable[Session], block: int, *, common: bool
+) -> RecordedSessions:
     """The sessions of a file in columns.
 
-    ``block`` has the tokens of a block, 0 where none has ids; ``common`` says whether equal ids in two sessions are equal blocks.
+    ``block`` has the tokens of a block, 0 where none has ids; ``common`` says whether equal ids in
+    two sessions are equal blocks.
     """
-    columns: dict[str, list[Any]] = {name: [] for name in ("isl", "osl", "at_ns", "took_ns", "pause_ns", "tool", "agent")}
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("isl", "osl", "at_ns", "took_ns", "pause_ns", "tool", "agent")
+    }
     rows: list[list[tuple[int, int]]] = []
     waits: list[list[int]] = []
     numbers = count()
@@ -414,7 +526,9 @@ def recorded_of(source: str, sessions: Iterable[Session], block: int, *, common:
     contents, shared = _common_first(contents, session_of) if common else (contents, 0)
     known = [begin for begin in begins if begin is not None]
     kinds = {"tool": np.bool_, "agent": np.int32}
-    made: dict[str, Any] = {name: np.array(column, kinds.get(name, np.int64)) for name, column in columns.items()}
+    made: dict[str, Any] = {
+        name: np.array(column, kinds.get(name, np.int64)) for name, column in columns.items()
+    }
     return RecordedSessions(
         source=source,
         starts=np.array(starts, np.int64),
@@ -422,13 +536,17 @@ def recorded_of(source: str, sessions: Iterable[Session], block: int, *, common:
         follows=follows_of(waits),
         contents=contents,
         common=shared,
-        begins_ns=np.array(known, np.int64) - min(known) if known and len(known) == len(begins) else None,
+        begins_ns=(
+            np.array(known, np.int64) - min(known) if known and len(known) == len(begins) else None
+        ),
         block_tokens=block,
         began_ns=min(known, default=0),
     )
 
 
-def _row(call: Call, before: Sequence[list[tuple[int, int]]], tree: PrefixTree, block: int) -> list[tuple[int, int]]:
+def _row(
+    call: Call, before: Sequence[list[tuple[int, int]]], tree: PrefixTree, block: int
+) -> list[tuple[int, int]]:
     """The pieces of a request; what follows the blocks that have ids is its own."""
     if call.ids is not None:
         path = [(piece, min(depth * block, call.isl)) for piece, depth in tree.path(call.ids)]

@@ -1,16 +1,21 @@
-"""Recorded traffic: when each request came and how long it was, read from the trace files that people have.
+"""Recorded traffic: when each request came and how long it was, read from the trace files that
+people have.
 
 Formats, told apart by their columns:
 
-- Azure's LLM inference traces: CSV with ``TIMESTAMP,ContextTokens,GeneratedTokens`` (ISO time, tokens, tokens);
-- Mooncake's: JSON lines with ``timestamp`` in milliseconds, ``input_length`` and ``output_length``, and where prompts share blocks of
-  tokens the ids of each one's blocks in ``hash_ids``; Qwen's traces of Bailian are such lines in seconds, with ``chat_id`` and ``turn``;
-- BurstGPT's: CSV with ``Timestamp`` in seconds, ``Request tokens`` and ``Response tokens``; its lines with 0 response tokens are requests
-  that failed (github.com/HPMLL/BurstGPT), which are left out and counted;
-- plain CSV with ``timestamp`` (seconds, or ISO time) and, unless lengths are given apart, ``isl`` and ``osl``.
+- Azure's LLM inference traces: CSV with ``TIMESTAMP,ContextTokens,GeneratedTokens`` (ISO time,
+  tokens, tokens);
+- Mooncake's: JSON lines with ``timestamp`` in milliseconds, ``input_length`` and ``output_length``,
+  and where prompts share blocks of tokens the ids of each one's blocks in ``hash_ids``; Qwen's
+  traces of Bailian are such lines in seconds, with ``chat_id`` and ``turn``;
+- BurstGPT's: CSV with ``Timestamp`` in seconds, ``Request tokens`` and ``Response tokens``; its
+  lines with 0 response tokens are requests that failed (github.com/HPMLL/BurstGPT), which are left
+  out and counted;
+- plain CSV with ``timestamp`` (seconds, or ISO time) and, unless lengths are given apart, ``isl``
+  and ``osl``.
 
-Where times in a format's unit make a rate that nobody has, they are in another unit: it is taken where only one is possible, and asked for
-where several are.
+Where times in a format's unit make a rate that nobody has, they are in another unit: it is taken
+where only one is possible, and asked for where several are.
 """
 
 from __future__ import annotations
@@ -46,7 +51,9 @@ class Recording:
     failed: int = 0  # requests of the file that are left out, because it says that they failed
     # for each request the ids of its prompt's blocks (``hash_ids``); empty where the file has none
     blocks: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
-    began_ns: int = 0  # the moment of the first request by the file's own clock, which is unix time where the file has dates
+    # the moment of the first request by the file's own clock, which is unix time where the file has
+    # dates
+    began_ns: int = 0
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -64,7 +71,9 @@ class Recording:
 
     @property
     def cv(self) -> float:
-        """Standard deviation of the gaps between requests over their mean: 1 for Poisson arrivals, more for bursts."""
+        """Standard deviation of the gaps between requests over their mean: 1 for Poisson arrivals,
+        more for bursts.
+        """
         gaps = [b - a for a, b in zip(self.due_ns, self.due_ns[1:], strict=False)]
         mean = math.fsum(gaps) / len(gaps)
         return math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / len(gaps)) / mean
@@ -91,33 +100,50 @@ class Recording:
         size = block_tokens(self.blocks, self.isl) if self.blocks else None
         if size is None:
             return None
-        return of_blocks([self.blocks[place] for place in places], [self.isl[place] for place in places], size)
+        return of_blocks(
+            [self.blocks[place] for place in places], [self.isl[place] for place in places], size
+        )
 
     def at_mean(self, rps: float) -> Recording:
-        """The same requests with every gap stretched or shortened alike, so that their mean is ``rps``: the CV stays."""
+        """The same requests with every gap stretched or shortened alike, so that their mean is
+        ``rps``: the CV stays.
+        """
         factor = self.mean_rps / rps
         return replace(
-            self, due_ns=tuple(round(due * factor) for due in self.due_ns), change=f"{self.change}, stretched to a mean of {rps:g}/s"
+            self,
+            due_ns=tuple(round(due * factor) for due in self.due_ns),
+            change=f"{self.change}, stretched to a mean of {rps:g}/s",
         )
 
     def repeated(self, requests: int) -> Recording:
         """The recording, one copy after another until it has at least so many requests.
 
-        A prefix that goes on in ``BRANCHES`` ways or more, such as a system prompt, is the same in all copies. Other blocks are new in each
-        copy, so that a repeated prompt does not find itself in a cache.
+        A prefix that goes on in ``BRANCHES`` ways or more, such as a system prompt, is the same in
+        all copies. Other blocks are new in each copy, so that a repeated prompt does not find
+        itself in a cache.
         """
         copies = math.ceil(requests / len(self))
         if copies <= 1:
             return self
         period = round(self.seconds * NS_PER_S)
         due = tuple(moment + copy * period for copy in range(copies) for moment in self.due_ns)
-        return replace(self, due_ns=due, isl=self.isl * copies, osl=self.osl * copies, blocks=_repeated_blocks(self.blocks, copies))
+        return replace(
+            self,
+            due_ns=due,
+            isl=self.isl * copies,
+            osl=self.osl * copies,
+            blocks=_repeated_blocks(self.blocks, copies),
+        )
 
 
-BRANCHES = 3  # Different blocks that follow one and the same, where it ends a prefix of many conversations and not of one
+# Different blocks that follow one and the same, where it ends a prefix of many conversations and
+# not of one
+BRANCHES = 3
 
 
-def _repeated_blocks(blocks: tuple[tuple[int, ...], ...], copies: int) -> tuple[tuple[int, ...], ...]:
+def _repeated_blocks(
+    blocks: tuple[tuple[int, ...], ...], copies: int
+) -> tuple[tuple[int, ...], ...]:
     """The ids of each prompt's blocks in all copies of a recording (``Recording.repeated``)."""
     following: dict[int, set[int]] = {}
     for ids in blocks:
@@ -125,42 +151,61 @@ def _repeated_blocks(blocks: tuple[tuple[int, ...], ...], copies: int) -> tuple[
             following.setdefault(block, set()).add(after)
     shared: set[int] = set()
     for ids in blocks:
-        branching = [place for place, block in enumerate(ids) if len(following.get(block, ())) >= BRANCHES]
+        branching = [
+            place for place, block in enumerate(ids) if len(following.get(block, ())) >= BRANCHES
+        ]
         shared.update(ids[: max(branching, default=-1) + 1])
     apart = 1 + max(map(max, filter(None, blocks)), default=0)
-    copied = (tuple(block if block in shared else block + copy * apart for block in ids) for copy in range(copies) for ids in blocks)
+    copied = (
+        tuple(block if block in shared else block + copy * apart for block in ids)
+        for copy in range(copies)
+        for ids in blocks
+    )
     return tuple(copied)
 
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # Nanoseconds
 WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e9}  # From which time on a first one is unix time in the unit
+# From which time on a first one is unix time in the unit
+EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e9}
 LEAST_RPS, MOST_RPS = 0.01, 200.0  # Between these a recorded rate is usual
 FEWEST = 10  # Requests from which on a rate says something
 
 
-def _unit_of(times: Sequence[int], native: str, *, seconds: bool, fractions: bool, where: str) -> str:
-    """The unit of the times of a file, given as nanoseconds if they were in its format's own unit. Raises InputError: it is not clear."""
+def _unit_of(
+    times: Sequence[int], native: str, *, seconds: bool, fractions: bool, where: str
+) -> str:
+    """The unit of the times of a file, given as nanoseconds if they were in its format's own unit.
+    Raises InputError: it is not clear.
+    """
     first, span = times[0] / UNITS[native], (times[-1] - times[0]) / UNITS[native]
     if first >= EPOCH["s"]:
         return next(unit for unit, least in EPOCH.items() if first >= least)
     if seconds:
         return "s"
-    rates = {unit: len(times) / span * NS_PER_S / size for unit, size in UNITS.items()} if span else {}
+    rates = (
+        {unit: len(times) / span * NS_PER_S / size for unit, size in UNITS.items()} if span else {}
+    )
     possible = [unit for unit in ("s", "ms") if LEAST_RPS <= rates.get(unit, 0.0) <= MOST_RPS]
     clear = native in possible and (native == "s" or not fractions or len(possible) == 1)
     if clear or (len(times) < FEWEST and not (fractions and possible)) or not possible:
         return native
     if fractions and len(possible) == 1:
         return possible[0]
-    said = " or ".join(f"{WORDS[unit]} ({rates[unit]:,.3g} requests/s)" for unit in UNITS if unit in {native, *possible})
+    said = " or ".join(
+        f"{WORDS[unit]} ({rates[unit]:,.3g} requests/s)"
+        for unit in UNITS
+        if unit in {native, *possible}
+    )
     raise InputError(f"{where}: its times may be {said}; give {option('trace_unit')} s or ms")
 
 
 def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
-    """A trace from a file of one of the formats above; a name that ends in ".jsonl" or ".json" holds JSON lines.
+    """A trace from a file of one of the formats above; a name that ends in ".jsonl" or ".json"
+    holds JSON lines.
 
-    ``unit`` is that of times that are numbers, "s", "ms", "us" or "ns", where the file does not make it clear.
+    ``unit`` is that of times that are numbers, "s", "ms", "us" or "ns", where the file does not
+    make it clear.
 
     Raises InputError: the file cannot be read as that; every bad line is named.
     """
@@ -177,32 +222,60 @@ def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
             failed += 1
             continue
         if due and moment < due[-1]:
-            errors.append(f"{where}: {path}:{line}: time goes back by {(due[-1] - moment) / NS_PER_S:g} s; sort the lines by time")
+            errors.append(
+                f"{where}: {path}:{line}: time goes back by {(due[-1] - moment) / NS_PER_S:g} s;"
+                " sort the lines by time"
+            )
         due.append(moment)
         if lengths is not None:
             isl.append(lengths[0])
             osl.append(lengths[1])
     if not errors and len(due) < 2:
-        errors.append(f"{where}: {path} holds {len(due)} request{'s'[: len(due) != 1]}; a trace has two or more")
+        errors.append(
+            f"{where}: {path} holds {len(due)} request{'s'[: len(due) != 1]}; a trace has two or"
+            " more"
+        )
     if not errors and due[-1] == due[0]:
-        errors.append(f"{where}: {path}: all {len(due)} requests come at the same moment; a trace has times that differ")
+        errors.append(
+            f"{where}: {path}: all {len(due)} requests come at the same moment; a trace has times"
+            " that differ"
+        )
     InputErrors.raise_if(errors)
     blocks = _blocks(path, where) if found is _mooncake else ()
     native, marks = ("ms" if found is _mooncake else "s"), _marks(path, where)
     if marks["numbers"]:
         own = "s" if marks["burstgpt"] else None
-        chosen = unit or own or _unit_of(due, native, seconds=marks["chats"], fractions=marks["fractions"], where=f"{where}: {path}")
+        chosen = (
+            unit
+            or own
+            or _unit_of(
+                due,
+                native,
+                seconds=marks["chats"],
+                fractions=marks["fractions"],
+                where=f"{where}: {path}",
+            )
+        )
         due = [moment * UNITS[chosen] // UNITS[native] for moment in due]
         word, change = WORDS[chosen], f", times read as {WORDS[chosen]}" if chosen != native else ""
     else:
         word = change = ""
     moments = tuple(moment - due[0] for moment in due)
     return Recording(
-        due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks, began_ns=due[0], unit=word, change=change
+        due_ns=moments,
+        isl=tuple(isl),
+        osl=tuple(osl),
+        source=path,
+        failed=failed,
+        blocks=blocks,
+        began_ns=due[0],
+        unit=word,
+        change=change,
     )
 
 
-Row = tuple[int, int, tuple[int, int] | None]  # Line number, moment in nanoseconds, and lengths where there are any
+# Line number, moment in nanoseconds, and lengths where there are any
+Row = tuple[int, int, tuple[int, int] | None]
 
 FAILED = (0, 0)  # Lengths of a request that the file marks as failed
 
@@ -211,17 +284,32 @@ BURSTGPT = ("request tokens", "response tokens")  # The columns of lengths in Bu
 
 
 def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:
-    known = (("contexttokens", "generatedtokens"), BURSTGPT, ("isl", "osl"), ("input_length", "output_length"))
+    known = (
+        ("contexttokens", "generatedtokens"),
+        BURSTGPT,
+        ("isl", "osl"),
+        ("input_length", "output_length"),
+    )
     for line, row in named_rows(path, where, ("timestamp",)):
         at = f"{where}: {path}:{line}"
         moment = _moment(row["timestamp"])
         if moment is None:
-            errors.append(f"{at}: timestamp '{row['timestamp']}' is not a time; write seconds or such as 2023-11-16 18:17:03.98")
+            errors.append(
+                f"{at}: timestamp '{row['timestamp']}' is not a time; write seconds or such as"
+                " 2023-11-16 18:17:03.98"
+            )
         names = next((pair for pair in known if all(name in row for name in pair)), None)
         if names == BURSTGPT and number(row[BURSTGPT[1]]) == 0:
             yield line, moment or 0, FAILED
             continue
-        lengths = None if names is None else (tokens(row[names[0]], names[0], at, errors), tokens(row[names[1]], names[1], at, errors))
+        lengths = (
+            None
+            if names is None
+            else (
+                tokens(row[names[0]], names[0], at, errors),
+                tokens(row[names[1]], names[1], at, errors),
+            )
+        )
         if moment is not None:
             yield line, moment, lengths
 
@@ -236,13 +324,22 @@ def _mooncake(path: str, where: str, errors: list[str]) -> Iterator[Row]:
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
-            errors.append(f"{at}: is not JSON; write one object with timestamp, input_length and output_length a line")
+            errors.append(
+                f"{at}: is not JSON; write one object with timestamp, input_length and"
+                " output_length a line"
+            )
             continue
-        missing = [n for n in ("timestamp", "input_length", "output_length") if not isinstance(row, dict) or n not in row]
+        missing = [
+            n
+            for n in ("timestamp", "input_length", "output_length")
+            if not isinstance(row, dict) or n not in row
+        ]
         if missing:
             errors.append(f"{at}: has no {' and no '.join(missing)}")
             continue
-        lengths = tuple(tokens(row[name], name, at, errors) for name in ("input_length", "output_length"))
+        lengths = tuple(
+            tokens(row[name], name, at, errors) for name in ("input_length", "output_length")
+        )
         moment = number(str(row["timestamp"]))
         dated = None if moment is not None else _moment(str(row["timestamp"]))
         if dated is not None:
@@ -255,7 +352,9 @@ def _mooncake(path: str, where: str, errors: list[str]) -> Iterator[Row]:
 
 
 def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
-    """The ``hash_ids`` of Mooncake's format; empty where a line has none. Raises InputError: ids that are no list of whole numbers."""
+    """The ``hash_ids`` of Mooncake's format; empty where a line has none. Raises InputError: ids
+    that are no list of whole numbers.
+    """
     import json
 
     found = []
@@ -265,8 +364,13 @@ def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
         ids: Any = json.loads(text).get("hash_ids")
         if ids is None:
             return ()
-        if not isinstance(ids, list) or any(isinstance(identifier, bool) or not isinstance(identifier, int) for identifier in ids):
-            raise InputError(f"{where}: {path}:{line}: hash_ids is not a list of whole numbers; write the ids of the prompt's blocks")
+        if not isinstance(ids, list) or any(
+            isinstance(identifier, bool) or not isinstance(identifier, int) for identifier in ids
+        ):
+            raise InputError(
+                f"{where}: {path}:{line}: hash_ids is not a list of whole numbers; write the ids of"
+                " the prompt's blocks"
+            )
         found.append(tuple(ids))
     return tuple(found) if any(found) else ()
 
@@ -275,7 +379,9 @@ _DATE = re.compile(r"([^.,]*?)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?", re.ASCII | re.
 
 
 def _marks(path: str, where: str) -> dict[str, bool]:
-    """What the times of a file look like: numbers in place of dates, with fractions; and whether its columns are a known format's."""
+    """What the times of a file look like: numbers in place of dates, with fractions; and whether
+    its columns are a known format's.
+    """
     lines = text_lines(path, where)
     if path.lower().endswith((".jsonl", ".json")):
         import json
@@ -295,7 +401,9 @@ def _marks(path: str, where: str) -> dict[str, bool]:
 
 
 def _moment(text: str) -> int | None:
-    """Seconds, or an ISO time with up to nine decimals, as nanoseconds; None where it is neither."""
+    """Seconds, or an ISO time with up to nine decimals, as nanoseconds; None where it is
+    neither.
+    """
     seconds = number(text)
     if seconds is not None:
         return round(seconds * NS_PER_S) if abs(seconds) < 1e19 else None
@@ -315,27 +423,39 @@ def _moment(text: str) -> int | None:
 
 
 def load_profile(path: str, where: str) -> tuple[float, ...]:
-    """The hourly values of a file: one a line or separated by commas, or the column ``requests_per_second`` of a CSV.
+    """The hourly values of a file: one a line or separated by commas, or the column
+    ``requests_per_second`` of a CSV.
 
     Raises InputError: the file cannot be read as that; every bad value is named with its line.
     """
     if not os.path.exists(path):
         named = path if len(path) <= 60 else f"{path[:60]}…"
-        raise InputError(f"{where}: '{named}' is no file and no list of numbers; write 24 or 168 hourly loads such as 3,2,2,…, or a .csv")
+        raise InputError(
+            f"{where}: '{named}' is no file and no list of numbers; write 24 or 168 hourly loads"
+            " such as 3,2,2,…, or a .csv"
+        )
     text = text_lines(path, where)
     header = [cell.strip().lower() for cell in text[0].split(",")] if text else []
     name = next((n for n in ("requests_per_second", "rps", "share", "value") if n in header), None)
     if name is not None:
         cells = [(line, row[name]) for line, row in named_rows(path, where, (name,))]
     else:
-        cells = [(line, cell.strip()) for line, row in enumerate(text, start=1) for cell in row.split(",") if cell.strip()]
+        cells = [
+            (line, cell.strip())
+            for line, row in enumerate(text, start=1)
+            for cell in row.split(",")
+            if cell.strip()
+        ]
     values = [(line, cell, number(cell)) for line, cell in cells]
     errors = [
-        f"{where}: {path}:{line}: '{cell}' is not a load; write requests per second, or shares, 0 or more"
+        f"{where}: {path}:{line}: '{cell}' is not a load; write requests per second, or shares, 0"
+        " or more"
         for line, cell, value in values
         if value is None or value < 0
     ]
     InputErrors.raise_if(errors)
     if not values:
-        raise InputError(f"{where}: {path} is empty; write 24 values for the hours of a day, or 168 for a week")
+        raise InputError(
+            f"{where}: {path} is empty; write 24 values for the hours of a day, or 168 for a week"
+        )
     return tuple(value for _, _, value in values if value is not None)

@@ -1,4 +1,6 @@
-"""Reads, checks and writes scenarios; every error is reported at once, each on its own line with its place."""
+"""Reads, checks and writes scenarios; every error is reported at once, each on its own line with
+its place.
+"""
 
 from __future__ import annotations
 
@@ -17,36 +19,49 @@ from tonnage.spec.written_numbers import numbers_of
 
 
 def read_document(path: str) -> dict[str, Any]:
-    """The nested values of a YAML or JSON file, with paths of other files made to start where ``path`` does.
+    """The nested values of a YAML or JSON file, with paths of other files made to start where
+    ``path`` does.
 
     Raises InputError: no such file, or one that does not hold a scenario.
     """
     if not os.path.exists(path) and not os.path.splitext(path)[1]:
-        raise InputError(f"{path}: is no scenario file; write several values of one option with commas between, such as h100,{path}")
+        raise InputError(
+            f"{path}: is no scenario file; write several values of one option with commas between,"
+            f" such as h100,{path}"
+        )
     document = parse_yaml(read_text(path, "scenario"), path)
     if not isinstance(document, dict):
-        raise InputError(f"{path}: is not a scenario; write keys such as model:, lengths:, demand:, limits: (./tonnage schema)")
+        raise InputError(
+            f"{path}: is not a scenario; write keys such as model:, lengths:, demand:, limits:"
+            " (./tonnage schema)"
+        )
     folder = os.path.dirname(path)
     for leaf in leaves():
         branch: Any = document
         for name in leaf.path[:-1]:
             branch = branch.get(name) if isinstance(branch, dict) else None
         value = _as_numbers(leaf, branch.get(leaf.name)) if isinstance(branch, dict) else None
-        if isinstance(value, str) and (leaf.file or (leaf.name in ("isl", "osl") and value.endswith(".csv"))):
+        if isinstance(value, str) and (
+            leaf.file or (leaf.name in ("isl", "osl") and value.endswith(".csv"))
+        ):
             branch[leaf.name] = os.path.join(folder, value)
     return document
 
 
 def read_scenario(path: str) -> Scenario:
-    """The scenario of a YAML or JSON file. Raises InputErrors: everything in it that cannot be used, each with its place."""
+    """The scenario of a YAML or JSON file. Raises InputErrors: everything in it that cannot be
+    used, each with its place.
+    """
     return scenario_of(read_document(path), {}, path)
 
 
-def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: str = "") -> Scenario:
+def scenario_of(
+    document: Mapping[str, Any], given: Mapping[str, Any], source: str = ""
+) -> Scenario:
     """A document with the values that were given by name in place of what it says.
 
-    Raises InputErrors: everything that cannot be used: unknown keys and values of another kind, each by its place in the file or as an
-    option.
+    Raises InputErrors: everything that cannot be used: unknown keys and values of another kind,
+    each by its place in the file or as an option.
     """
     from pydantic import ValidationError
 
@@ -63,7 +78,9 @@ def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: s
 
 
 def known_part(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without the keys that no scenario has, so that the rest of it can be looked at too."""
+    """The document without the keys that no scenario has, so that the rest of it can be looked at
+    too.
+    """
     tree: dict[str, Any] = {}
     for leaf in leaves():
         branch = tree
@@ -78,12 +95,18 @@ def _pruned(values: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any
     for key, value in values.items():
         if key in tree:
             branch = tree[key]
-            found[key] = _pruned(value, branch) if branch is not None and isinstance(value, Mapping) else value
+            found[key] = (
+                _pruned(value, branch)
+                if branch is not None and isinstance(value, Mapping)
+                else value
+            )
     return found
 
 
 def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
+    merged = {
+        key: dict(value) if isinstance(value, dict) else value for key, value in document.items()
+    }
     known = {leaf.name: leaf for leaf in leaves()}
     for leaf in known.values():
         holder = merged.get(leaf.path[0])
@@ -95,7 +118,9 @@ def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
             continue
         name = by_alias().get(alias, alias)
         if name != alias and given.get(name) is not None:
-            raise InputError(f"{option(alias)} and {option(name)}: are the same setting; give one of them")
+            raise InputError(
+                f"{option(alias)} and {option(name)}: are the same setting; give one of them"
+            )
         if name not in known:
             raise TypeError(f"no such argument: {name}")
         branch: Any = merged
@@ -124,13 +149,21 @@ def _as_numbers(leaf: Leaf, value: Any) -> Any:
 
 
 def _in_kind(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with numbers in place of texts that say them, and text in place of the booleans that YAML reads "yes" and "on" as."""
-    found = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
+    """The document with numbers in place of texts that say them, and text in place of the booleans
+    that YAML reads "yes" and "on" as.
+    """
+    found = {
+        key: dict(value) if isinstance(value, dict) else value for key, value in document.items()
+    }
     for leaf in leaves():
         branch: Any = found
         for name in leaf.path[:-1]:
             branch = branch.get(name) if isinstance(branch, dict) else None
-        if isinstance(branch, dict) and isinstance(branch.get(leaf.name), bool) and not takes(leaf.kind, bool):
+        if (
+            isinstance(branch, dict)
+            and isinstance(branch.get(leaf.name), bool)
+            and not takes(leaf.kind, bool)
+        ):
             branch[leaf.name] = str(branch[leaf.name])
         elif isinstance(branch, dict) and isinstance(branch.get(leaf.name), str):
             branch[leaf.name] = _as_numbers(leaf, branch[leaf.name])
@@ -142,7 +175,9 @@ def _in_kind(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _fault(fault: Any, document: Mapping[str, Any], given: Mapping[str, Any], source: str) -> tuple[str, str]:
+def _fault(
+    fault: Any, document: Mapping[str, Any], given: Mapping[str, Any], source: str
+) -> tuple[str, str]:
     """The place of one of pydantic's errors, and one line on it."""
     place, branch, leaf = _place([str(part) for part in fault["loc"]])
     prefix = f"{source}: " if source else ""
@@ -150,14 +185,22 @@ def _fault(fault: Any, document: Mapping[str, Any], given: Mapping[str, Any], so
         return place, f"{prefix}{place}: unknown key; {_nearest(place.rsplit('.', 1)[-1], branch)}"
     if leaf is None:
         known = ", ".join(part.name for part in fields(branch))
-        return place, f"{prefix}{place or 'scenario'}: holds keys of its own; write {place}: and below it {known}"
+        return (
+            place,
+            (
+                f"{prefix}{place or 'scenario'}: holds keys of its own; write {place}: and below it"
+                f" {known}"
+            ),
+        )
     shown = _shown(document, leaf)
     where = option(leaf.name) if given.get(leaf.name) is not None else f"{prefix}{leaf.key}"
     return place, f"{where}: {shown} is not {_wanted(leaf.kind)}; {leaf.about}"
 
 
 def _place(loc: list[str]) -> tuple[str, Any, Leaf | None]:
-    """The path that exists in the tree, the branch that it ends in, and the leaf that it reaches."""
+    """The path that exists in the tree, the branch that it ends in, and the leaf that it
+    reaches.
+    """
     by_path = {leaf.path: leaf for leaf in leaves()}
     branch: Any = Scenario
     for depth in range(1, len(loc) + 1):
@@ -189,12 +232,26 @@ def _shown(document: Mapping[str, Any], leaf: Leaf) -> str:
 
 
 def _wanted(kind: Any) -> str:
-    choices = [str(value) for part in (kind, *get_args(kind)) for value in get_args(part) if isinstance(value, str)]
+    choices = [
+        str(value)
+        for part in (kind, *get_args(kind))
+        for value in get_args(part)
+        if isinstance(value, str)
+    ]
     if choices:
         return f"one of {', '.join(choices)}"
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "keys with values"}
+    words = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        list: "a list",
+        dict: "keys with values",
+    }
     found = [
-        word for wanted, word in words.items() if wanted in (kind, *get_args(kind), *(getattr(k, "__origin__", 0) for k in get_args(kind)))
+        word
+        for wanted, word in words.items()
+        if wanted in (kind, *get_args(kind), *(getattr(k, "__origin__", 0) for k in get_args(kind)))
     ]
     return " or ".join(found)
 
@@ -215,7 +272,10 @@ def json_schema() -> dict[str, Any]:
         holder = schema if len(leaf.path) == 1 else definitions[hints[leaf.path[0]].__name__]
         properties = holder["properties"]
         properties[leaf.name]["description"] = leaf.about
-        properties |= {alias: {**properties[leaf.name], "description": f"As {leaf.name}."} for alias in leaf.aliases}
+        properties |= {
+            alias: {**properties[leaf.name], "description": f"As {leaf.name}."}
+            for alias in leaf.aliases
+        }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -240,7 +300,8 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "isl": ("pairs", "mixture"),
     "osl": ("pairs", "mixture"),
 }
-"""What a value given by name takes the place of in a file, next to the key of that name: the other ways to say the same."""
+"""What a value given by name takes the place of in a file, next to the key of that name: the other
+ways to say the same."""
 
 
 def displaced(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,6 +309,10 @@ def displaced(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
     gone = {name for one in given for name in DISPLACES.get(one, ()) if name not in given}
     places = {leaf.path for leaf in leaves() if leaf.name in gone}
     return {
-        key: {name: part for name, part in value.items() if (key, name) not in places} if isinstance(value, dict) else value
+        key: (
+            {name: part for name, part in value.items() if (key, name) not in places}
+            if isinstance(value, dict)
+            else value
+        )
         for key, value in document.items()
     }

@@ -1,6 +1,8 @@
-"""A service of models that are not LLMs: how long a batch takes, how requests are batched, and which models a request passes through.
+"""A service of models that are not LLMs: how long a batch takes, how requests are batched, and
+which models a request passes through.
 
-The names of the settings are those of Triton's model configuration, so that what is in a ``config.pbtxt`` can be written here.
+The names of the settings are those of Triton's model configuration, so that what is in a
+``config.pbtxt`` can be written here.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ class ServiceTime:
     """Seconds that a batch takes on an otherwise idle GPU, by its size in items."""
 
     sizes: tuple[int, ...]  # batch sizes in rising order, the first of which is 1 or more
-    # of each; between two sizes the time is on the line between them, below the first it is that of the first, and beyond the last it goes
-    # on along the last line
+    # of each; between two sizes the time is on the line between them, below the first it is that of
+    # the first, and beyond the last it goes on along the last line
     seconds: tuple[float, ...]
 
     def of(self, items: int) -> float:
@@ -45,24 +47,30 @@ class ServiceTime:
 
 @strict
 class QueuePolicy:
-    """Triton's ModelQueuePolicy of one priority level, as its configuration writes it; 0 for none."""
+    """Triton's ModelQueuePolicy of one priority level, as its configuration writes it; 0 for
+    none.
+    """
 
-    timeout_action: TimeoutAction = "REJECT"  # REJECT ends a request that has waited too long; DELAY puts it behind the others of its level
+    # REJECT ends a request that has waited too long; DELAY puts it behind the others of its level
+    timeout_action: TimeoutAction = "REJECT"
     default_timeout_microseconds: int = 0  # how long a request may wait
     allow_timeout_override: bool = False  # whether a request may bring a shorter timeout
-    max_queue_size: int = 0  # requests that wait at once; a further one is rejected; 0 for any number
+    # requests that wait at once; a further one is rejected; 0 for any number
+    max_queue_size: int = 0
 
 
 @strict
 class DynamicBatching:
     """Triton's ModelDynamicBatching, as its configuration writes it."""
 
-    preferred_batch_size: tuple[int, ...] = ()  # in items; without any, the maximum batch size is the only one
+    # in items; without any, the maximum batch size is the only one
+    preferred_batch_size: tuple[int, ...] = ()
     max_queue_delay_microseconds: int = 0  # how long a request may wait for others to fill a batch
     preserve_ordering: bool = False  # whether answers leave in the order in which requests came
     priority_levels: int = 0  # of which 1 is served first; 0 for a single queue
     default_priority_level: int = 0  # of requests that bring none
-    default_queue_policy: QueuePolicy = field(default_factory=QueuePolicy)  # of every level that ``priority_queue_policy`` does not name
+    # of every level that ``priority_queue_policy`` does not name
+    default_queue_policy: QueuePolicy = field(default_factory=QueuePolicy)
     priority_queue_policy: dict[int, QueuePolicy] = field(default_factory=dict)  # by level
 
     @property
@@ -73,7 +81,9 @@ class DynamicBatching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """An input or output of a model, by the names of the v2 protocol; ``dims`` of one item, -1 for any length."""
+    """An input or output of a model, by the names of the v2 protocol; ``dims`` of one item, -1 for
+    any length.
+    """
 
     name: str
     data_type: str
@@ -98,10 +108,12 @@ class ServedModel:
     max_batch_size: int  # items of one batch
     instances: int  # copies on each of its GPUs, each of which computes one batch at a time
     gpus: tuple[int, ...]  # numbers of the GPUs that it is on, from 0
-    batching: DynamicBatching | None  # dynamic batching; None where every request is computed by itself
+    # dynamic batching; None where every request is computed by itself
+    batching: DynamicBatching | None
     choices: Choices = field(default_factory=Choices)  # settings that the sizing may change
     backend: str = ""  # Triton's name of what runs it, for ``deploy``
-    # inputs, outputs: its tensors, for ``deploy``; empty where the backend reads them from the model's file
+    # inputs, outputs: its tensors, for ``deploy``; empty where the backend reads them from the
+    # model's file
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
 
@@ -111,19 +123,26 @@ class Stage:
     """One step of a pipeline (Triton's ensemble, or a script of its business logic)."""
 
     model: str  # that computes it
-    after: tuple[int, ...]  # places of the stages that must have ended before it begins; it begins at once without any
-    share: float = 1.0  # of the requests that come to it, how many take it; the others pass it by in no time
+    # places of the stages that must have ended before it begins; it begins at once without any
+    after: tuple[int, ...]
+    # of the requests that come to it, how many take it; the others pass it by in no time
+    share: float = 1.0
     again: float = 0.0  # after each pass, the share that goes through it once more
-    instead_of: tuple[int, ...] = ()  # places of the stages of which a request that takes this one takes none
+    # places of the stages of which a request that takes this one takes none
+    instead_of: tuple[int, ...] = ()
 
 
 def passes(stages: tuple[Stage, ...]) -> tuple[float, ...]:
-    """How often a request goes through each stage on average: the sum over every outcome of the draws."""
+    """How often a request goes through each stage on average: the sum over every outcome of the
+    draws.
+    """
     drawn = [place for place, stage in enumerate(stages) if stage.share < 1]
     means = [0.0] * len(stages)
     for outcome in product((True, False), repeat=len(drawn)):
         yes = dict(zip(drawn, outcome, strict=True))
-        weight = prod(stages[place].share if yes[place] else 1 - stages[place].share for place in drawn)
+        weight = prod(
+            stages[place].share if yes[place] else 1 - stages[place].share for place in drawn
+        )
         for place, taken in enumerate(taken_stages(stages, yes)):
             means[place] += weight * taken / (1 - stages[place].again)
     return tuple(means)
@@ -143,8 +162,10 @@ class Stream:
 
     name: str  # of the model or pipeline that they are sent to
     stages: tuple[Stage, ...]  # the way that each takes; a model by itself is one stage
-    rate: float = 0.0  # requests per second of an open loop with Poisson arrivals; 0 in a closed loop
-    concurrency: int = 0  # clients of a closed loop, each with one request in flight; 0 in an open loop
+    # requests per second of an open loop with Poisson arrivals; 0 in a closed loop
+    rate: float = 0.0
+    # clients of a closed loop, each with one request in flight; 0 in an open loop
+    concurrency: int = 0
     items: int = 1  # items of one request, such as images
     level: int = 0  # priority level; 0 for the default one
     timeout_s: float = 0.0  # that requests bring; 0 for none
@@ -157,8 +178,8 @@ class Service:
 
     title: str  # in a few words
     gpus: int  # of the server; its models share one queue each over all of them
-    # how much batches on one GPU gain from one another: k at once work at 1 + overlap·(k − 1) times the speed of one alone, in equal
-    # shares; 0 where they take turns, 1 where none slows another
+    # how much batches on one GPU gain from one another: k at once work at 1 + overlap·(k − 1) times
+    # the speed of one alone, in equal shares; 0 where they take turns, 1 where none slows another
     overlap: float
     models: dict[str, ServedModel]  # by name
     streams: tuple[Stream, ...]  # the requests
@@ -223,7 +244,8 @@ class _File:
 
 
 def is_service(path: Path | str) -> bool:
-    """Whether a file holds a service of models that are not LLMs: it has the key ``service``; one that is not there holds none.
+    """Whether a file holds a service of models that are not LLMs: it has the key ``service``; one
+    that is not there holds none.
 
     Raises InputError: neither YAML nor JSON.
     """
@@ -258,9 +280,13 @@ def service_of(document: Mapping[str, Any], where: str) -> Service:
 
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}", re.ASCII)
-"""Names of models and pipelines: those of folders, of Kubernetes' objects and of words of a shell."""
+"""Names of models and pipelines: those of folders, of Kubernetes' objects and of words of a
+shell."""
 
-NO_NAME = "is no name; write letters, digits, hyphens, underscores and dots, at most 63, a letter or digit first"
+NO_NAME = (
+    "is no name; write letters, digits, hyphens, underscores and dots, at most 63, a letter or"
+    " digit first"
+)
 
 TENSOR_NAME = re.compile(r"[\w./:-]{1,200}", re.ASCII)
 
@@ -269,17 +295,28 @@ def _faults(asked: _File) -> list[str]:
     server = asked.service
     found = []
     if not 1 <= server.gpus <= MOST_GPUS:
-        found.append(f"service.gpus: {server.gpus} is not possible; write a number from 1 to {MOST_GPUS}")
+        found.append(
+            f"service.gpus: {server.gpus} is not possible; write a number from 1 to {MOST_GPUS}"
+        )
     if not 0 <= server.overlap <= 1:
-        found.append(f"service.overlap: {server.overlap:g} is not possible; write 0 where batches on a GPU take turns, up to 1")
+        found.append(
+            f"service.overlap: {server.overlap:g} is not possible; write 0 where batches on a GPU"
+            " take turns, up to 1"
+        )
     if not asked.traffic:
         found.append("traffic: is empty; write for example [{to: MODEL, rate: 100}]")
     for kind, names in (("models", server.models), ("pipelines", server.pipelines)):
-        found += [f"service.{kind}: {name[:40]!r} {NO_NAME}" for name in names if NAME.fullmatch(name) is None]
+        found += [
+            f"service.{kind}: {name[:40]!r} {NO_NAME}"
+            for name in names
+            if NAME.fullmatch(name) is None
+        ]
     for name, model in server.models.items():
         found += [f"service.models.{name}.{fault}" for fault in _model_faults(model, server.gpus)]
     for name, steps in server.pipelines.items():
-        found += [f"service.pipelines.{name}: {fault}" for fault in _pipeline_faults(name, steps, server)]
+        found += [
+            f"service.pipelines.{name}: {fault}" for fault in _pipeline_faults(name, steps, server)
+        ]
     for place, traffic in enumerate(asked.traffic, 1):
         found += [f"traffic[{place}].{fault}" for fault in _traffic_faults(traffic, server)]
     return found
@@ -288,25 +325,38 @@ def _faults(asked: _File) -> list[str]:
 def _model_faults(model: _Model, gpus: int) -> list[str]:
     found = []
     if not 1 <= model.instances <= MOST_INSTANCES:
-        found.append(f"instances: {model.instances} is not possible; write a number from 1 to {MOST_INSTANCES}")
+        found.append(
+            f"instances: {model.instances} is not possible; write a number from 1 to"
+            f" {MOST_INSTANCES}"
+        )
     if model.max_batch_size < 1:
         found.append(f"max_batch_size: {model.max_batch_size} is not possible; write 1 or more")
-    if model.gpus is not None and (not model.gpus or any(not 0 <= gpu < gpus for gpu in model.gpus)):
+    if model.gpus is not None and (
+        not model.gpus or any(not 0 <= gpu < gpus for gpu in model.gpus)
+    ):
         found.append(f"gpus: {list(model.gpus)} are not on a server of {gpus}; count them from 0")
     try:
         _time(model.time)
     except InputError as error:
         found.append(f"time: {error.marked}")
     if model.dynamic_batching is not None:
-        found += [f"dynamic_batching.{fault}" for fault in _batching_faults(model.dynamic_batching, model.max_batch_size)]
+        found += [
+            f"dynamic_batching.{fault}"
+            for fault in _batching_faults(model.dynamic_batching, model.max_batch_size)
+        ]
     found += _search_faults(model)
     for kind, tensors in (("inputs", model.inputs), ("outputs", model.outputs)):
         found += [
-            f"{kind}.{name}: '{text}' is no tensor; write its type and the dimensions of one item, such as FP32[3,224,224]"
+            f"{kind}.{name}: '{text}' is no tensor; write its type and the dimensions of one item,"
+            " such as FP32[3,224,224]"
             for name, text in tensors.items()
             if read_tensor(name, text) is None
         ]
-        found += [f"{kind}: {name[:40]!r} is no name of a tensor" for name in tensors if TENSOR_NAME.fullmatch(name) is None]
+        found += [
+            f"{kind}: {name[:40]!r} is no name of a tensor"
+            for name in tensors
+            if TENSOR_NAME.fullmatch(name) is None
+        ]
     return found
 
 
@@ -314,12 +364,20 @@ def _search_faults(model: _Model) -> list[str]:
     search, batching = model.search, model.dynamic_batching
     found = []
     if any(not 1 <= count <= MOST_INSTANCES for count in search.instances):
-        found.append(f"search.instances: {list(search.instances)} are not possible; write numbers from 1 to {MOST_INSTANCES}")
+        found.append(
+            f"search.instances: {list(search.instances)} are not possible; write numbers from 1 to"
+            f" {MOST_INSTANCES}"
+        )
     least = max((1, *(batching.preferred_batch_size if batching is not None else ())))
     if any(size < least for size in search.max_batch_size):
-        found.append(f"search.max_batch_size: {list(search.max_batch_size)} must be {least} or more, as preferred_batch_size is")
+        found.append(
+            f"search.max_batch_size: {list(search.max_batch_size)} must be {least} or more, as"
+            " preferred_batch_size is"
+        )
     if search.max_queue_delay_microseconds and batching is None:
-        found.append("search.max_queue_delay_microseconds: needs dynamic_batching; add dynamic_batching: {}")
+        found.append(
+            "search.max_queue_delay_microseconds: needs dynamic_batching; add dynamic_batching: {}"
+        )
     if any(delay < 0 for delay in search.max_queue_delay_microseconds):
         found.append("search.max_queue_delay_microseconds: delays are 0 or more")
     return found
@@ -328,31 +386,56 @@ def _search_faults(model: _Model) -> list[str]:
 def _batching_faults(batching: DynamicBatching, most: int) -> list[str]:
     found = []
     if any(not 1 <= size <= most for size in batching.preferred_batch_size):
-        found.append(f"preferred_batch_size: {list(batching.preferred_batch_size)} must lie between 1 and max_batch_size, {most}")
-    times = [batching.max_queue_delay_microseconds, *(policy.default_timeout_microseconds for policy in batching.policies)]
+        found.append(
+            f"preferred_batch_size: {list(batching.preferred_batch_size)} must lie between 1 and"
+            f" max_batch_size, {most}"
+        )
+    times = [
+        batching.max_queue_delay_microseconds,
+        *(policy.default_timeout_microseconds for policy in batching.policies),
+    ]
     if min(times) < 0 or any(policy.max_queue_size < 0 for policy in batching.policies):
-        found.append("max_queue_delay_microseconds, default_timeout_microseconds and max_queue_size: are 0 or more")
+        found.append(
+            "max_queue_delay_microseconds, default_timeout_microseconds and max_queue_size: are 0"
+            " or more"
+        )
     levels = batching.priority_levels
     if levels > 0 and not 1 <= batching.default_priority_level <= levels:
-        found.append(f"default_priority_level: {batching.default_priority_level} is none of the {levels} levels; write 1 to {levels}")
+        found.append(
+            f"default_priority_level: {batching.default_priority_level} is none of the {levels}"
+            f" levels; write 1 to {levels}"
+        )
     if any(not 1 <= level <= levels for level in batching.priority_queue_policy):
-        found.append(f"priority_queue_policy: {sorted(batching.priority_queue_policy)} are not among the {levels} priority_levels")
+        found.append(
+            f"priority_queue_policy: {sorted(batching.priority_queue_policy)} are not among the"
+            f" {levels} priority_levels"
+        )
     return found
 
 
 def _pipeline_faults(name: str, steps: tuple[str | _Step, ...], server: _Server) -> list[str]:
-    found = [f"'{name}' is a model too; give the pipeline another name"] if name in server.models else []
+    found = (
+        [f"'{name}' is a model too; give the pipeline another name"]
+        if name in server.models
+        else []
+    )
     if not steps:
         found.append("is empty; write the names of its models in order")
     if sum(isinstance(step, _Step) and step.share < 1 for step in steps) > MOST_BRANCHES:
-        found.append(f"has more than {MOST_BRANCHES} steps with a share; split it into several pipelines")
+        found.append(
+            f"has more than {MOST_BRANCHES} steps with a share; split it into several pipelines"
+        )
     before: set[str] = set()
     for step in steps:
         model = step if isinstance(step, str) else step.model
         after = () if isinstance(step, str) else step.after or ()
         if model not in server.models:
             found.append(f"'{model}' is none of {', '.join(server.models)}")
-        found += [f"'{model}' comes after '{one}', which is no earlier step" for one in after if one not in before]
+        found += [
+            f"'{model}' comes after '{one}', which is no earlier step"
+            for one in after
+            if one not in before
+        ]
         if isinstance(step, _Step):
             found += _chance_faults(step, before)
         before.add(model)
@@ -362,10 +445,20 @@ def _pipeline_faults(name: str, steps: tuple[str | _Step, ...], server: _Server)
 def _chance_faults(step: _Step, before: set[str]) -> list[str]:
     found = []
     if not 0 < step.share <= 1:
-        found.append(f"'{step.model}' has the share {step.share:g}; write a number above 0, and 1 where every request takes it")
+        found.append(
+            f"'{step.model}' has the share {step.share:g}; write a number above 0, and 1 where"
+            " every request takes it"
+        )
     if not 0 <= step.again < 1:
-        found.append(f"'{step.model}' has again: {step.again:g}; write the share that goes through it once more, 0 or more and below 1")
-    found += [f"'{step.model}' is instead of '{name}', which is no earlier step" for name in _names(step.instead_of) if name not in before]
+        found.append(
+            f"'{step.model}' has again: {step.again:g}; write the share that goes through it once"
+            " more, 0 or more and below 1"
+        )
+    found += [
+        f"'{step.model}' is instead of '{name}', which is no earlier step"
+        for name in _names(step.instead_of)
+        if name not in before
+    ]
     return found
 
 
@@ -379,7 +472,10 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
         found.append(f"to: '{one.to}' is none of {', '.join((*server.models, *server.pipelines))}")
         return found
     if (one.rate is None) == (one.concurrency is None):
-        found.append("rate, concurrency: give one of the two, requests per second or clients of a closed loop")
+        found.append(
+            "rate, concurrency: give one of the two, requests per second or clients of a closed"
+            " loop"
+        )
     if one.rate is not None and not one.rate > 0:
         found.append(f"rate: {one.rate:g} is not a rate; write requests per second above 0")
     if one.concurrency is not None and one.concurrency < 1:
@@ -387,13 +483,34 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
     if min(one.timeout_microseconds, one.turnaround_microseconds) < 0:
         found.append("timeout_microseconds, turnaround_microseconds: are 0 or more")
     steps = server.pipelines.get(one.to, (one.to,))
-    models = [server.models[name] for step in steps if (name := step if isinstance(step, str) else step.model) in server.models]
-    least = min((size for model in models for size in (model.search.max_batch_size or (model.max_batch_size,))), default=1)
+    models = [
+        server.models[name]
+        for step in steps
+        if (name := step if isinstance(step, str) else step.model) in server.models
+    ]
+    least = min(
+        (
+            size
+            for model in models
+            for size in model.search.max_batch_size or (model.max_batch_size,)
+        ),
+        default=1,
+    )
     if not 1 <= one.items <= least:
-        found.append(f"items: {one.items} do not fit a batch; write 1 to {least}, the least max_batch_size on the way")
-    levels = [model.dynamic_batching.priority_levels for model in models if model.dynamic_batching is not None]
+        found.append(
+            f"items: {one.items} do not fit a batch; write 1 to {least}, the least max_batch_size"
+            " on the way"
+        )
+    levels = [
+        model.dynamic_batching.priority_levels
+        for model in models
+        if model.dynamic_batching is not None
+    ]
     if one.priority and not 1 <= one.priority <= min(levels, default=0):
-        found.append(f"priority: {one.priority} is no priority level of every model on the way ({min(levels, default=0)} levels)")
+        found.append(
+            f"priority: {one.priority} is no priority level of every model on the way"
+            f" ({min(levels, default=0)} levels)"
+        )
     return found
 
 
@@ -404,7 +521,10 @@ def _time(written: dict[str, str]) -> ServiceTime:
         rows = [(1, fixed + each), (2, fixed + 2 * each)]
     else:
         if not written or any(not size.isdecimal() or int(size) < 1 for size in written):
-            raise InputError("write durations by batch size, such as {1: 3ms, 8: 9ms}, or {fixed: 2ms, each: 1ms}")
+            raise InputError(
+                "write durations by batch size, such as {1: 3ms, 8: 9ms}, or {fixed: 2ms, each:"
+                " 1ms}"
+            )
         rows = sorted((int(size), parse_duration(text, size)) for size, text in written.items())
     sizes, seconds = tuple(size for size, _ in rows), tuple(time for _, time in rows)
     if min(seconds) <= 0 or any(later < sooner for sooner, later in pairwise(seconds)):
@@ -434,15 +554,23 @@ TENSOR = re.compile(r"(BOOL|U?INT(?:8|16|32|64)|FP(?:16|32|64)|BF16|BYTES)\[(-?\
 def read_tensor(name: str, written: str) -> Tensor | None:
     """A tensor such as "FP32[3,224,224]"; None where it is none."""
     match = TENSOR.fullmatch(written.replace(" ", ""))
-    return None if match is None else Tensor(name=name, data_type=match[1], dims=tuple(map(int, match[2].split(","))))
+    return (
+        None
+        if match is None
+        else Tensor(name=name, data_type=match[1], dims=tuple(map(int, match[2].split(","))))
+    )
 
 
 def _tensors(written: dict[str, str]) -> tuple[Tensor, ...]:
-    return tuple(tensor for name, text in written.items() if (tensor := read_tensor(name, text)) is not None)
+    return tuple(
+        tensor for name, text in written.items() if (tensor := read_tensor(name, text)) is not None
+    )
 
 
 def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:
-    """The steps with the places of the steps that they wait for: the one before, unless a step says which."""
+    """The steps with the places of the steps that they wait for: the one before, unless a step says
+    which.
+    """
     stages: list[Stage] = []
     places: dict[str, int] = {}
     for place, step in enumerate(steps):
@@ -454,7 +582,15 @@ def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:
             stages.append(Stage(model=step, after=after))
         else:
             instead = tuple(places[name] for name in _names(step.instead_of))
-            stages.append(Stage(model=step.model, after=after, share=step.share, again=step.again, instead_of=instead))
+            stages.append(
+                Stage(
+                    model=step.model,
+                    after=after,
+                    share=step.share,
+                    again=step.again,
+                    instead_of=instead,
+                )
+            )
         places[stages[-1].model] = place
     return tuple(stages)
 

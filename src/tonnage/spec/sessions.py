@@ -1,8 +1,11 @@
-"""Conversations, agents and shared system prompts: what makes the prompt of one request the beginning of another.
+"""Conversations, agents and shared system prompts: what makes the prompt of one request the
+beginning of another.
 
-A session is a conversation of one turn or more. Its first prompt is the shared prefix, if it has one, and the question; the prompt of each
-further turn is that of the turn before, its answer, and the next question, which comes after the time that the user takes to think. An
-agent calls tools within a turn: each call is a request more, which comes when the tool has answered, with its result as the new part.
+A session is a conversation of one turn or more. Its first prompt is the shared prefix, if it has
+one, and the question; the prompt of each further turn is that of the turn before, its answer, and
+the next question, which comes after the time that the user takes to think. An agent calls tools
+within a turn: each call is a request more, which comes when the tool has answered, with its result
+as the new part.
 """
 
 from __future__ import annotations
@@ -24,27 +27,33 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-# What the tokens of requests have in common, so that a cache can tell which blocks of one are those of another. A request's prompt and
-# output are made of pieces. The number of a piece stands for its text together with all that is before it: two requests whose token
-# at some place belongs to the same piece have the same tokens up to that place. A system prompt is a piece, a conversation is one that
-# follows it, and each block of a recorded prompt (``hash_ids``) is one that follows the blocks before.
+# What the tokens of requests have in common, so that a cache can tell which blocks of one are those
+# of another. A request's prompt and output are made of pieces. The number of a piece stands for its
+# text together with all that is before it: two requests whose token at some place belongs to the
+# same piece have the same tokens up to that place. A system prompt is a piece, a conversation is
+# one that follows it, and each block of a recorded prompt (``hash_ids``) is one that follows the
+# blocks before.
 
 
 ENDLESS = 1 << 40  # The place up to which a request's last piece reaches: beyond every output
 
-BLOCK_SIZES = tuple(2**n for n in range(4, 14))  # Sizes of a recorded block, in tokens, that are looked for; Mooncake's is 512
+# Sizes of a recorded block, in tokens, that are looked for; Mooncake's is 512
+BLOCK_SIZES = tuple(2**n for n in range(4, 14))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contents:
     """The pieces of each request.
 
-    An output belongs to its request alone, or to a piece that only requests have which are sent after it has ended.
+    An output belongs to its request alone, or to a piece that only requests have which are sent
+    after it has ended.
     """
 
-    starts: NDArray[np.int64]  # int64 (requests + 1,), the place of each request's first piece among all pieces
+    # int64 (requests + 1,), the place of each request's first piece among all pieces
+    starts: NDArray[np.int64]
     piece: NDArray[np.int64]  # the number of each, from 0 to 2**40
-    # the token up to which it reaches, counted from the prompt's beginning; ``ENDLESS`` for a request's last one
+    # the token up to which it reaches, counted from the prompt's beginning; ``ENDLESS`` for a
+    # request's last one
     until: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -63,7 +72,9 @@ class Contents:
 
 
 def gathered(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """For some rows of a table whose rows are runs of entries: where their runs begin among themselves, and the places of the entries."""
+    """For some rows of a table whose rows are runs of entries: where their runs begin among
+    themselves, and the places of the entries.
+    """
     import numpy as np
 
     counts = np.diff(starts)[rows]
@@ -75,7 +86,9 @@ def gathered(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
 class Follows:
     """Which requests wait for which others to end."""
 
-    starts: Ints  # int64 (requests + 1,), the place in ``rows`` at which the requests begin that wait for each one
+    # int64 (requests + 1,), the place in ``rows`` at which the requests begin that wait for each
+    # one
+    starts: Ints
     rows: Ints  # int64, who waits
     waits: Ints  # int64, for how many each waits; its pause begins at the end of the last of them
 
@@ -93,11 +106,17 @@ def follows_of(waits: Sequence[Sequence[int]]) -> Follows:
     """From the requests that each one waits for."""
     import numpy as np
 
-    pairs = np.array([(before, row) for row, each in enumerate(waits) for before in each], np.int64).reshape(-1, 2)
+    pairs = np.array(
+        [(before, row) for row, each in enumerate(waits) for before in each], np.int64
+    ).reshape(-1, 2)
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     counts = np.bincount(pairs[:, 0], minlength=len(waits))
     starts = np.append(0, counts.cumsum()).astype(np.int64)
-    return Follows(starts=starts, rows=pairs[:, 1].copy(), waits=np.array([len(wait) for wait in waits], np.int64))
+    return Follows(
+        starts=starts,
+        rows=pairs[:, 1].copy(),
+        waits=np.array([len(wait) for wait in waits], np.int64),
+    )
 
 
 def piece_at(pieces: Sequence[int], until: Sequence[int], token: int) -> int:
@@ -106,7 +125,9 @@ def piece_at(pieces: Sequence[int], until: Sequence[int], token: int) -> int:
 
 
 def of_rows(rows: Sequence[Sequence[tuple[int, int]]]) -> Contents:
-    """Contents from a list of (piece, until) for each request; the last ``until`` of each is ``ENDLESS``."""
+    """Contents from a list of (piece, until) for each request; the last ``until`` of each is
+    ``ENDLESS``.
+    """
     import numpy as np
 
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
@@ -116,13 +137,21 @@ def of_rows(rows: Sequence[Sequence[tuple[int, int]]]) -> Contents:
 
 
 def block_tokens(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> int | None:
-    """The size of a block by which every prompt has as many blocks as it names; None where there is no such size."""
-    fitting = (size for size in BLOCK_SIZES if all(-(-tokens // size) == len(ids) for ids, tokens in zip(blocks, isl, strict=True)))
+    """The size of a block by which every prompt has as many blocks as it names; None where there is
+    no such size.
+    """
+    fitting = (
+        size
+        for size in BLOCK_SIZES
+        if all(-(-tokens // size) == len(ids) for ids, tokens in zip(blocks, isl, strict=True))
+    )
     return next(fitting, None)
 
 
 def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) -> Contents:
-    """The contents of recorded prompts whose blocks of ``size`` tokens have ids; every output is its request's own."""
+    """The contents of recorded prompts whose blocks of ``size`` tokens have ids; every output is
+    its request's own.
+    """
     tree: dict[tuple[int, int], int] = {}
     outputs = len(blocks)
     rows = []
@@ -135,7 +164,8 @@ def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) ->
     return of_rows(rows)
 
 
-# The time that a user takes between an answer and the next question, or a tool between a call and its result.
+# The time that a user takes between an answer and the next question, or a tool between a call and
+# its result.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +173,17 @@ class Pause:
     """The time that a user takes to read an answer and to write the next question."""
 
     mean_s: float = 0.0  # in seconds
-    exponential: bool = False  # whether it is drawn from an exponential distribution; otherwise it is always the mean
+    # whether it is drawn from an exponential distribution; otherwise it is always the mean
+    exponential: bool = False
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """So many pauses in nanoseconds."""
         import numpy as np
 
         scale = self.mean_s * 1e9
-        return np.rint(rng.exponential(scale, count) if self.exponential else np.full(count, scale)).astype(np.int64)
+        return np.rint(
+            rng.exponential(scale, count) if self.exponential else np.full(count, scale)
+        ).astype(np.int64)
 
     def within(self, seconds: float) -> float:
         """The share of such pauses that are no longer than that."""
@@ -175,7 +208,8 @@ def parse_pause(text: str, where: str) -> Pause:
 class Sessions:
     """What requests share, and how they follow one another."""
 
-    prefix_tokens: int = 0  # length of a shared prefix, such as a system prompt; it is added to the prompts
+    # length of a shared prefix, such as a system prompt; it is added to the prompts
+    prefix_tokens: int = 0
     prefix_share: float = 1.0  # share of the sessions that begin with one, from 0 to 1
     prefixes: int = 1  # how many different ones there are; each session draws one
     turns: Lengths = field(default_factory=lambda: Lengths(mean=1.0))  # questions of a session
@@ -195,18 +229,35 @@ class Sessions:
         return max(self.turns.mean, 1.0) * (1 + self.tool_calls)
 
     def longest(self, isl: Lengths, osl: Lengths) -> int:
-        """Tokens of a whole session with questions and answers of the longest length that occurs."""
+        """Tokens of a whole session with questions and answers of the longest length that
+        occurs.
+        """
         turns = max(self.turns.longest, 1)
-        results = turns * self.tool_calls * (isl if self.tool_tokens is None else self.tool_tokens).longest
-        return self.prefix_tokens + turns * isl.longest + results + turns * (1 + self.tool_calls) * osl.longest
+        results = (
+            turns
+            * self.tool_calls
+            * (isl if self.tool_tokens is None else self.tool_tokens).longest
+        )
+        return (
+            self.prefix_tokens
+            + turns * isl.longest
+            + results
+            + turns * (1 + self.tool_calls) * osl.longest
+        )
 
     def __str__(self) -> str:
         """Such as "5 turns, 30 s between them, 1000 shared tokens"."""
         parts = []
         if self.turns.longest > 1:
-            parts.append(f"{self.turns} turns" + (f", {self.think} between them" if self.think.mean_s else ""))
+            parts.append(
+                f"{self.turns} turns"
+                + (f", {self.think} between them" if self.think.mean_s else "")
+            )
         if self.tool_calls:
-            parts.append(f"{self.tool_calls} tool calls a turn" + (f" of {self.tool}" if self.tool.mean_s else ""))
+            parts.append(
+                f"{self.tool_calls} tool calls a turn"
+                + (f" of {self.tool}" if self.tool.mean_s else "")
+            )
         if self.prefix_tokens:
             whose = "" if self.prefix_share == 1 else f" in {self.prefix_share:.0%} of them"
             parts.append(f"{self.prefix_tokens} shared tokens{whose}")
@@ -214,7 +265,9 @@ class Sessions:
 
 
 class Drawn(NamedTuple):
-    """Sessions with everything drawn: a row for each request, those of a session one after another."""
+    """Sessions with everything drawn: a row for each request, those of a session one after
+    another.
+    """
 
     session: Ints  # number of the session
     # isl, osl: tokens of the whole prompt and of the output
@@ -233,8 +286,12 @@ class Drawn(NamedTuple):
         return found
 
 
-def draw(asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]) -> Drawn:
-    """So many sessions; ``streams`` draw questions, answers, turns, pauses, tools and prefixes, in this order."""
+def draw(
+    asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]
+) -> Drawn:
+    """So many sessions; ``streams`` draw questions, answers, turns, pauses, tools and prefixes, in
+    this order.
+    """
     import numpy as np
 
     turns = np.maximum(asked.turns.draw(count, streams[2]), 1)
@@ -250,17 +307,23 @@ def draw(asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[
         if asked.tool_tokens is not None:
             new = np.where(calls, asked.tool_tokens.draw(len(session), streams[4]), new)
     prefix = streams[5].integers(0, asked.prefixes, count)
-    prefix[streams[5].random(count) >= asked.prefix_share if asked.prefix_tokens else slice(None)] = -1
+    prefix[
+        streams[5].random(count) >= asked.prefix_share if asked.prefix_tokens else slice(None)
+    ] = -1
     first = number == 0
     added = new + np.where(first, np.where(prefix >= 0, asked.prefix_tokens, 0)[session], 0)
     added[1:] += np.where(first[1:], 0, out[:-1])
     whole = added.cumsum()
     before = (whole - added)[first][session]
-    return Drawn(session, whole - before, out, np.where(first, -1, pause * PS_PER_NS), prefix[session])
+    return Drawn(
+        session, whole - before, out, np.where(first, -1, pause * PS_PER_NS), prefix[session]
+    )
 
 
 def contents_of(drawn: Drawn, prefix_tokens: int) -> Contents:
-    """What the requests of sessions have in common: a prefix, and all that their own session has said."""
+    """What the requests of sessions have in common: a prefix, and all that their own session has
+    said.
+    """
     import numpy as np
 
     shares = drawn.prefix >= 0

@@ -1,4 +1,6 @@
-"""Step times from outside: a table of a user's own measurements, or the name of another step model."""
+"""Step times from outside: a table of a user's own measurements, or the name of another step
+model.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,14 @@ class TimedStep:
 
     @property
     def attention_pairs_2(self) -> float:
-        """Twice the pairs of a new prompt token and a token it attends to; assumes equal prompts."""
+        """Twice the pairs of a new prompt token and a token it attends to; assumes equal
+        prompts.
+        """
         if self.prefill_tokens == 0:
             return 0.0
-        return self.prefill_tokens * (2 * self.past_tokens + self.prefill_tokens / self.prefill_sequences)
+        return self.prefill_tokens * (
+            2 * self.past_tokens + self.prefill_tokens / self.prefill_sequences
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,8 @@ class StepSource:
     """The source of a deployment's step times where these are not the fitted terms."""
 
     name: str  # ``KERNELS``, ``AICONFIGURATOR``, or the file
-    table: tuple[tuple[Owner, tuple[TimedStep, ...]], ...] = ()  # the steps of the file by their owner; empty for the others
+    # the steps of the file by their owner; empty for the others
+    table: tuple[tuple[Owner, tuple[TimedStep, ...]], ...] = ()
 
     @property
     def names_owners(self) -> bool:
@@ -65,7 +72,10 @@ class StepSource:
             for step in steps
         ]
         if not timed_steps:
-            raise InputError(f"{option('step_model')}: {self.name} has no step times of {', '.join(mine[:3])}, TP {mine[3]}, {mine[4]}")
+            raise InputError(
+                f"{option('step_model')}: {self.name} has no step times of {', '.join(mine[:3])},"
+                f" TP {mine[3]}, {mine[4]}"
+            )
         return tuple(timed_steps)
 
 

@@ -1,8 +1,10 @@
-"""Plain values, as a YAML or JSON file holds them, read as the values of a class: the one gate for files.
+"""Plain values, as a YAML or JSON file holds them, read as the values of a class: the one gate for
+files.
 
-A class that may be read is made by ``strict``: a key that it does not have is then an error, so that a misspelt key cannot
-leave its field at a default in silence. Values are read strictly: a text is no number. All faults are reported at once, each
-with the file, the entry and the path of the field.
+A class that may be read is made by ``strict``: a key that it does not have is then an error, so
+that a misspelt key cannot leave its field at a default in silence. Values are read strictly: a text
+is no number. All faults are reported at once, each with the file, the entry and the path of the
+field.
 """
 
 from __future__ import annotations
@@ -12,7 +14,16 @@ import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 from tonnage.errors import HIDDEN, DataErrors, InputError, Several
 
@@ -22,12 +33,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FORBID = {"extra": "forbid"}  # pydantic's rule for a class that is read from a file: an unknown key is an error
+# pydantic's rule for a class that is read from a file: an unknown key is an error
+FORBID = {"extra": "forbid"}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def strict(kind: type[T]) -> type[T]:
-    """A frozen, slotted, keyword-only dataclass that refuses unknown keys, unless a base has another rule of pydantic's."""
+    """A frozen, slotted, keyword-only dataclass that refuses unknown keys, unless a base has
+    another rule of pydantic's.
+    """
     if not hasattr(kind, "__pydantic_config__"):
         setattr(kind, "__pydantic_config__", FORBID)  # noqa: B010 — a class does not declare it
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
@@ -42,18 +56,31 @@ class AsPairs:
         from pydantic_core import core_schema
 
         mapping = handler.generate_schema(dict[str, get_args(get_args(source)[0])[1]])  # type: ignore[misc]
-        return core_schema.no_info_after_validator_function(lambda found: tuple(found.items()), mapping)
+        return core_schema.no_info_after_validator_function(
+            lambda found: tuple(found.items()), mapping
+        )
 
 
 Pairs = Annotated[tuple[tuple[str, T], ...], AsPairs()]
 
 
-def about(text: str, *, default: Any = None, negative: bool = True, several: bool = False, aliases: tuple[str, ...] = ()) -> Any:
-    """A field that is also a flag of the command: ``negative`` switches have a "no" form, ``several`` take all values that follow.
+def about(
+    text: str,
+    *,
+    default: Any = None,
+    negative: bool = True,
+    several: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """A field that is also a flag of the command: ``negative`` switches have a "no" form,
+    ``several`` take all values that follow.
 
     ``aliases`` are the names of the same flag in other tools; a single letter follows one hyphen.
     """
-    return field(default=default, metadata={"about": text, "negative": negative, "several": several, "aliases": aliases})
+    return field(
+        default=default,
+        metadata={"about": text, "negative": negative, "several": several, "aliases": aliases},
+    )
 
 
 WANTED = {
@@ -78,21 +105,29 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def read_as(kind: type[T], values: object, where: str, error: type[Several] = DataErrors) -> T:
-    """Plain values as a value of the class ``kind``; faults raise ``error``: ``DataErrors`` for shipped files, else ``InputErrors``."""
+    """Plain values as a value of the class ``kind``; faults raise ``error``: ``DataErrors`` for
+    shipped files, else ``InputErrors``.
+    """
     found, faults = attempt(kind, values, where)
     if found is None or faults:
         raise error(faults)
     return found
 
 
-def read_entries(kind: type[T], rows: object, where: str, error: type[Several] = DataErrors) -> tuple[T, ...]:
-    """The entries of a file that is a list, each as a value of the class ``kind`` and named by its ``name`` in messages.
+def read_entries(
+    kind: type[T], rows: object, where: str, error: type[Several] = DataErrors
+) -> tuple[T, ...]:
+    """The entries of a file that is a list, each as a value of the class ``kind`` and named by its
+    ``name`` in messages.
 
     Raises DataErrors, InputErrors: everything that is wrong with any of them, one line each.
     """
     if not isinstance(rows, list):
         raise error([f"{where}: is not a list of entries"])
-    read = [attempt(kind, row, f"{where}: {_name(row, place)}") for place, row in enumerate(rows, start=1)]
+    read = [
+        attempt(kind, row, f"{where}: {_name(row, place)}")
+        for place, row in enumerate(rows, start=1)
+    ]
     error.raise_if([fault for _, faults in read for fault in faults])
     return tuple(found for found, _ in read if found is not None)
 
@@ -125,7 +160,11 @@ def _lines(faults: Iterable[Any], kind: Any, where: str) -> Iterable[str]:
             yield f"{place}: unknown key; {_nearest(kind, loc)}"
             continue
         said = WANTED.get(fault["type"]) or str(fault["msg"]).lower()
-        yield f"{place}: {said}" if fault["type"] == "missing" else f"{place}: {_shown(fault['input'])} {said}"
+        yield (
+            f"{place}: {said}"
+            if fault["type"] == "missing"
+            else f"{place}: {_shown(fault['input'])} {said}"
+        )
 
 
 def _nearest(kind: Any, loc: list[str]) -> str:
@@ -139,8 +178,14 @@ def _nearest(kind: Any, loc: list[str]) -> str:
 
 
 def _class_in(kind: Any) -> Any:
-    """The first dataclass that an annotation names, such as that of ``dict[str, Switch] | None``; None without one."""
-    return kind if is_dataclass(kind) else next((found for part in get_args(kind) if (found := _class_in(part))), None)
+    """The first dataclass that an annotation names, such as that of ``dict[str, Switch] | None``;
+    None without one.
+    """
+    return (
+        kind
+        if is_dataclass(kind)
+        else next((found for part in get_args(kind) if (found := _class_in(part))), None)
+    )
 
 
 def _shown(value: object) -> str:
@@ -148,14 +193,17 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-# YAML as plain values: no objects, and a key that is given twice is refused rather than overwritten.
+# YAML as plain values: no objects, and a key that is given twice is refused rather than
+# overwritten.
 
 
 MOST_VALUES = 500_000
-"""Values of a document with every alias in its place. A YAML text of 316 bytes can stand for billions."""
+"""Values of a document with every alias in its place. A YAML text of 316 bytes can stand for
+billions."""
 
 DEEPEST = 100
-"""Levels of a document. What reads, compares and writes documents goes a level deeper with each call."""
+"""Levels of a document. What reads, compares and writes documents goes a level deeper with each
+call."""
 
 MOST_DIGITS = 40
 """Digits of a whole number."""
@@ -164,44 +212,61 @@ MOST_DIGITS = 40
 def bounded(document: Any, where: str) -> Any:
     """A document of YAML or JSON as it is.
 
-    Raises InputError: with every alias in its place it has more than ``MOST_VALUES`` values or ``DEEPEST`` levels, a number of more than
-    ``MOST_DIGITS`` digits, or a text with a hidden character.
+    Raises InputError: with every alias in its place it has more than ``MOST_VALUES`` values or
+    ``DEEPEST`` levels, a number of more than ``MOST_DIGITS`` digits, or a text with a hidden
+    character.
     """
     count, waiting = 0, [(document, 1)]
     while waiting:
         value, level = waiting.pop()
         count += 1
         if count > MOST_VALUES or level > DEEPEST:
-            what = f"{DEEPEST} levels" if level > DEEPEST else f"{MOST_VALUES:,} values, counted with its aliases (*name)"
+            what = (
+                f"{DEEPEST} levels"
+                if level > DEEPEST
+                else f"{MOST_VALUES:,} values, counted with its aliases (*name)"
+            )
             raise InputError(f"{where}: has more than {what}; write fewer of them")
         if isinstance(value, str):
             if hidden := HIDDEN.search(value):
-                raise InputError(f"{where}: holds the hidden character U+{ord(hidden[0]):04X} in {_shown(value)}; remove it")
+                raise InputError(
+                    f"{where}: holds the hidden character U+{ord(hidden[0]):04X} in"
+                    f" {_shown(value)}; remove it"
+                )
         elif isinstance(value, dict):
             waiting += ((part, level + 1) for pair in value.items() for part in pair)
         elif isinstance(value, list | tuple):
             waiting += ((part, level + 1) for part in value)
         elif isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
-            raise InputError(f"{where}: holds a number of more than {MOST_DIGITS} digits; write a smaller one")
+            raise InputError(
+                f"{where}: holds a number of more than {MOST_DIGITS} digits; write a smaller one"
+            )
     return document
 
 
 def parse_json(text: str | bytes, where: str, again: str = "give a JSON file") -> Any:
-    """The plain values of a JSON text. Raises InputError: it is not JSON, or not ``bounded``; the message ends with what to give."""
+    """The plain values of a JSON text. Raises InputError: it is not JSON, or not ``bounded``; the
+    message ends with what to give.
+    """
     try:
         return bounded(json.loads(text), where)
     except RecursionError:
         raise InputError(f"{where}: has more than {DEEPEST} levels; {again}") from None
     except ValueError as error:
-        why = error if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else "it holds a number of thousands of digits"
+        why = (
+            error
+            if isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+            else "it holds a number of thousands of digits"
+        )
         raise InputError(f"{where}: is no JSON ({why}); {again}") from None
 
 
 def parse_yaml(text: str, where: str, *, shipped: bool = False) -> Any:
-    """The plain values of a YAML text; ``shipped`` files are read by the parser in C, which bounds no hostile file's nesting.
+    """The plain values of a YAML text; ``shipped`` files are read by the parser in C, which bounds
+    no hostile file's nesting.
 
-    Raises InputError: the text is not YAML, gives a key twice, nests too deeply or repeats itself by aliases beyond ``MOST_VALUES``; the
-    message names the line.
+    Raises InputError: the text is not YAML, gives a key twice, nests too deeply or repeats itself
+    by aliases beyond ``MOST_VALUES``; the message names the line.
     """
     import yaml
 
@@ -211,9 +276,13 @@ def parse_yaml(text: str, where: str, *, shipped: bool = False) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f":{mark.line + 1}" if mark else ""
-        raise InputError(f"{where}{at}: is not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
+        raise InputError(
+            f"{where}{at}: is not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}"
+        ) from None
     except (RecursionError, ValueError) as error:
-        raise InputError(f"{where}: is not YAML that can be read: {str(error) or 'nested too deeply'}") from None
+        raise InputError(
+            f"{where}: is not YAML that can be read: {str(error) or 'nested too deeply'}"
+        ) from None
 
 
 @cache
@@ -230,7 +299,9 @@ def _loader(fast: bool) -> Any:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             twice = [key for place, key in enumerate(keys) if key in keys[:place]]
             if twice:
-                raise yaml.constructor.ConstructorError(None, None, f"'{twice[0]}' is given twice", node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"'{twice[0]}' is given twice", node.start_mark
+                )
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
 

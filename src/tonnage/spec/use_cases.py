@@ -1,12 +1,13 @@
 """A use case fills in mode, lengths and limits where the asker says only what the traffic is for.
 
-Reading speed is about 250 words a minute, or 200 ms a token; fast readers take 90 ms a token. Lengths and
-limits follow NVIDIA's course "Sizing LLM Inference Systems" and its blog posts on benchmarking (2024): whoever
-reads along needs 250 ms a token in the 99th percentile, data generation 35 ms. They are starting points,
-stated in every plan that uses them.
+Reading speed is about 250 words a minute, or 200 ms a token; fast readers take 90 ms a token.
+Lengths and limits follow NVIDIA's course "Sizing LLM Inference Systems" and its blog posts on
+benchmarking (2024): whoever reads along needs 250 ms a token in the 99th percentile, data
+generation 35 ms. They are starting points, stated in every plan that uses them.
 
-The four patterns of short and long prompts and outputs set lengths and mode and no limits: 128 and 2,048 tokens, the lengths
-at which NVIDIA publishes the throughput of TensorRT-LLM (docs/performance/perf-overview.md of its releases 0.14 and 0.15, 2024).
+The four patterns of short and long prompts and outputs set lengths and mode and no limits: 128 and
+2,048 tokens, the lengths at which NVIDIA publishes the throughput of TensorRT-LLM
+(docs/performance/perf-overview.md of its releases 0.14 and 0.15, 2024).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Preset:
     isl: str
     osl: str
     limits: LimitsAsked
-    # what ``isl`` is the sum of; None where it is one piece, to which parts that the asker names are added
+    # what ``isl`` is the sum of; None where it is one piece, to which parts that the asker names
+    # are added
     parts: LengthsAsked | None = None
 
 
@@ -51,13 +53,26 @@ SHORT, LONG = "128", "2048"
 DefaultPart = Literal["system_prompt", "retrieved", "history", "shared_prefix"]
 PARTS: tuple[DefaultPart, ...] = ("system_prompt", "retrieved", "history")
 RAG = LengthsAsked(isl="100", system_prompt="500", retrieved="5x400", history="3x300")
-"""A prompt of RAG by its parts. NVIDIA's course counts passages and history into its 3,500 tokens and does not split them: this is ours."""
+"""A prompt of RAG by its parts. NVIDIA's course counts passages and history into its 3,500 tokens
+and does not split them: this is ours."""
 
 PRESETS: dict[UseCase, Preset] = {
-    "chatbot": Preset(mode="streaming", isl="500", osl="200", limits=LimitsAsked(ttft="p95<=1s", itl=READING)),
-    "summarization": Preset(mode="streaming", isl="3000", osl="300", limits=LimitsAsked(ttft="p95<=3s", itl=READING)),
-    "rag": Preset(mode="streaming", isl="3500", osl="500", limits=LimitsAsked(ttft="p95<=2s", itl=READING), parts=RAG),
-    "data-generation": Preset(mode="streaming", isl="300", osl="1500", limits=LimitsAsked(itl="p99<=35ms")),
+    "chatbot": Preset(
+        mode="streaming", isl="500", osl="200", limits=LimitsAsked(ttft="p95<=1s", itl=READING)
+    ),
+    "summarization": Preset(
+        mode="streaming", isl="3000", osl="300", limits=LimitsAsked(ttft="p95<=3s", itl=READING)
+    ),
+    "rag": Preset(
+        mode="streaming",
+        isl="3500",
+        osl="500",
+        limits=LimitsAsked(ttft="p95<=2s", itl=READING),
+        parts=RAG,
+    ),
+    "data-generation": Preset(
+        mode="streaming", isl="300", osl="1500", limits=LimitsAsked(itl="p99<=35ms")
+    ),
     "offline": Preset(mode="offline", isl="1000", osl="300", limits=LimitsAsked()),
     "short-in-short-out": Preset(mode="streaming", isl=SHORT, osl=SHORT, limits=LimitsAsked()),
     "short-in-long-out": Preset(mode="streaming", isl=SHORT, osl=LONG, limits=LimitsAsked()),
@@ -67,22 +82,44 @@ PRESETS: dict[UseCase, Preset] = {
 
 
 def mixture_of(text: str, where: str) -> Pairs:
-    """Read "short-in-short-out 0.7, 4000/300 30%": use cases or pairs of lengths (ISL/OSL, in tokens), each with its share.
+    """Read "short-in-short-out 0.7, 4000/300 30%": use cases or pairs of lengths (ISL/OSL, in
+    tokens), each with its share.
 
     Raises InputError: another form, or shares that do not sum to 1.
     """
     parts = []
     for part in text.split(","):
         match = _PART.match(part)
-        named = None if match is None else next((preset for name, preset in PRESETS.items() if name == match[1]), None)
-        lengths = ("", "") if match is None else (match[2], match[3]) if named is None else (named.isl, named.osl)
-        if match is None or not all(length and 1 <= int(length) <= MAX_TOKENS for length in lengths):
-            raise InputError(f"{where}: '{part.strip()}' is no kind of length with its share; write such as {MIXTURE}")
+        named = (
+            None
+            if match is None
+            else next((preset for name, preset in PRESETS.items() if name == match[1]), None)
+        )
+        lengths = (
+            ("", "")
+            if match is None
+            else (match[2], match[3])
+            if named is None
+            else (named.isl, named.osl)
+        )
+        if match is None or not all(
+            length and 1 <= int(length) <= MAX_TOKENS for length in lengths
+        ):
+            raise InputError(
+                f"{where}: '{part.strip()}' is no kind of length with its share; write such as"
+                f" {MIXTURE}"
+            )
         parts.append((int(lengths[0]), int(lengths[1]), number_of(match[4], "share") or 0.0))
     total = sum(share for _, _, share in parts)
     if abs(total - 1) > 1e-6 or min(share for _, _, share in parts) <= 0:
-        raise InputError(f"{where}: the shares of '{text}' sum to {total:g}; write shares above 0 that sum to 1, such as {MIXTURE}")
-    ends = [round(PIECES * sum(share for _, _, share in parts[: place + 1]) / total) for place in range(len(parts))]
+        raise InputError(
+            f"{where}: the shares of '{text}' sum to {total:g}; write shares above 0 that sum to 1,"
+            f" such as {MIXTURE}"
+        )
+    ends = [
+        round(PIECES * sum(share for _, _, share in parts[: place + 1]) / total)
+        for place in range(len(parts))
+    ]
     counts = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
     isl = tuple(isl for (isl, _, _), count in zip(parts, counts, strict=True) for _ in range(count))
     osl = tuple(osl for (_, osl, _), count in zip(parts, counts, strict=True) for _ in range(count))
@@ -105,9 +142,10 @@ class Defaults:
 def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     """The scenario with what its use case sets, and what that was; None where it sets nothing.
 
-    Lengths apply where neither lengths, pairs nor a trace are given; a limit applies where its metric has none. Parts of the prompt that
-    are given take the place of the use case's own part, and are added to a prompt that it does not split.
-    Where another mode was requested, only limits that count in it apply: the use case's own are left out.
+    Lengths apply where neither lengths, pairs nor a trace are given; a limit applies where its
+    metric has none. Parts of the prompt that are given take the place of the use case's own part,
+    and are added to a prompt that it does not split. Where another mode was requested, only limits
+    that count in it apply: the use case's own are left out.
     """
     if scenario.use_case is None:
         return scenario, None
@@ -120,7 +158,9 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
         default = getattr(preset.limits, part.name)
         if default is not None and getattr(limits, part.name) is None:
             limits = replace(limits, **{part.name: default})
-            limits_set.append(parse_limit(next(metric for metric in METRICS if metric == part.name), default))
+            limits_set.append(
+                parse_limit(next(metric for metric in METRICS if metric == part.name), default)
+            )
     defaults = Defaults(
         use_case=scenario.use_case,
         mode=mode if scenario.mode is None else None,
@@ -142,10 +182,18 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     return made, defaults if anything else None
 
 
-def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], dict[DefaultPart, str]]:
-    """ISL, OSL and the prompt's parts that the asker leaves to the use case: turns make its history, shared text its system prompt."""
+def _lengths_set(
+    scenario: Scenario, preset: Preset
+) -> tuple[dict[str, str], dict[DefaultPart, str]]:
+    """ISL, OSL and the prompt's parts that the asker leaves to the use case: turns make its
+    history, shared text its system prompt.
+    """
     lengths_asked, sessions = scenario.lengths, scenario.sessions
-    drawn = scenario.demand.trace is not None and lengths_asked.isl is None and lengths_asked.osl is None
+    drawn = (
+        scenario.demand.trace is not None
+        and lengths_asked.isl is None
+        and lengths_asked.osl is None
+    )
     if lengths_asked.pairs is not None or lengths_asked.mixture is not None or drawn:
         return {}, {}
     lengths = {} if lengths_asked.osl is not None else {"osl": preset.osl}
@@ -158,5 +206,9 @@ def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], di
     own = {name: str(getattr(preset.parts, name)) for name in PARTS if name not in given}
     if follows and not shares and "system_prompt" in own:
         own["shared_prefix"] = own["system_prompt"]
-    made_by_turns = ("history", "system_prompt") if follows else ("system_prompt",) if shares else ()
-    return {"isl": str(preset.parts.isl), **lengths}, {name: text for name, text in own.items() if name not in made_by_turns}
+    made_by_turns = (
+        ("history", "system_prompt") if follows else ("system_prompt",) if shares else ()
+    )
+    return {"isl": str(preset.parts.isl), **lengths}, {
+        name: text for name, text in own.items() if name not in made_by_turns
+    }

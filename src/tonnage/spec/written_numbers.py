@@ -1,6 +1,8 @@
-"""Numbers as people write them: "20,000", "20k", "1.5 million", "300/min", "50%", "p95", "3x", "8h", "10 kW", "N+1", "$400k".
+"""Numbers as people write them: "20,000", "20k", "1.5 million", "300/min", "50%", "p95", "3x",
+"8h", "10 kW", "N+1", "$400k".
 
-Which units may follow depends on the quantity (``Unit``); without a unit the number is in the first of them.
+Which units may follow depends on the quantity (``Unit``); without a unit the number is in the first
+of them.
 """
 
 from __future__ import annotations
@@ -8,7 +10,20 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Unit = Literal["", "rate", "share", "percentile", "factor", "hours", "days", "daily", "yearly", "kilowatts", "spare", "usd"]
+Unit = Literal[
+    "",
+    "rate",
+    "share",
+    "percentile",
+    "factor",
+    "hours",
+    "days",
+    "daily",
+    "yearly",
+    "kilowatts",
+    "spare",
+    "usd",
+]
 
 UNITS: dict[Unit, dict[str, float]] = {
     "rate": {
@@ -28,11 +43,14 @@ UNITS: dict[Unit, dict[str, float]] = {
 }
 """What may follow a number of each kind, and by what it is multiplied."""
 
-BEFORE: dict[Unit, str] = {"percentile": r"p", "spare": r"n\s*\+", "usd": r"usd|us\$|\$"}  # What may be before it
+# What may be before it
+BEFORE: dict[Unit, str] = {"percentile": r"p", "spare": r"n\s*\+", "usd": r"usd|us\$|\$"}
 
 TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
 
-_DIGITS = re.compile(r"([+-]?(?:\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(.*)", re.DOTALL)
+_DIGITS = re.compile(
+    r"([+-]?(?:\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(.*)", re.DOTALL
+)
 _APART = re.compile(r"[,\s]+")
 
 
@@ -43,19 +61,27 @@ def number_of(text: str, unit: Unit = "") -> float | None:
         return float(plain)
     except ValueError:
         pass
-    match = _DIGITS.fullmatch(re.sub(rf"^(?:{BEFORE[unit]})\s*", "", plain) if unit in BEFORE else plain)
+    match = _DIGITS.fullmatch(
+        re.sub(rf"^(?:{BEFORE[unit]})\s*", "", plain) if unit in BEFORE else plain
+    )
     if match is None:
         return None
     value, rest = float(match[1].replace(",", "").replace("_", "")), match[2]
     units = {"": 1.0, **UNITS.get(unit, {})}
     if rest in units:
         return value * units[rest]
-    parts = ((times, rest[len(name) :].lstrip()) for name, times in TIMES.items() if rest.startswith(name))
+    parts = (
+        (times, rest[len(name) :].lstrip())
+        for name, times in TIMES.items()
+        if rest.startswith(name)
+    )
     return next((value * times * units[left] for times, left in parts if left in units), None)
 
 
 def numbers_of(text: str) -> list[float] | None:
-    """The numbers of a text with commas or spaces between them; None where it is anything else, such as the path of a file."""
+    """The numbers of a text with commas or spaces between them; None where it is anything else,
+    such as the path of a file.
+    """
     parts = [part for part in _APART.split(text) if part]
     try:
         return [float(part) for part in parts] if len(parts) > 1 else None

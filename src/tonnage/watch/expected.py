@@ -1,6 +1,8 @@
-"""What the simulator makes of the load that a deployment has at present, and how much more load it would carry.
+"""What the simulator makes of the load that a deployment has at present, and how much more load it
+would carry.
 
-The load is read off the metrics pages of all instances at one moment, of the gateway before them and of the exporters of their GPUs.
+The load is read off the metrics pages of all instances at one moment, of the gateway before them
+and of the exporters of their GPUs.
 """
 
 from __future__ import annotations
@@ -38,23 +40,33 @@ FAILED = "5xx"  # The status under which vLLM counts responses that failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What one instance has done since it started, and what it holds at this moment, read off its metrics page."""
+    """What one instance has done since it started, and what it holds at this moment, read off its
+    metrics page.
+    """
 
-    running: float | None = None  # and waiting: requests with a slot and in the queue; None where the engine does not publish them
+    # and waiting: requests with a slot and in the queue; None where the engine does not publish
+    # them
+    running: float | None = None
     waiting: float | None = None
     kv_used: float | None = None  # share of the KV cache in use; None where it is not published
-    prompt_tokens: float | None = None  # and output_tokens: since its start; None where they are not published
+    # and output_tokens: since its start; None where they are not published
+    prompt_tokens: float | None = None
     output_tokens: float | None = None
-    # and failures: HTTP responses since its start, and those with a status of 500 or more; None where they are not published
+    # and failures: HTTP responses since its start, and those with a status of 500 or more; None
+    # where they are not published
     responses: float | None = None
     failures: float | None = None
     histograms: Mapping[LimitMetric, Buckets] = field(default_factory=dict)  # of seconds, by metric
-    stages: Mapping[Stage, Buckets] = field(default_factory=dict)  # of seconds of a request before its first token
+    # of seconds of a request before its first token
+    stages: Mapping[Stage, Buckets] = field(default_factory=dict)
 
 
 def signals_on(page: Page) -> Signals | None:
     """The engine whose metrics a page has; None for an unknown one."""
-    return next((signals for signals in SIGNALS.values() if f"{signals.histograms['e2e']}_count" in page), None)
+    return next(
+        (signals for signals in SIGNALS.values() if f"{signals.histograms['e2e']}_count" in page),
+        None,
+    )
 
 
 def counts_of(page: Page, signals: Signals) -> Counts:
@@ -64,7 +76,11 @@ def counts_of(page: Page, signals: Signals) -> Counts:
         return page.total(name) if name and name in page else None
 
     used = page.values(signals.kv_used) if signals.kv_used else ()
-    answered = [sample for sample in page.of(signals.responses) if sample.labels.get("handler", "/v1/").startswith("/v1/")]
+    answered = [
+        sample
+        for sample in page.of(signals.responses)
+        if sample.labels.get("handler", "/v1/").startswith("/v1/")
+    ]
     return Counts(
         running=total(signals.running),
         waiting=total(signals.waiting),
@@ -72,23 +88,37 @@ def counts_of(page: Page, signals: Signals) -> Counts:
         prompt_tokens=total(signals.prompt_tokens),
         output_tokens=total(signals.output_tokens),
         responses=sum(sample.value for sample in answered) if answered else None,
-        failures=sum(sample.value for sample in answered if sample.labels.get("status") == FAILED) if answered else None,
-        histograms={metric: buckets_of(page, one) for metric, one in signals.histograms.items() if f"{one}_count" in page},
-        stages={stage: buckets_of(page, name) for stage in STAGES if (name := getattr(signals, stage)) and f"{name}_count" in page},
+        failures=(
+            sum(sample.value for sample in answered if sample.labels.get("status") == FAILED)
+            if answered
+            else None
+        ),
+        histograms={
+            metric: buckets_of(page, one)
+            for metric, one in signals.histograms.items()
+            if f"{one}_count" in page
+        },
+        stages={
+            stage: buckets_of(page, name)
+            for stage in STAGES
+            if (name := getattr(signals, stage)) and f"{name}_count" in page
+        },
     )
 
 
 GATEWAY_UP = "tonnage_gateway_up"
 GATEWAY_REQUESTS = "tonnage_gateway_requests_total"
 BROKEN = ("error", "cut", "failed")
-ENDED = ("ok", *BROKEN)  # How requests end that a gateway passed on, as it counts them (``gateway.server.OUTCOMES``)
+# How requests end that a gateway passed on, as it counts them (``gateway.server.OUTCOMES``)
+ENDED = ("ok", *BROKEN)
 
 HAPROXY_UP, HAPROXY_RESPONSES = "haproxy_server_status", "haproxy_backend_http_responses_total"
 """Of HAProxy's exporter, whose servers have their addresses for names (``gateway.haproxy``)."""
 
 USE = ("DCGM_FI_DEV_GPU_UTIL", "gpu_gfx_activity", "nv_gpu_utilization", "nvml:utilization_percent")
 WATTS = ("DCGM_FI_DEV_POWER_USAGE", "gpu_package_power", "nv_gpu_power_usage", "nvml:power_w")
-"""Of NVIDIA's DCGM exporter, of AMD's, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
+"""Of NVIDIA's DCGM exporter, of AMD's, of Triton, and of this machine's driver (names recalled,
+2026-11-22)."""
 
 SHARES = ("nv_gpu_utilization",)  # Triton publishes a share where the others publish per cent
 
@@ -100,8 +130,10 @@ class Reading:
     at_s: float  # seconds of a clock that never goes back
     instances: Mapping[str, Counts]  # what each instance that answered says, by its address
     asked: tuple[str, ...]  # the addresses
-    ended: Mapping[str, float]  # requests that a gateway has passed on, by how they ended; empty without one
-    use: tuple[float, ...] = ()  # share of the time in which each GPU worked, one value a GPU; empty where nobody says it
+    # requests that a gateway has passed on, by how they ended; empty without one
+    ended: Mapping[str, float]
+    # share of the time in which each GPU worked, one value a GPU; empty where nobody says it
+    use: tuple[float, ...] = ()
     watts: tuple[float, ...] = ()  # power of each GPU
 
 
@@ -114,14 +146,21 @@ def backends_on(page: Page) -> tuple[str, ...]:
 
 
 def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] = ()) -> Reading:
-    """One moment of a clock that never goes back; the page of an instance is empty where it did not answer."""
+    """One moment of a clock that never goes back; the page of an instance is empty where it did not
+    answer.
+    """
     found: dict[str, Counts] = {}
     for url, page in instances.items():
         signals = signals_on(page)
         if signals is not None:
             found[url] = counts_of(page, signals)
     pages = (*instances.values(), *others)
-    ended = {outcome: 0.0 for page in others if GATEWAY_UP in page or HAPROXY_UP in page for outcome in ENDED}
+    ended = {
+        outcome: 0.0
+        for page in others
+        if GATEWAY_UP in page or HAPROXY_UP in page
+        for outcome in ENDED
+    }
     for one in (sample for page in others for sample in page.of(GATEWAY_REQUESTS)):
         if one.labels.get("outcome") in ended:
             ended[one.labels["outcome"]] += one.value
@@ -132,7 +171,12 @@ def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] =
         instances=found,
         asked=tuple(instances),
         ended=ended,
-        use=tuple(one if name in SHARES else one / 100 for page in pages for name in USE for one in page.values(name)),
+        use=tuple(
+            one if name in SHARES else one / 100
+            for page in pages
+            for name in USE
+            for one in page.values(name)
+        ),
         watts=tuple(value for page in pages for name in WATTS for value in page.values(name)),
     )
 
@@ -142,10 +186,14 @@ AT_ONCE = 16
 
 
 class Pages:
-    """The metrics pages of a deployment: of its instances, of the gateway before them, of the exporters of its GPUs."""
+    """The metrics pages of a deployment: of its instances, of the gateway before them, of the
+    exporters of its GPUs.
+    """
 
     def __init__(self, urls: Sequence[str], *, gpus: Sequence[str] = (), path: str = PATH) -> None:
-        """Nothing is fetched yet; a gateway's backends are watched in its place. Raises InputError: something that is no address."""
+        """Nothing is fetched yet; a gateway's backends are watched in its place. Raises InputError:
+        something that is no address.
+        """
         self.urls = tuple(dict.fromkeys(_address(url, "url") for url in urls))
         self._gpus = tuple(_with_path(_address(url, "gpu_metrics"), PATH) for url in gpus)
         self._path = path
@@ -155,7 +203,9 @@ class Pages:
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             first = dict(zip(self.urls, pool.map(self._page, self.urls), strict=True))
             instances = {url: page for url, page in first.items() if not backends_on(page)}
-            behind = [url for page in first.values() for url in backends_on(page) if url not in instances]
+            behind = [
+                url for page in first.values() for url in backends_on(page) if url not in instances
+            ]
             instances |= dict(zip(behind, pool.map(self._page, behind), strict=True))
             pages = [page for page in first.values() if backends_on(page)]
             pages += map(Page, pool.map(fetch, self._gpus))
@@ -180,22 +230,31 @@ def _address(text: str, name: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise InputError(f"{option(name)}: '{text}' is no address; write one such as http://127.0.0.1:8000")
+        raise InputError(
+            f"{option(name)}: '{text}' is no address; write one such as http://127.0.0.1:8000"
+        )
     return url
 
 
-NEAR = 0.1  # Mean lengths that differ by less than this share from the plan's count as the plan's: those of a short stretch vary
-STEP = 1.05  # Lengths are rounded to powers of this, so that the capacity is not searched again at every look
+# Mean lengths that differ by less than this share from the plan's count as the plan's: those of a
+# short stretch vary
+NEAR = 0.1
+# Lengths are rounded to powers of this, so that the capacity is not searched again at every look
+STEP = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The prediction."""
 
-    summary: Summary | None  # metrics of one instance under its share of the present load; None without load
-    # in milliseconds, between which a measurement is with a probability of 80 %, by column ("tpot_ms", "ttft_p95_ms")
+    # metrics of one instance under its share of the present load; None without load
+    summary: Summary | None
+    # in milliseconds, between which a measurement is with a probability of 80 %, by column
+    # ("tpot_ms", "ttft_p95_ms")
     intervals: Mapping[str, tuple[float, float]]
-    capacity: float  # requests per second that one instance carries inside the limits with the present lengths; 0 where it carries none
+    # requests per second that one instance carries inside the limits with the present lengths; 0
+    # where it carries none
+    capacity: float
     isl: float  # and osl: mean lengths that were simulated, in tokens
     osl: float
     ttft: TtftParts | None = None  # where the mean TTFT goes; None without load
@@ -205,9 +264,15 @@ class Predictor:
     """Predicts for one plan; searches of capacity are kept, since lengths change slowly."""
 
     def __init__(self, plan: Plan, deployment: Deployment, *, gpus_per_system: int) -> None:
-        """Of the choice of a plan, whose limits and lengths count. Raises InputError: its lengths cannot be read again."""
+        """Of the choice of a plan, whose limits and lengths count. Raises InputError: its lengths
+        cannot be read again.
+        """
         understood = plan.scenario
-        process: Process = "poisson" if understood.arrivals is None or understood.arrivals == "trace" else understood.arrivals
+        process: Process = (
+            "poisson"
+            if understood.arrivals is None or understood.arrivals == "trace"
+            else understood.arrivals
+        )
         self._deployment = deployment
         self._isl = _lengths(understood.isl, understood.mean_isl)
         self._osl = _lengths(understood.osl, understood.mean_osl)
@@ -227,8 +292,12 @@ class Predictor:
         self._instances = max(1, 0 if plan.choice is None else plan.choice.instances)
         self._capacity = lru_cache(maxsize=64)(self._searched)
 
-    def at(self, rate: float, *, isl: float | None, osl: float | None, slower: float = 1.0) -> Expected:
-        """What is expected of one instance at a rate, with mean lengths (None: the plan's), where steps take ``slower`` times as long."""
+    def at(
+        self, rate: float, *, isl: float | None, osl: float | None, slower: float = 1.0
+    ) -> Expected:
+        """What is expected of one instance at a rate, with mean lengths (None: the plan's), where
+        steps take ``slower`` times as long.
+        """
         factors = _factor(isl, self._isl.mean), _factor(osl, self._osl.mean)
         traffic = self._with(*factors, slower)
         capacity = self._capacity(*factors, slower)
@@ -236,23 +305,51 @@ class Predictor:
         if rate > 0:
             instance = self._runs.instance(self._deployment, traffic)
             together = instance.standing_for(self._instances)
-            record = middle(instance.open(rate, instance.requests_of(rate, QUICK, together), traffic.seed, together))
+            record = middle(
+                instance.open(
+                    rate, instance.requests_of(rate, QUICK, together), traffic.seed, together
+                )
+            )
             parts = next(iter(ttft_parts(record, instance.spec)), None)
             summary = self._runs.open(instance, together, rate, QUICK).summary
             statistics: tuple[Statistic, ...] = ("mean", "p50", "p95", "p99")
             metrics: tuple[LimitMetric, ...] = ("ttft", "tpot", "e2e")
-            values = {latency_column(m, s): summary.statistic_ms(m, s) for m in metrics for s in statistics}
-            intervals = intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
-        return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=traffic.isl.mean, osl=traffic.osl.mean, ttft=parts)
+            values = {
+                latency_column(m, s): summary.statistic_ms(m, s)
+                for m in metrics
+                for s in statistics
+            }
+            intervals = intervals_of(
+                values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean)
+            )
+        return Expected(
+            summary=summary,
+            intervals=intervals,
+            capacity=capacity,
+            isl=traffic.isl.mean,
+            osl=traffic.osl.mean,
+            ttft=parts,
+        )
 
     def _with(self, isl: float, osl: float, slower: float) -> Traffic:
         traffic = self._traffic
-        return replace(traffic, isl=self._isl.scaled(isl), osl=self._osl.scaled(osl), step_factor=traffic.step_factor * slower)
+        return replace(
+            traffic,
+            isl=self._isl.scaled(isl),
+            osl=self._osl.scaled(osl),
+            step_factor=traffic.step_factor * slower,
+        )
 
     def _searched(self, isl: float, osl: float, slower: float) -> float:
         try:
             instance = self._runs.instance(self._deployment, self._with(isl, osl, slower))
-            return find_capacity(self._runs, instance, self._slo, instances=instance.standing_for(self._instances), care=QUICK).rate
+            return find_capacity(
+                self._runs,
+                instance,
+                self._slo,
+                instances=instance.standing_for(self._instances),
+                care=QUICK,
+            ).rate
         except DoesNotFit:
             return 0.0
 
@@ -273,11 +370,13 @@ def _factor(measured: float | None, planned: float) -> float:
 
 
 MOST = 1.5
-"""Steps that take longer than so many times the prediction, or shorter than its inverse, are taken for a fault before they are taken for
-an error of the step model. This is a judgement: calibrated factors stay far below it (docs/calibrate.md)."""
+"""Steps that take longer than so many times the prediction, or shorter than its inverse, are taken
+for a fault before they are taken for an error of the step model. This is a judgement: calibrated
+factors stay far below it (docs/calibrate.md)."""
 
 LOADS = "--concurrency 1,2,4,8,16,24,32,48 --benchmark-duration 20s"
-"""The benchmark that a calibration rests on: eight loads (docs/calibrate.md), for two minutes and a half."""
+"""The benchmark that a calibration rests on: eight loads (docs/calibrate.md), for two minutes and a
+half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,22 +385,36 @@ class Advice:
 
     metric: str  # "TPOT", or "ITL" where the engine publishes no TPOT
     ratio: float  # the measured mean over the predicted
-    beyond: float  # by how much the measurement is beyond the nearer bound of the interval, as a share of that bound
-    commands: tuple[str, ...]  # that measure, calibrate, and watch again; none where a fault is the likelier cause
+    # by how much the measurement is beyond the nearer bound of the interval, as a share of that
+    # bound
+    beyond: float
+    # that measure, calibrate, and watch again; none where a fault is the likelier cause
+    commands: tuple[str, ...]
 
     @property
     def text(self) -> str:
         """The finding in one line."""
         side = "above" if self.ratio > 1 else "below"
-        found = f"measured {self.metric} is {self.beyond:.0%} {side} the plan's interval ({self.ratio:.2f} times its prediction)"
+        found = (
+            f"measured {self.metric} is {self.beyond:.0%} {side} the plan's interval"
+            f" ({self.ratio:.2f} times its prediction)"
+        )
         found = found.replace("%", " %")
         if self.commands:
             return f"calibrate: {found}"
-        return f"look for a fault: {found}; more than a calibration should take up (throttled GPUs, other work, other settings)"
+        return (
+            f"look for a fault: {found}; more than a calibration should take up (throttled GPUs,"
+            " other work, other settings)"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """By name."""
-        return {"text": self.text, "ratio": self.ratio, "beyond": self.beyond, "commands": list(self.commands)}
+        return {
+            "text": self.text,
+            "ratio": self.ratio,
+            "beyond": self.beyond,
+            "commands": list(self.commands),
+        }
 
 
 def advice(
@@ -315,7 +428,9 @@ def advice(
     plan: str,
     lengths: str,
 ) -> Advice | None:
-    """The advice; None where the measured mean is in the interval (all in one unit). ``lengths`` are flags of ``tonnage bench``."""
+    """The advice; None where the measured mean is in the interval (all in one unit). ``lengths``
+    are flags of ``tonnage bench``.
+    """
     low, high = interval
     if low <= measured <= high:
         return None
@@ -327,7 +442,12 @@ def advice(
 
 def _commands(model: str, urls: Sequence[str], plan: str, lengths: str) -> tuple[str, ...]:
     return (
-        f"tonnage bench --url {shlex.quote(urls[0])} --model {shlex.quote(model)} {lengths} {LOADS} --artifact-dir runs",
+        (
+            f"tonnage bench --url {shlex.quote(urls[0])} --model {shlex.quote(model)} {lengths}"
+            f" {LOADS} --artifact-dir runs"
+        ),
         f"tonnage calibrate runs --plan {shlex.quote(plan)} --output calibrated.json",
-        shlex.join(["tonnage", "watch", *urls, "--plan", plan, "--coefficients", "calibrated.json"]),
+        shlex.join(
+            ["tonnage", "watch", *urls, "--plan", plan, "--coefficients", "calibrated.json"]
+        ),
     )

@@ -19,12 +19,24 @@ from tonnage.watch.expected import signals_on
 
 Value = str | int | float | bool | None
 
-INFO_S = 60.0  # Timeout of /server_info: for its first answer vLLM collects the software of its machine, which takes seconds
+# Timeout of /server_info: for its first answer vLLM collects the software of its machine, which
+# takes seconds
+INFO_S = 60.0
 
 BLOCKS_WITHIN = 0.1
-"""How far KV blocks may be from the prediction: the worst of four engines that were measured is 4 % off (perf/memory.py)."""
+"""How far KV blocks may be from the prediction: the worst of four engines that were measured is 4 %
+off (perf/memory.py)."""
 
-MIXED = ("compressed-tensors", "modelopt", "modelopt_fp4", "modelopt_fp8", "quark", "auto-round", "online", "torchao")
+MIXED = (
+    "compressed-tensors",
+    "modelopt",
+    "modelopt_fp4",
+    "modelopt_fp8",
+    "quark",
+    "auto-round",
+    "online",
+    "torchao",
+)
 """Quantisation methods whose name does not say the number format."""
 
 
@@ -60,7 +72,9 @@ class Instance:
 def instance(url: str, pool: Pool) -> Instance:
     """Ask an engine what it runs, and compare that with a pool of a plan."""
     running = _running(url, Page(fetch(f"{url}/metrics") or fetch(f"{url}/prometheus/metrics")))
-    return Instance(url=url, served=str(running["served"] or ""), settings=tuple(_settings(pool, running)))
+    return Instance(
+        url=url, served=str(running["served"] or ""), settings=tuple(_settings(pool, running))
+    )
 
 
 def _running(url: str, page: Page) -> dict[str, Value]:
@@ -70,8 +84,15 @@ def _running(url: str, page: Page) -> dict[str, Value]:
     cards = _json(f"{url}/v1/models").get("data")
     card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], dict) else {}
     said = _json(f"{url}/server_info?config_format=json", timeout_s=INFO_S)
-    found: dict[str, Value] = {"engine": family or None, "version": _json(f"{url}/version").get("version") or said.get("version")}
-    found |= {"model": card.get("root") or card.get("id"), "served": card.get("id"), "context": card.get("max_model_len")}
+    found: dict[str, Value] = {
+        "engine": family or None,
+        "version": _json(f"{url}/version").get("version") or said.get("version"),
+    }
+    found |= {
+        "model": card.get("root") or card.get("id"),
+        "served": card.get("id"),
+        "context": card.get("max_model_len"),
+    }
     info = page.of("vllm:cache_config_info")
     labels: Mapping[str, Any] = info[0].labels if info else {}
     found |= {
@@ -80,13 +101,23 @@ def _running(url: str, page: Page) -> dict[str, Value]:
         "kv_format": labels.get("cache_dtype"),
         "prefix cache": labels.get("enable_prefix_caching"),
     }
-    found |= _of_vllm(said["vllm_config"]) if isinstance(said.get("vllm_config"), dict) else _of_sglang(said) if "tp_size" in said else {}
+    found |= (
+        _of_vllm(said["vllm_config"])
+        if isinstance(said.get("vllm_config"), dict)
+        else _of_sglang(said)
+        if "tp_size" in said
+        else {}
+    )
     return {name: _plain(value) for name, value in found.items()}
 
 
 def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
-    """``/server_info`` of vLLM with VLLM_SERVER_DEV_MODE (0.32.0 entrypoints/serve/dev/server_info, read 2026-11-25)."""
-    model, cache, split, steps = (said.get(f"{part}_config") or {} for part in ("model", "cache", "parallel", "scheduler"))
+    """``/server_info`` of vLLM with VLLM_SERVER_DEV_MODE (0.32.0 entrypoints/serve/dev/server_info,
+    read 2026-11-25).
+    """
+    model, cache, split, steps = (
+        said.get(f"{part}_config") or {} for part in ("model", "cache", "parallel", "scheduler")
+    )
     found = {
         "format": (model.get("quantization") or "none") if model else None,
         "slots": steps.get("max_num_seqs"),
@@ -102,7 +133,9 @@ def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def _of_sglang(said: Mapping[str, Any]) -> dict[str, Value]:
-    """``/server_info`` of SGLang: its arguments, and its scheduler's (0.5.9 entrypoints/http_server.py, read 2026-11-25)."""
+    """``/server_info`` of SGLang: its arguments, and its scheduler's (0.5.9
+    entrypoints/http_server.py, read 2026-11-25).
+    """
     ranks = int(said.get("dp_size") or 1) if said.get("enable_dp_attention") else 1
     chunk = said.get("chunked_prefill_size")
     return {
@@ -116,19 +149,43 @@ def _of_sglang(said: Mapping[str, Any]) -> dict[str, Value]:
         "block": said.get("page_size"),
         "tokens": said.get("max_total_num_tokens"),
         "kv_format": said.get("kv_cache_dtype"),
-        "prefix cache": None if said.get("disable_radix_cache") is None else not said["disable_radix_cache"],
+        "prefix cache": None
+        if said.get("disable_radix_cache") is None
+        else not said["disable_radix_cache"],
         "context": said.get("context_length"),
     }
 
 
 def _settings(pool: Pool, running: Mapping[str, Value]) -> Iterator[Setting]:
-    engine, knobs, precision = find_engine(pool.engine_preset or pool.engine), pool.knobs, find_precision(pool.precision)
+    engine, knobs, precision = (
+        find_engine(pool.engine_preset or pool.engine),
+        pool.knobs,
+        find_precision(pool.precision),
+    )
     yield _same("engine", engine.family, running["engine"])
     yield _version(engine.family, engine.name, running["version"])
-    names = {pool.model, *(part for one in find_checkpoints(pool.model) for part in (one.repository, one.repository.rsplit("/", 1)[-1]))}
+    names = {
+        pool.model,
+        *(
+            part
+            for one in find_checkpoints(pool.model)
+            for part in (one.repository, one.repository.rsplit("/", 1)[-1])
+        ),
+    }
     model = running["model"]
-    known = model is None or model in names or running["served"] in names or str(model).rsplit("/", 1)[-1] in names
-    yield Setting(name="model", planned=pool.model, running=model, off=not known, told="" if known else f"it serves {model}")
+    known = (
+        model is None
+        or model in names
+        or running["served"] in names
+        or str(model).rsplit("/", 1)[-1] in names
+    )
+    yield Setting(
+        name="model",
+        planned=pool.model,
+        running=model,
+        off=not known,
+        told="" if known else f"it serves {model}",
+    )
     launch = find_engine(pool.engine_preset or pool.engine).launch
     flag = None if launch is None else launch.flag("max_context")
     context = int(pool.launch[pool.launch.index(flag) + 1]) if flag in pool.launch else None
@@ -152,19 +209,36 @@ def _settings(pool: Pool, running: Mapping[str, Value]) -> Iterator[Setting]:
 
 def _same(name: str, planned: Value, running: Value) -> Setting:
     off = planned is not None and running is not None and planned != running
-    return Setting(name=name, planned=planned, running=running, off=off, told=f"{running} in place of {planned}" if off else "")
+    return Setting(
+        name=name,
+        planned=planned,
+        running=running,
+        off=off,
+        told=f"{running} in place of {planned}" if off else "",
+    )
 
 
 def _version(family: str, preset: str, running: Value) -> Setting:
-    """The version is one that the plan's preset is for: from its own on, up to that of the next preset of the family."""
+    """The version is one that the plan's preset is for: from its own on, up to that of the next
+    preset of the family.
+    """
     if running is None:
         return Setting(name="version", planned=preset, running=None, off=False)
     numbers = _numbers(str(running))
-    of_family = sorted((engine for engine in engines() if engine.family == family), key=lambda one: _numbers(one.since))
-    met = [engine_preset.name for engine_preset in of_family if _numbers(engine_preset.since) <= numbers]
+    of_family = sorted(
+        (engine for engine in engines() if engine.family == family),
+        key=lambda one: _numbers(one.since),
+    )
+    met = [
+        engine_preset.name
+        for engine_preset in of_family
+        if _numbers(engine_preset.since) <= numbers
+    ]
     off = not met or met[-1] != preset
     told = f"{running} is not a version of {preset}" + (f" but of {met[-1]}" if met else "")
-    return Setting(name="version", planned=preset, running=running, off=off, told=told if off else "")
+    return Setting(
+        name="version", planned=preset, running=running, off=off, told=told if off else ""
+    )
 
 
 def _format(planned: str, running: Value) -> Setting:
@@ -172,7 +246,13 @@ def _format(planned: str, running: Value) -> Setting:
         return Setting(name="number format", planned=planned, running=running, off=False)
     half = running in ("none", *HALF)
     off = half != (planned in HALF) or not (half or _family_of(str(running)) == _family_of(planned))
-    return Setting(name="number format", planned=planned, running=running, off=off, told=f"{running} in place of {planned}" if off else "")
+    return Setting(
+        name="number format",
+        planned=planned,
+        running=running,
+        off=off,
+        told=f"{running} in place of {planned}" if off else "",
+    )
 
 
 def _family_of(text: str) -> str:
@@ -182,13 +262,21 @@ def _family_of(text: str) -> str:
 
 def _kv_tokens(planned: int, running: Mapping[str, Value]) -> Setting:
     block, blocks, tokens = running["block"], running["blocks"], running.get("tokens")
-    found = int(block) * int(blocks) if isinstance(block, int) and isinstance(blocks, int) else tokens
+    found = (
+        int(block) * int(blocks) if isinstance(block, int) and isinstance(blocks, int) else tokens
+    )
     if not isinstance(found, int):
         return Setting(name="tokens of the KV cache", planned=planned, running=None, off=False)
     share = found / planned - 1
     off = abs(share) > BLOCKS_WITHIN
-    told = f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the {planned:,} predicted" if off else ""
-    return Setting(name="tokens of the KV cache", planned=planned, running=found, off=off, told=told)
+    told = (
+        f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the {planned:,} predicted"
+        if off
+        else ""
+    )
+    return Setting(
+        name="tokens of the KV cache", planned=planned, running=found, off=off, told=told
+    )
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -12,7 +12,17 @@ from tonnage.formats.table import latency_column
 from tonnage.perf.residuals import SHARE
 from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import LimitMetric, Statistic
-from tonnage.watch.expected import BROKEN, STAGES, Advice, Counts, Expected, Predictor, Reading, Stage, advice
+from tonnage.watch.expected import (
+    BROKEN,
+    STAGES,
+    Advice,
+    Counts,
+    Expected,
+    Predictor,
+    Reading,
+    Stage,
+    advice,
+)
 
 ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
     ("ttft", ("mean", "p50", "p95", "p99")),
@@ -33,7 +43,9 @@ class Latency:
     metric: LimitMetric  # and statistic: such as "ttft" and "p95"
     statistic: Statistic
     measured: float  # by the engine's histogram
-    low: float  # and high: bounds of the bucket that a percentile is in, its resolution; both are the value itself of a mean
+    # and high: bounds of the bucket that a percentile is in, its resolution; both are the value
+    # itself of a mean
+    low: float
     high: float
     predicted: float  # of the plan's deployment under the present load
     expected: tuple[float, float]  # the interval of the prediction
@@ -48,7 +60,9 @@ class Latency:
 
     @property
     def place(self) -> str:
-        """Next to the interval: "inside", "above", "below", "" where unknown; a percentile is outside only where its whole bucket is."""
+        """Next to the interval: "inside", "above", "below", "" where unknown; a percentile is
+        outside only where its whole bucket is.
+        """
         low, high = self.expected
         if not self.enough or math.isnan(low) or math.isnan(self.measured):
             return ""
@@ -56,13 +70,21 @@ class Latency:
 
     def to_json(self) -> dict[str, Any]:
         """By name; None for what is not known."""
-        numbers = {"measured_ms": self.measured, "predicted_ms": self.predicted, "limit_ms": self.limit, "slower_than_limit": self.slower}
+        numbers = {
+            "measured_ms": self.measured,
+            "predicted_ms": self.predicted,
+            "limit_ms": self.limit,
+            "slower_than_limit": self.slower,
+        }
         pairs = {"bucket_ms": (self.low, self.high), "interval_ms": self.expected}
         return {
             "metric": self.metric,
             "statistic": self.statistic,
             **{name: _known(value) for name, value in numbers.items()},
-            **{name: None if math.isnan(pair[0]) else [_known(value) for value in pair] for name, pair in pairs.items()},
+            **{
+                name: None if math.isnan(pair[0]) else [_known(value) for value in pair]
+                for name, pair in pairs.items()
+            },
             "limit_broken": self.broken,
             "beside_interval": self.place or None,
         }
@@ -77,32 +99,44 @@ class Watched:
     expected: Expected  # what was predicted for the same load
     latencies: tuple[Latency, ...]  # statistics, those with a limit among them
     instances: int  # that answer, and so share the present load
-    ttft: tuple[TtftPart, ...] = ()  # where the mean TTFT goes; empty where the engine does not say it, or of too few requests
-    attained: tuple[AttainedBounds, ...] = ()  # joint attainment of the plan's limits, as far as histograms of single metrics tell it
-    # requests per second of one instance inside the limits, if every step takes as much longer as was measured; None where the measurement
-    # agrees with the prediction
+    # where the mean TTFT goes; empty where the engine does not say it, or of too few requests
+    ttft: tuple[TtftPart, ...] = ()
+    # joint attainment of the plan's limits, as far as histograms of single metrics tell it
+    attained: tuple[AttainedBounds, ...] = ()
+    # requests per second of one instance inside the limits, if every step takes as much longer as
+    # was measured; None where the measurement agrees with the prediction
     at_measured_speed: float | None = None
     advice: Advice | None = None  # to calibrate, or to look for a fault; None for none
 
     @property
     def missed(self) -> tuple[AttainedBounds, ...]:
-        """Joint limits that cannot have been met, whatever the metrics have to do with each other."""
+        """Joint limits that cannot have been met, whatever the metrics have to do with each
+        other.
+        """
         return tuple(one for one in self.attained if one.high < one.asked)
 
     @property
     def uneven(self) -> tuple[str, ...]:
-        """Instances that get another share of the requests than the plan's router would send them, in words."""
+        """Instances that get another share of the requests than the plan's router would send them,
+        in words.
+        """
         return uneven(self.plan.scenario.router, self.present)
 
     @property
     def capacity(self) -> float:
-        """Requests per second that the instances carry inside the limits with the present lengths, by simulation."""
+        """Requests per second that the instances carry inside the limits with the present lengths,
+        by simulation.
+        """
         return self.expected.capacity * self.instances
 
     @property
     def headroom(self) -> float | None:
         """How much more load they carry, as a share of the present one; None without load."""
-        return self.capacity / self.present.requests_per_second - 1 if self.present.requests_per_second else None
+        return (
+            self.capacity / self.present.requests_per_second - 1
+            if self.present.requests_per_second
+            else None
+        )
 
     @property
     def broken(self) -> tuple[Latency, ...]:
@@ -113,14 +147,29 @@ class Watched:
         """By name; None for what is not published or not known."""
         p = self.present
         choice = self.plan.candidates[0]
-        names = ("seconds", "requests", "requests_per_second", "output_tokens_per_second", "running", "waiting", "kv_used", "error_share")
-        measured = {name: getattr(p, name) for name in (*names, "mean_isl", "mean_osl", "gpu_use", "gpu_watts")}
+        names = (
+            "seconds",
+            "requests",
+            "requests_per_second",
+            "output_tokens_per_second",
+            "running",
+            "waiting",
+            "kv_used",
+            "error_share",
+        )
+        measured = {
+            name: getattr(p, name)
+            for name in (*names, "mean_isl", "mean_osl", "gpu_use", "gpu_watts")
+        }
         slower = self.at_measured_speed
         return {
             **measured,
             "instances": {"answering": p.answering, "asked": p.asked, "plan": choice.instances},
             "latencies": [latency.to_json() for latency in self.latencies],
-            "ttft_parts": [asdict(ttft_part) | {"off": ttft_part.off, "text": ttft_part.text or None} for ttft_part in self.ttft],
+            "ttft_parts": [
+                asdict(ttft_part) | {"off": ttft_part.off, "text": ttft_part.text or None}
+                for ttft_part in self.ttft
+            ],
             "share_of_intervals": SHARE,
             "plan": {
                 "requests_per_second": self.plan.demand.sizing_requests_per_second,
@@ -128,21 +177,30 @@ class Watched:
                 "isl": self.plan.scenario.mean_isl,
                 "osl": self.plan.scenario.mean_osl,
             },
-            "simulated": {"isl": self.expected.isl, "osl": self.expected.osl, "capacity_per_instance": self.expected.capacity},
+            "simulated": {
+                "isl": self.expected.isl,
+                "osl": self.expected.osl,
+                "capacity_per_instance": self.expected.capacity,
+            },
             "capacity": self.capacity,
             "headroom": self.headroom,
             "capacity_at_measured_speed": None if slower is None else slower * self.instances,
             "attained": [asdict(one) for one in self.attained],
             "requests_by_instance": dict(p.by_instance),
             "split_not_the_plans": list(self.uneven),
-            "limits_broken": [*(f"{latency.metric} {latency.statistic}" for latency in self.broken), *(one.limits for one in self.missed)],
+            "limits_broken": [
+                *(f"{latency.metric} {latency.statistic}" for latency in self.broken),
+                *(one.limits for one in self.missed),
+            ],
             "advice": None if self.advice is None else self.advice.to_json(),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttainedBounds:
-    """Between which shares of the requests meet joint limits: histograms of single metrics do not say who missed several of them."""
+    """Between which shares of the requests meet joint limits: histograms of single metrics do not
+    say who missed several of them.
+    """
 
     limits: str  # in words
     asked: float  # the share that the plan asks for
@@ -156,9 +214,18 @@ def attained_bounds(plan: Plan, present: Present) -> Iterator[AttainedBounds]:
         if limit.share is None or limit.parts is None:
             continue
         found = [(present.latencies.get(metric), each) for metric, each in limit.parts]
-        slower = [buckets.slower(each / 1e3) for buckets, each in found if buckets is not None and buckets.count >= FEW]
+        slower = [
+            buckets.slower(each / 1e3)
+            for buckets, each in found
+            if buckets is not None and buckets.count >= FEW
+        ]
         if len(slower) == len(found):
-            yield AttainedBounds(limits=str(limit), asked=limit.share, low=max(0.0, 1 - math.fsum(slower)), high=1 - max(slower))
+            yield AttainedBounds(
+                limits=str(limit),
+                asked=limit.share,
+                low=max(0.0, 1 - math.fsum(slower)),
+                high=1 - max(slower),
+            )
 
 
 def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Latency]:
@@ -171,7 +238,11 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Late
         buckets = present.latencies.get(metric)
         if buckets is None:
             continue
-        more = [statistic for name, statistic in limits if name == metric and statistic not in statistics]
+        more = [
+            statistic
+            for name, statistic in limits
+            if name == metric and statistic not in statistics
+        ]
         for statistic in (*statistics, *more):
             share = QUANTILES.get(statistic)
             value = buckets.mean if share is None else buckets.quantile(share)
@@ -183,8 +254,14 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Late
                 measured=1e3 * value,
                 low=1e3 * low,
                 high=1e3 * high,
-                predicted=math.nan if expected.summary is None else expected.summary.statistic_ms(metric, statistic),
-                expected=expected.intervals.get(latency_column(metric, statistic), (math.nan, math.nan)),
+                predicted=(
+                    math.nan
+                    if expected.summary is None
+                    else expected.summary.statistic_ms(metric, statistic)
+                ),
+                expected=expected.intervals.get(
+                    latency_column(metric, statistic), (math.nan, math.nan)
+                ),
                 limit=limit_ms,
                 slower=math.nan if math.isnan(limit_ms) else buckets.slower(limit_ms / 1e3),
                 enough=buckets.count >= FEW,
@@ -194,9 +271,15 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Late
 Part = Literal["front end", "queue", "prefill", "front end and prefill"]
 
 CAUSES: dict[Part, str] = {
-    "front end": "tokenising or the API server takes longer; calibrate fits it (frontend_s), a further API server relieves it",
+    "front end": (
+        "tokenising or the API server takes longer; calibrate fits it (frontend_s), a further API"
+        " server relieves it"
+    ),
     "queue": "burstier load, slower steps, or fewer slots and KV blocks than planned",
-    "prefill": "prompts are computed more slowly, share steps with more requests, or hit the prefix cache less",
+    "prefill": (
+        "prompts are computed more slowly, share steps with more requests, or hit the prefix cache"
+        " less"
+    ),
     "front end and prefill": "calibrate tells the front end (at one client) from the steps",
 }
 """Usual causes of a part of the TTFT that is longer than expected."""
@@ -223,14 +306,26 @@ class TtftPart:
         """The difference and its usual causes in one sentence; "" for a part that is not off."""
         if not self.off:
             return ""
-        found = f"of the mean TTFT the {self.part} is {self.measured_ms:.3g} ms, expected {self.predicted_ms:.3g}"
-        return f"{found}: {CAUSES[self.part]}." if self.measured_ms > self.predicted_ms else f"{found}."
+        found = (
+            f"of the mean TTFT the {self.part} is {self.measured_ms:.3g} ms, expected"
+            f" {self.predicted_ms:.3g}"
+        )
+        return (
+            f"{found}: {CAUSES[self.part]}."
+            if self.measured_ms > self.predicted_ms
+            else f"{found}."
+        )
 
 
 def parts_of_ttft(present: Present, expected: Expected) -> tuple[TtftPart, ...]:
     """Where the mean TTFT goes, as far as the engine publishes it; the rest is one part."""
     ttft, known, planned = present.latencies.get("ttft"), present.stages, expected.ttft
-    if ttft is None or planned is None or "queue" not in known or min(ttft.count, known["queue"].count) < FEW:
+    if (
+        ttft is None
+        or planned is None
+        or "queue" not in known
+        or min(ttft.count, known["queue"].count) < FEW
+    ):
         return ()
     steps = planned.prefill_ms + planned.shared_ms
     predicted = planned.front_end_ms + planned.queue_ms + steps
@@ -242,7 +337,10 @@ def parts_of_ttft(present: Present, expected: Expected) -> tuple[TtftPart, ...]:
     left = 1e3 * ttft.mean - sum(measured for measured, _ in each.values())
     each = {rest: (max(left, 0.0), predicted - sum(of for _, of in each.values())), **each}
     allowed = {"less_ms": max(predicted - low, 0.0), "more_ms": max(high - predicted, 0.0)}
-    return tuple(TtftPart(part=part, measured_ms=now, predicted_ms=plan, **allowed) for part, (now, plan) in each.items())
+    return tuple(
+        TtftPart(part=part, measured_ms=now, predicted_ms=plan, **allowed)
+        for part, (now, plan) in each.items()
+    )
 
 
 def _known(value: float) -> float | None:
@@ -268,7 +366,9 @@ class Watcher:
         advice = self._advice(found, expected)
         slower = None
         if advice is not None:
-            slower = self.predictor.at(0.0, isl=lengths[0], osl=lengths[1], slower=round(advice.ratio, 2) or 0.01).capacity
+            slower = self.predictor.at(
+                0.0, isl=lengths[0], osl=lengths[1], slower=round(advice.ratio, 2) or 0.01
+            ).capacity
         return Watched(
             plan=self.plan,
             present=found,
@@ -312,47 +412,74 @@ class Present:
     answering: int  # and asked: instances
     asked: int
     requests: float  # that ended in it
-    requests_per_second: float  # and output_tokens_per_second: over all instances; None for tokens where they are not published
+    # and output_tokens_per_second: over all instances; None for tokens where they are not published
+    requests_per_second: float
     output_tokens_per_second: float | None
-    # and waiting: requests with a slot and in the queue at its end, over all instances; None where they are not published
+    # and waiting: requests with a slot and in the queue at its end, over all instances; None where
+    # they are not published
     running: float | None
     waiting: float | None
-    kv_used: float | None  # share of the KV cache in use at its end, the mean of the instances; None where it is not published
-    # of the requests that ended, the failed ones: by the gateway where there is one, else by the engines' responses; None where nobody
-    # says it
+    # share of the KV cache in use at its end, the mean of the instances; None where it is not
+    # published
+    kv_used: float | None
+    # of the requests that ended, the failed ones: by the gateway where there is one, else by the
+    # engines' responses; None where nobody says it
     error_share: float | None
-    mean_isl: float | None  # and mean_osl: tokens of the requests that ended; None where they are not published, or none ended
+    # and mean_osl: tokens of the requests that ended; None where they are not published, or none
+    # ended
+    mean_isl: float | None
     mean_osl: float | None
     latencies: Mapping[LimitMetric, Buckets]  # histograms of seconds, by metric
-    stages: Mapping[Stage, Buckets] = field(default_factory=dict)  # of the time before a first token, likewise
-    gpu_use: float | None  # share of the time in which a GPU worked, the mean; None where nobody says it
+    # of the time before a first token, likewise
+    stages: Mapping[Stage, Buckets] = field(default_factory=dict)
+    # share of the time in which a GPU worked, the mean; None where nobody says it
+    gpu_use: float | None
     gpu_watts: float | None  # power of all GPUs; None where nobody says it
-    by_instance: Mapping[str, float] = field(default_factory=dict)  # requests that ended in it, by the instance's address
+    # requests that ended in it, by the instance's address
+    by_instance: Mapping[str, float] = field(default_factory=dict)
 
 
 EVEN = ("round-robin", "random", "least-outstanding", "power-of-two", "least-tokens", "least-kv")
 """Routers that share requests evenly among equal instances, unlike routers by prompt or session."""
 
-UNEVEN = 0.25  # Share of an even part by which an instance's requests must differ before the split counts as another than the plan's
+# Share of an even part by which an instance's requests must differ before the split counts as
+# another than the plan's
+UNEVEN = 0.25
 
 
 def uneven(router: str, present: Present) -> tuple[str, ...]:
-    """Instances whose requests are so many or so few that the plan's router cannot have sent them; four standard deviations of random."""
+    """Instances whose requests are so many or so few that the plan's router cannot have sent them;
+    four standard deviations of random.
+    """
     total, count = math.fsum(present.by_instance.values()), len(present.by_instance)
     if router not in EVEN or count < 2 or total < FEW * count:
         return ()
     part = total / count
     spread = 4 * math.sqrt(part * (1 - 1 / count))
-    off = {url: ended for url, ended in present.by_instance.items() if abs(ended - part) > max(spread, UNEVEN * part)}
+    off = {
+        url: ended
+        for url, ended in present.by_instance.items()
+        if abs(ended - part) > max(spread, UNEVEN * part)
+    }
     return tuple(f"{url} got {ended / total:.0%} of the requests" for url, ended in off.items())
 
 
 def present(before: Reading, now: Reading) -> Present:
     """What happened between two readings."""
-    pairs = [(before.instances[url], counts) for url, counts in now.instances.items() if url in before.instances]
+    pairs = [
+        (before.instances[url], counts)
+        for url, counts in now.instances.items()
+        if url in before.instances
+    ]
     seconds = now.at_s - before.at_s
-    latencies = {metric: together([_since(then.histograms, now.histograms, metric) for then, now in pairs]) for metric in METRICS}
-    stages = {stage: together([_since(then.stages, now.stages, stage) for then, now in pairs]) for stage in STAGES}
+    latencies = {
+        metric: together([_since(then.histograms, now.histograms, metric) for then, now in pairs])
+        for metric in METRICS
+    }
+    stages = {
+        stage: together([_since(then.stages, now.stages, stage) for then, now in pairs])
+        for stage in STAGES
+    }
     latencies = {metric: buckets for metric, buckets in latencies.items() if buckets.bounds}
     requests = latencies["e2e"].count if "e2e" in latencies else 0.0
     prompt = _grown((then.prompt_tokens, counts.prompt_tokens) for then, counts in pairs)
@@ -377,7 +504,9 @@ def present(before: Reading, now: Reading) -> Present:
         gpu_use=sum(now.use) / len(now.use) if now.use else None,
         gpu_watts=math.fsum(now.watts) if now.watts else None,
         by_instance={
-            url: _since(before.instances[url].histograms, now.instances[url].histograms, "e2e").count
+            url: (
+                _since(before.instances[url].histograms, now.instances[url].histograms, "e2e").count
+            )
             for url in now.instances
             if url in before.instances
         },
@@ -395,12 +524,18 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _grown(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
     """How much counters have grown; one that is smaller than before began again."""
-    return _sum(None if now is None else now - then if then is not None and now >= then else now for then, now in pairs)
+    return _sum(
+        None if now is None else now - then if then is not None and now >= then else now
+        for then, now in pairs
+    )
 
 
 def _error_share(before: Reading, now: Reading, pairs: list[tuple[Counts, Counts]]) -> float | None:
     if now.ended and before.ended:
-        grown = {outcome: max(0.0, count - before.ended.get(outcome, 0.0)) for outcome, count in now.ended.items()}
+        grown = {
+            outcome: max(0.0, count - before.ended.get(outcome, 0.0))
+            for outcome, count in now.ended.items()
+        }
         total, broken = math.fsum(grown.values()), math.fsum(grown[outcome] for outcome in BROKEN)
     else:
         counted = _grown((then.responses, counts.responses) for then, counts in pairs)

@@ -1,8 +1,10 @@
-"""How arrivals vary: the gaps between requests, and the counts of requests over seconds, minutes and hours.
+"""How arrivals vary: the gaps between requests, and the counts of requests over seconds, minutes
+and hours.
 
-The index of dispersion of counts (IDC) is the variance of the number of requests in intervals of one width over its mean. Poisson
-arrivals have 1 at every width; arrivals whose rate drifts have more the wider the interval is (Gusella, "Characterizing the
-variability of arrival processes with indexes of dispersion", IEEE JSAC 9(2), 1991).
+The index of dispersion of counts (IDC) is the variance of the number of requests in intervals of
+one width over its mean. Poisson arrivals have 1 at every width; arrivals whose rate drifts have
+more the wider the interval is (Gusella, "Characterizing the variability of arrival processes with
+indexes of dispersion", IEEE JSAC 9(2), 1991).
 """
 
 from __future__ import annotations
@@ -43,24 +45,41 @@ class Spread:
 
         Args:
             other: the spread that is held against this one.
-            floor: differences are taken relative to this value at least, so that a percentile of 0 can be compared.
+            floor: differences are taken relative to this value at least, so that a percentile of 0
+                can be compared.
         """
         pairs = [(getattr(self, name), getattr(other, name)) for name in ("mean", *COMPARED)]
-        return max(abs(b - a) / max(abs(a), floor) if a or floor else (0.0 if b == a else float("inf")) for a, b in pairs)
+        return max(
+            abs(b - a) / max(abs(a), floor) if a or floor else (0.0 if b == a else float("inf"))
+            for a, b in pairs
+        )
 
 
 def spread(values: Values) -> Spread:
     """The spread of at least one value; percentiles are interpolated as numpy does by default."""
     p50, p90, p95, p99 = (float(v) for v in np.percentile(values, (50, 90, 95, 99)))
     least, most = float(values.min()), float(values.max())
-    return Spread(mean=float(values.mean()), std=float(values.std()), p50=p50, p90=p90, p95=p95, p99=p99, least=least, most=most)
+    return Spread(
+        mean=float(values.mean()),
+        std=float(values.std()),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        least=least,
+        most=most,
+    )
 
 
 def kolmogorov_smirnov(seen: Values, drawn: Values) -> float:
-    """The largest difference between the two empirical distribution functions, from 0 (alike) to 1: the two-sample statistic."""
+    """The largest difference between the two empirical distribution functions, from 0 (alike) to 1:
+    the two-sample statistic.
+    """
     ordered, other = np.sort(seen), np.sort(drawn)
     places = np.concatenate((ordered, other))
-    shares = (np.searchsorted(values, places, side="right") / len(values) for values in (ordered, other))
+    shares = (
+        np.searchsorted(values, places, side="right") / len(values) for values in (ordered, other)
+    )
     first, second = shares
     return float(np.abs(first - second).max())
 
@@ -69,7 +88,8 @@ WIDTHS_S = (1, 10, 60)  # Widths of the intervals in which requests are counted,
 
 FEWEST_INTERVALS = 10  # Whole intervals below which no index of dispersion is given
 
-MOST_INTERVALS = 5_000_000  # Whole intervals above which none is given: the traffic is too thin for that width
+# Whole intervals above which none is given: the traffic is too thin for that width
+MOST_INTERVALS = 5_000_000
 
 HOUR_S = 3_600
 
@@ -79,7 +99,8 @@ class Dispersion:
     """Of the counts of requests in whole intervals."""
 
     width_s: int  # of an interval, in seconds
-    index: float | None  # variance over mean; None where the traffic has fewer than ten such intervals
+    # variance over mean; None where the traffic has fewer than ten such intervals
+    index: float | None
     intervals: int  # how many there are
     peak_to_mean: float | None  # the fullest interval over the mean of all; None as above
 
@@ -90,7 +111,8 @@ class Burstiness:
 
     gaps: Spread  # between one request and the next, in seconds
     dispersion: tuple[Dispersion, ...]  # of the counts, one for each width
-    hourly_peak_to_mean: float | None  # the busiest whole hour over the mean of all whole hours; None below two of them
+    # the busiest whole hour over the mean of all whole hours; None below two of them
+    hourly_peak_to_mean: float | None
 
     @property
     def cv(self) -> float:
@@ -112,7 +134,9 @@ def burstiness(due_s: NDArray[np.float64]) -> Burstiness:
     hours = counts(due_s, HOUR_S)
     hourly = float(hours.max() / hours.mean()) if len(hours) >= 2 and hours.any() else None
     return Burstiness(
-        gaps=spread(np.diff(due_s)), dispersion=tuple(dispersion(due_s, width) for width in WIDTHS_S), hourly_peak_to_mean=hourly
+        gaps=spread(np.diff(due_s)),
+        dispersion=tuple(dispersion(due_s, width) for width in WIDTHS_S),
+        hourly_peak_to_mean=hourly,
     )
 
 
@@ -123,11 +147,18 @@ def dispersion(due_s: NDArray[np.float64], width_s: int) -> Dispersion:
     if found is None or not found.any():
         return Dispersion(width_s=width_s, index=None, intervals=whole, peak_to_mean=None)
     mean = float(found.mean())
-    return Dispersion(width_s=width_s, index=float(found.var() / mean), intervals=whole, peak_to_mean=float(found.max() / mean))
+    return Dispersion(
+        width_s=width_s,
+        index=float(found.var() / mean),
+        intervals=whole,
+        peak_to_mean=float(found.max() / mean),
+    )
 
 
 def counts(due_s: NDArray[np.float64], width_s: int) -> NDArray[np.int64]:
-    """Requests of each whole interval, from the first request on; requests after the last whole one are left out."""
+    """Requests of each whole interval, from the first request on; requests after the last whole one
+    are left out.
+    """
     whole = int(due_s[-1] // width_s)
     places = (due_s // width_s).astype(np.int64)
     return np.bincount(places[places < whole], minlength=whole)

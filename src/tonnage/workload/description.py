@@ -20,9 +20,10 @@ from tonnage.workload.traffic import Sharing, Traffic, sharing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The lengths that an engine has to be built or started for, and the KV memory that this gains over the model's whole context. An engine
-# that reserves for the longest request that it admits, and any guarantee of how many requests run at once, pays for the context that it is
-# started with. Most traffic never comes near a context of 128k tokens; the 99th percentiles say what it needs.
+# The lengths that an engine has to be built or started for, and the KV memory that this gains over
+# the model's whole context. An engine that reserves for the longest request that it admits, and any
+# guarantee of how many requests run at once, pays for the context that it is started with. Most
+# traffic never comes near a context of 128k tokens; the 99th percentiles say what it needs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,9 @@ class EngineLimits:
 
     @property
     def max_sequence_tokens(self) -> int:
-        """Tokens of the longest sequence that the limits admit: vLLM's max_model_len, TensorRT-LLM's max_seq_len."""
+        """Tokens of the longest sequence that the limits admit: vLLM's max_model_len,
+        TensorRT-LLM's max_seq_len.
+        """
         return self.max_input_tokens + self.max_output_tokens
 
     def to_json(self) -> dict[str, Any]:
@@ -78,18 +81,24 @@ def engine_limits(isl: Spread, osl: Spread, pairs: Sequence[tuple[int, int]]) ->
     """The limits at the 99th percentile, and the share of the requests beyond them."""
     most_in, most_out = math.ceil(isl.p99), math.ceil(osl.p99)
     beyond = sum(prompt > most_in or output > most_out for prompt, output in pairs)
-    return EngineLimits(max_input_tokens=most_in, max_output_tokens=most_out, beyond=beyond / len(pairs))
+    return EngineLimits(
+        max_input_tokens=most_in, max_output_tokens=most_out, beyond=beyond / len(pairs)
+    )
 
 
-# Finds the distribution, among a scenario's, that reproduces lengths which were seen. Every candidate is drawn from as the
-# simulator draws (``Lengths.draw``), with a fixed seed, and what comes is held against what was seen: mean, p50, p90, p95 and p99, and
-# the Kolmogorov-Smirnov distance. A candidate fits where none of these five is off by more than 10 %, and where its 99.9th percentile is
-# not far beyond the longest length that was seen. Of several that fit, the one with the smallest distance is taken.
+# Finds the distribution, among a scenario's, that reproduces lengths which were seen. Every
+# candidate is drawn from as the simulator draws (``Lengths.draw``), with a fixed seed, and what
+# comes is held against what was seen: mean, p50, p90, p95 and p99, and the Kolmogorov-Smirnov
+# distance. A candidate fits where none of these five is off by more than 10 %, and where its 99.9th
+# percentile is not far beyond the longest length that was seen. Of several that fit, the one with
+# the smallest distance is taken.
 
 
 TOLERANCE = 0.10  # Relative error of a mean or percentile up to which a distribution fits
 
-DRAWS = 100_000  # Lengths that are drawn of a candidate; their own p99 then is within about 1 % of the distribution's
+# Lengths that are drawn of a candidate; their own p99 then is within about 1 % of the
+# distribution's
+DRAWS = 100_000
 
 SEED = 0
 
@@ -101,7 +110,8 @@ class FittedLengths:
     """A distribution next to the lengths that it is to reproduce."""
 
     written: str  # as a scenario writes it, such as "lognormal:2000,500"
-    # seen, drawn: mean and percentiles of the lengths that were seen and of the drawn ones, in tokens
+    # seen, drawn: mean and percentiles of the lengths that were seen and of the drawn ones, in
+    # tokens
     seen: Spread
     drawn: Spread
     error: float  # the largest relative error of mean, p50, p90, p95 and p99
@@ -109,12 +119,16 @@ class FittedLengths:
 
     @property
     def fits(self) -> bool:
-        """Whether mean and percentiles are reproduced within 10 %, and no lengths are drawn far beyond recorded ones."""
+        """Whether mean and percentiles are reproduced within 10 %, and no lengths are drawn far
+        beyond recorded ones.
+        """
         return self.error <= TOLERANCE and not self.overshoots
 
     @property
     def overshoots(self) -> bool:
-        """Whether its 99.9th percentile exceeds the longest length that was seen by more than 10 %: a model may not take such requests."""
+        """Whether its 99.9th percentile exceeds the longest length that was seen by more than 10 %:
+        a model may not take such requests.
+        """
         return self.lengths.longest > (1 + TOLERANCE) * self.seen.most
 
     @property
@@ -134,22 +148,34 @@ class FittedLengths:
 
 
 def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
-    """The candidate that comes nearest: the nearest fitting one, else the one with the smallest largest error."""
+    """The candidate that comes nearest: the nearest fitting one, else the one with the smallest
+    largest error.
+    """
     seen = spread(values)
-    found = [_compared(written, seen, values) for written in dict.fromkeys(_candidates(values, seen))]
+    found = [
+        _compared(written, seen, values) for written in dict.fromkeys(_candidates(values, seen))
+    ]
     fitting = [fitted_lengths for fitted_lengths in found if fitted_lengths.fits]
-    return min(fitting, key=lambda one: one.distance) if fitting else min(found, key=lambda one: (one.error, one.distance))
+    return (
+        min(fitting, key=lambda one: one.distance)
+        if fitting
+        else min(found, key=lambda one: (one.error, one.distance))
+    )
 
 
 def _compared(written: str, seen: Spread, values: NDArray[np.int64]) -> FittedLengths:
     drawn = parse_lengths(written, "the fitted lengths").draw(DRAWS, np.random.default_rng(SEED))
     found = spread(drawn)
     distance = kolmogorov_smirnov(values, drawn)
-    return FittedLengths(written=written, seen=seen, drawn=found, error=seen.farthest(found), distance=distance)
+    return FittedLengths(
+        written=written, seen=seen, drawn=found, error=seen.farthest(found), distance=distance
+    )
 
 
 def _candidates(values: NDArray[np.int64], seen: Spread) -> Iterator[str]:
-    """Distributions whose parameters follow from the values: by likelihood, by moments, and by percentiles."""
+    """Distributions whose parameters follow from the values: by likelihood, by moments, and by
+    percentiles.
+    """
     yield f"{max(1, round(seen.mean))}"
     if seen.least == seen.most:
         return
@@ -160,31 +186,44 @@ def _candidates(values: NDArray[np.int64], seen: Spread) -> Iterator[str]:
 
 
 def _lognormals(values: NDArray[np.int64], plus: int) -> Iterator[str]:
-    """Lognormal distributions on top of a fixed part of ``plus`` tokens, which is below the least length."""
+    """Lognormal distributions on top of a fixed part of ``plus`` tokens, which is below the least
+    length.
+    """
     own = values - plus
     logs = np.log(own)
-    yield from _lognormal(math.exp(float(logs.mean() + logs.var() / 2)), math.sqrt(math.expm1(float(logs.var()))), plus)
+    yield from _lognormal(
+        math.exp(float(logs.mean() + logs.var() / 2)),
+        math.sqrt(math.expm1(float(logs.var()))),
+        plus,
+    )
     yield from _lognormal(float(own.mean()), float(own.std() / own.mean()), plus)
     p50, p95 = (float(v) for v in np.percentile(own, (50, 95)))
     sigma = math.log(p95 / p50) / Z95
-    yield from _lognormal(p50 * math.exp(sigma * sigma / 2), math.sqrt(math.expm1(sigma * sigma)), plus)
+    yield from _lognormal(
+        p50 * math.exp(sigma * sigma / 2), math.sqrt(math.expm1(sigma * sigma)), plus
+    )
 
 
 def _lognormal(mean: float, cv: float, plus: int) -> Iterator[str]:
-    """Mean and coefficient of variation as a scenario writes them; nothing where they are out of its range."""
+    """Mean and coefficient of variation as a scenario writes them; nothing where they are out of
+    its range.
+    """
     if mean >= 1 and cv > 1e-4 and mean * cv < 1e7:
         yield f"lognormal:{mean:.5g},{mean * cv:.5g}{f'+{plus}' if plus else ''}"
 
 
-# Finds the arrival process, among a scenario's, that reproduces arrivals which were seen. Evenly spaced, Poisson and gamma
-# arrivals are tried. One of them fits where mean, p50, p90, p95 and p99 of its gaps are within 10 % of the recorded ones, and where
-# its counts vary as much over 10 s and 60 s. The latter sets traffic with a drifting rate apart: its gaps may be those of Poisson
-# arrivals, while its minutes vary many times more. Where none fits, the moments themselves are kept.
+# Finds the arrival process, among a scenario's, that reproduces arrivals which were seen. Evenly
+# spaced, Poisson and gamma arrivals are tried. One of them fits where mean, p50, p90, p95 and p99
+# of its gaps are within 10 % of the recorded ones, and where its counts vary as much over 10 s and
+# 60 s. The latter sets traffic with a drifting rate apart: its gaps may be those of Poisson
+# arrivals, while its minutes vary many times more. Where none fits, the moments themselves are
+# kept.
 
 
 ARRIVAL_DRAWS = 200_000  # Gaps that are drawn of a candidate
 
-NOTHING = 0.001  # Gaps are compared relative to this share of the mean gap at least: shorter ones are alike
+# Gaps are compared relative to this share of the mean gap at least: shorter ones are alike
+NOTHING = 0.001
 
 SIGMAS = 3.0  # Standard errors of an index of dispersion, beyond the 10 %, up to which it agrees
 
@@ -195,13 +234,18 @@ EVEN = 0.01  # Coefficient of variation below which arrivals are evenly spaced
 class FittedArrivals:
     """An arrival process next to the arrivals that it is to reproduce."""
 
-    process: Literal["constant", "poisson", "gamma", "trace"]  # "constant", "poisson", "gamma", or "trace" where none of them fits
+    # "constant", "poisson", "gamma", or "trace" where none of them fits
+    process: Literal["constant", "poisson", "gamma", "trace"]
     cv: float | None  # of gamma arrivals; None elsewhere
     rate: float  # mean requests per second
-    error: float  # the largest relative error of mean and percentiles of the gaps; of the nearest process where none fits
-    # seen over drawn index of dispersion, of the width at which they differ most; None where no width was judged
+    # the largest relative error of mean and percentiles of the gaps; of the nearest process where
+    # none fits
+    error: float
+    # seen over drawn index of dispersion, of the width at which they differ most; None where no
+    # width was judged
     dispersion_error: float | None
-    disagreement: Literal["", "gaps", "counts"]  # why the nearest process does not fit, "gaps" or "counts"; empty where one fits
+    # why the nearest process does not fit, "gaps" or "counts"; empty where one fits
+    disagreement: Literal["", "gaps", "counts"]
     nearest: str  # the process that ``error`` is of
 
     def to_json(self) -> dict[str, Any]:
@@ -218,7 +262,9 @@ class FittedArrivals:
 
 
 def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
-    """The simplest process that fits: evenly spaced, then Poisson, then gamma; else the trace itself."""
+    """The simplest process that fits: evenly spaced, then Poisson, then gamma; else the trace
+    itself.
+    """
     cv = min(max(seen.cv, LEAST_CV), MOST_CV)
     rate = 1 / seen.gaps.mean
     candidates = (
@@ -227,7 +273,9 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
         OpenLoop(rate=rate, process="gamma", cv=cv),
     )
     found = [_compared_arrivals(candidate, seen) for candidate in candidates]
-    fitting = next((fitted_arrivals for fitted_arrivals in found if not fitted_arrivals.disagreement), None)
+    fitting = next(
+        (fitted_arrivals for fitted_arrivals in found if not fitted_arrivals.disagreement), None
+    )
     if fitting is not None:
         return fitting
     nearest = min(found, key=lambda one: (one.disagreement == "gaps", one.error))
@@ -243,16 +291,24 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
 
 
 def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
-    made: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, np.random.default_rng(SEED)) / arrivals.rate
+    made: NDArray[np.float64] = (
+        unit_gaps(arrivals, ARRIVAL_DRAWS, np.random.default_rng(SEED)) / arrivals.rate
+    )
     drawn = burstiness(made.cumsum())
     error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
     ratios = [
-        (dispersion.index / other.index, (TOLERANCE + SIGMAS * math.sqrt(2 / dispersion.intervals + 2 / other.intervals)))
+        (
+            dispersion.index / other.index,
+            (TOLERANCE + SIGMAS * math.sqrt(2 / dispersion.intervals + 2 / other.intervals)),
+        )
         for dispersion, other in zip(seen.dispersion, drawn.dispersion, strict=True)
         if dispersion.width_s > 1 and dispersion.index and other.index
     ]
     off = max(ratios, key=lambda one: abs(math.log(one[0])), default=None)
-    apart = any(not 1 - allowed <= ratio <= 1 + allowed for ratio, allowed in ratios) and arrivals.process != "constant"
+    apart = (
+        any(not 1 - allowed <= ratio <= 1 + allowed for ratio, allowed in ratios)
+        and arrivals.process != "constant"
+    )
     return FittedArrivals(
         process=arrivals.process,
         cv=arrivals.cv if arrivals.process == "gamma" else None,
@@ -260,7 +316,9 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
         error=error,
         dispersion_error=None if off is None else off[0],
         disagreement="gaps" if error > TOLERANCE else "counts" if apart else "",
-        nearest=arrivals.process if arrivals.process != "gamma" else f"gamma arrivals with a CV of {arrivals.cv:.3g}",
+        nearest=arrivals.process
+        if arrivals.process != "gamma"
+        else f"gamma arrivals with a CV of {arrivals.cv:.3g}",
     )
 
 
@@ -272,7 +330,9 @@ class Description(InNotebooks):
     # isl, osl: lengths in tokens
     isl: Spread
     osl: Spread
-    correlation: float | None  # Spearman's rank correlation of prompt and output lengths; None where all prompts or all outputs are alike
+    # Spearman's rank correlation of prompt and output lengths; None where all prompts or all
+    # outputs are alike
+    correlation: float | None
     burstiness: Burstiness  # of the arrivals
     # fitted_isl, fitted_osl: the nearest distribution of each
     fitted_isl: FittedLengths
@@ -280,7 +340,8 @@ class Description(InNotebooks):
     fitted_arrivals: FittedArrivals  # the nearest process
     sharing: Sharing | None  # what prompts share; None where the file does not say
     limits: EngineLimits  # lengths at the 99th percentile
-    live: LiveSessions | None = None  # what its sessions are like; None where the file has none with what each request waited for
+    # what its sessions are like; None where the file has none with what each request waited for
+    live: LiveSessions | None = None
     gain: KvGain | None = None  # what these save on an instance; None where no model was named
 
     def to_json(self) -> dict[str, Any]:
@@ -323,12 +384,16 @@ def describe(traffic: Traffic) -> Description:
         fitted_arrivals=fitted_arrivals(arrivals),
         sharing=sharing(traffic),
         live=None if traffic.recorded is None else live_sessions(traffic.recorded),
-        limits=engine_limits(seen_isl, seen_osl, list(zip(recording.isl, recording.osl, strict=True))),
+        limits=engine_limits(
+            seen_isl, seen_osl, list(zip(recording.isl, recording.osl, strict=True))
+        ),
     )
 
 
 def rank_correlation(first: NDArray[np.int64], second: NDArray[np.int64]) -> float | None:
-    """Spearman's: Pearson's correlation of the ranks, where equal values share their mean rank; None where one has no variance."""
+    """Spearman's: Pearson's correlation of the ranks, where equal values share their mean rank;
+    None where one has no variance.
+    """
     if first.min() == first.max() or second.min() == second.max():
         return None
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])

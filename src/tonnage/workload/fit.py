@@ -1,7 +1,9 @@
-"""A scenario that reproduces recorded traffic: its distributions where they fit, else files of what was seen.
+"""A scenario that reproduces recorded traffic: its distributions where they fit, else files of what
+was seen.
 
-What a file holds is next to the scenario: ``NAME.lengths.csv`` has pairs of lengths, ``NAME.isl.csv`` and ``NAME.osl.csv`` lengths with
-their weights, ``NAME.arrivals.csv`` the moments. Of recorded sessions a few that stand for all are kept in ``NAME.sessions.jsonl.gz``.
+What a file holds is next to the scenario: ``NAME.lengths.csv`` has pairs of lengths,
+``NAME.isl.csv`` and ``NAME.osl.csv`` lengths with their weights, ``NAME.arrivals.csv`` the moments.
+Of recorded sessions a few that stand for all are kept in ``NAME.sessions.jsonl.gz``.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ class Fit:
     description: Description  # of the traffic
     scenario: Scenario  # what reproduces it; its files are named relative to it
     files: dict[str, str] = field(default_factory=dict)  # their names with what they hold
-    lengths: str  # "distributions", "pairs", or "weights" where at least one side is a file of lengths with weights; "sessions" of sessions
+    # "distributions", "pairs", or "weights" where at least one side is a file of lengths with
+    # weights; "sessions" of sessions
+    lengths: str
     chosen: Chosen | None = None  # the sessions that stand for all; None where the traffic has none
 
     def to_json(self) -> dict[str, Any]:
-        """The scenario as its file holds it, the names of the files next to it, and what was fitted."""
+        """The scenario as its file holds it, the names of the files next to it, and what was
+        fitted.
+        """
         from tonnage.spec.scenario import to_document
 
         description = self.description
@@ -41,7 +47,11 @@ class Fit:
             "isl": description.fitted_isl.to_json(),
             "osl": description.fitted_osl.to_json(),
             "arrivals": description.fitted_arrivals.to_json(),
-            **({} if self.chosen is None else {"sessions": len(self.chosen.recorded), "errors": self.chosen.errors}),
+            **(
+                {}
+                if self.chosen is None
+                else {"sessions": len(self.chosen.recorded), "errors": self.chosen.errors}
+            ),
         }
 
 
@@ -59,7 +69,12 @@ def fit(description: Description, stem: str, model: str | None = None) -> Fit:
     if chosen is not None:
         name = f"{stem}.sessions.jsonl.gz"
         files[name] = written(chosen.recorded)
-        lengths, how, demand, search = LengthsAsked(), "sessions", DemandAsked(trace=name), SearchAsked()
+        lengths, how, demand, search = (
+            LengthsAsked(),
+            "sessions",
+            DemandAsked(trace=name),
+            SearchAsked(),
+        )
     else:
         lengths, how = _lengths(description, stem, files)
         demand, search = _arrivals(description, stem, files)
@@ -73,22 +88,35 @@ def _lengths(found: Description, stem: str, files: dict[str, str]) -> tuple[Leng
     recording = found.traffic.recording
     if found.correlation is not None and abs(found.correlation) >= CORRELATED:
         name = f"{stem}.lengths.csv"
-        files[name] = "isl,osl\n" + "".join(f"{i},{o}\n" for i, o in zip(recording.isl, recording.osl, strict=True))
+        files[name] = "isl,osl\n" + "".join(
+            f"{i},{o}\n" for i, o in zip(recording.isl, recording.osl, strict=True)
+        )
         return LengthsAsked(pairs=name), "pairs"
     written = {}
-    for side, fitted, values in (("isl", found.fitted_isl, recording.isl), ("osl", found.fitted_osl, recording.osl)):
+    for side, fitted, values in (
+        ("isl", found.fitted_isl, recording.isl),
+        ("osl", found.fitted_osl, recording.osl),
+    ):
         written[side] = fitted.written
         if not fitted.fits:  # all lengths, and how often each was seen
             written[side] = name = f"{stem}.{side}.csv"
-            files[name] = "value,weight\n" + "".join(f"{value},{count}\n" for value, count in sorted(Counter(values).items()))
-    return LengthsAsked(isl=written["isl"], osl=written["osl"]), "weights" if files else "distributions"
+            files[name] = "value,weight\n" + "".join(
+                f"{value},{count}\n" for value, count in sorted(Counter(values).items())
+            )
+    return LengthsAsked(
+        isl=written["isl"], osl=written["osl"]
+    ), "weights" if files else "distributions"
 
 
-def _arrivals(found: Description, stem: str, files: dict[str, str]) -> tuple[DemandAsked, SearchAsked]:
+def _arrivals(
+    found: Description, stem: str, files: dict[str, str]
+) -> tuple[DemandAsked, SearchAsked]:
     fitted = found.fitted_arrivals
     if fitted.process == "trace":
         name = f"{stem}.arrivals.csv"
-        moments = (f"{due // NS_PER_S}.{due % NS_PER_S:09d}\n" for due in found.traffic.recording.due_ns)
+        moments = (
+            f"{due // NS_PER_S}.{due % NS_PER_S:09d}\n" for due in found.traffic.recording.due_ns
+        )
         files[name] = "timestamp\n" + "".join(moments)
         return DemandAsked(trace=name), SearchAsked(arrivals="trace")
     rate = float(f"{fitted.rate:.6g}")

@@ -1,4 +1,5 @@
-"""The traffic of a deployment over days, by the hour: read off the series of a Prometheus, or counted from single requests.
+"""The traffic of a deployment over days, by the hour: read off the series of a Prometheus, or
+counted from single requests.
 
 Hours are those of UTC. An hour counts where the requests were seen for nine tenths of it.
 """
@@ -29,7 +30,12 @@ HOUR_S, DAY_H, WEEK_H = 3_600, 24, 168
 SEEN = 0.9  # Share of an hour that must be covered by samples
 GAP = 3.0  # A gap of more than so many steps is one in which nothing was seen
 # Of NVIDIA's DCGM exporter, of Triton, and of AMD's exporters
-WATTS = ("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage", "gpu_package_power", "gpu_average_package_power")
+WATTS = (
+    "DCGM_FI_DEV_POWER_USAGE",
+    "nv_gpu_power_usage",
+    "gpu_package_power",
+    "gpu_average_package_power",
+)
 BINS_PER_DOUBLING = 16  # Bounds of lengths that are counted from single requests
 
 
@@ -44,7 +50,11 @@ class HourlyHistogram:
     def over(self, hours: NDArray[np.bool_]) -> Buckets:
         """Some hours together."""
         counts = self.counts[hours].sum(axis=0)
-        return Buckets(bounds=self.bounds, counts=tuple(float(one) for one in counts), total=float(self.totals[hours].sum()))
+        return Buckets(
+            bounds=self.bounds,
+            counts=tuple(float(one) for one in counts),
+            total=float(self.totals[hours].sum()),
+        )
 
     @property
     def means(self) -> Values:
@@ -64,7 +74,8 @@ class History:
     fine_s: float  # seconds of the finest intervals that were seen
     fine: Values  # requests of each of them; NaN likewise
     instances: Values  # series of requests in each hour; NaN where single requests were counted
-    # by "isl", "osl" (tokens), "ttft", "itl", "tpot", "e2e" (seconds), as far as they were published
+    # by "isl", "osl" (tokens), "ttft", "itl", "tpot", "e2e" (seconds), as far as they were
+    # published
     histograms: Mapping[str, HourlyHistogram] = field(default_factory=dict)
     # counters of prompt and output tokens by the hour, by "isl" and "osl", where there are some
     tokens: Mapping[str, Values] = field(default_factory=dict)
@@ -73,7 +84,8 @@ class History:
     waiting: Values | None = None
     watts: Values | None = None  # of all GPUs by the hour; None likewise
     cache: float | None = None  # share of the prompt tokens that a prefix cache had; None likewise
-    remarks: tuple[str, ...] = ()  # what of the series was counted once, and whether they are of several models
+    # what of the series was counted once, and whether they are of several models
+    remarks: tuple[str, ...] = ()
 
     @property
     def seen(self) -> NDArray[np.bool_]:
@@ -91,12 +103,16 @@ class History:
         return self.start_s + HOUR_S * len(self.requests)
 
     def mean(self, side: str, hours: NDArray[np.bool_] | None = None) -> float | None:
-        """Mean tokens of a request, "isl" or "osl": by the histogram, else by the counter of tokens; None where neither is published."""
+        """Mean tokens of a request, "isl" or "osl": by the histogram, else by the counter of
+        tokens; None where neither is published.
+        """
         hours = self.seen if hours is None else hours
         if side in self.histograms and self.histograms[side].over(hours).count:
             return self.histograms[side].over(hours).mean
         count = float(self.requests[hours].sum())
-        return float(self.tokens[side][hours].sum()) / count if side in self.tokens and count else None
+        return (
+            float(self.tokens[side][hours].sum()) / count if side in self.tokens and count else None
+        )
 
     def at(self, hour: int) -> datetime:
         """The beginning of an hour."""
@@ -107,7 +123,8 @@ def history_of(found: Sequence[Curve], source: str) -> History:
     """The hours of some series.
 
     Raises:
-        InputError: no engine that is known counts requests in them, or several do, or less than an hour was seen.
+        InputError: no engine that is known counts requests in them, or several do, or less than an
+            hour was seen.
     """
     by_name: dict[str, list[Curve]] = {}
     scraped_once, labels = once(found)
@@ -115,13 +132,22 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         by_name.setdefault(one.name, []).append(one)
     engine, signals = _engine(by_name, source)
     counted = by_name[signals.requests]
-    first, last = min(float(curve.times[0]) for curve in counted), max(float(curve.times[-1]) for curve in counted)
-    start, count = HOUR_S * math.floor(first / HOUR_S), math.ceil(last / HOUR_S) - math.floor(first / HOUR_S)
+    first, last = (
+        min(float(curve.times[0]) for curve in counted),
+        max(float(curve.times[-1]) for curve in counted),
+    )
+    start, count = (
+        HOUR_S * math.floor(first / HOUR_S),
+        math.ceil(last / HOUR_S) - math.floor(first / HOUR_S),
+    )
     edges = start + HOUR_S * np.arange(count + 1.0)
     seen = np.sum([np.diff(_covered(curve, edges)) for curve in counted], axis=0) / HOUR_S
     whole = np.diff(_covered_by_any(counted, edges)) >= SEEN * HOUR_S
     if not whole.any():
-        raise InputError(f"{source}: holds {(last - first) / 60:.0f} minutes of {signals.requests}; a history has an hour or more")
+        raise InputError(
+            f"{source}: holds {(last - first) / 60:.0f} minutes of {signals.requests}; a history"
+            " has an hour or more"
+        )
     step = max(60.0, *(curve.step_s for curve in counted))
     fine = first + step * np.arange(math.floor((last - first) / step) + 1.0)
     fine_seen = np.diff(_covered_by_any(counted, fine)) >= SEEN * step
@@ -134,7 +160,10 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         curves = [one for name in names for one in by_name.get(name, ())]
         return np.sum([_hourly(curve, edges) for curve in curves], axis=0) if curves else None
 
-    tokens = {side: summed(name) for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))}
+    tokens = {
+        side: summed(name)
+        for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))
+    }
     asked, had = (summed(name) for name in (signals.cache_queries, signals.cache_hits))
     names = (("isl", signals.isl), ("osl", signals.osl), *signals.histograms.items())
     histograms = {side: _histogram(by_name, name, edges) for side, name in names if name}
@@ -145,14 +174,24 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         start_s=float(start),
         requests=np.where(whole, counts, math.nan),
         fine_s=step,
-        fine=np.where(fine_seen, np.sum([curve.grown(fine) for curve in counted], axis=0), math.nan),
+        fine=np.where(
+            fine_seen, np.sum([curve.grown(fine) for curve in counted], axis=0), math.nan
+        ),
         instances=np.where(whole, seen, math.nan),
-        histograms={side: hourly_histogram for side, hourly_histogram in histograms.items() if hourly_histogram is not None},
+        histograms={
+            side: hourly_histogram
+            for side, hourly_histogram in histograms.items()
+            if hourly_histogram is not None
+        },
         tokens={side: one for side, one in tokens.items() if one is not None},
         running=gauge(signals.running),
         waiting=gauge(signals.waiting),
         watts=gauge(*WATTS),
-        cache=None if asked is None or had is None or not asked.sum() else float(had.sum() / asked.sum()),
+        cache=(
+            None
+            if asked is None or had is None or not asked.sum()
+            else float(had.sum() / asked.sum())
+        ),
         remarks=(*_scraped_often(labels), *_of_models(counted)),
     )
 
@@ -161,18 +200,30 @@ def _scraped_often(labels: Sequence[str]) -> tuple[str, ...]:
     """That targets were scraped several times, in one sentence."""
     if not labels:
         return ()
-    return (f"Some targets were scraped more than once: their series differ in {', '.join(labels)} alone, and count once.",)
+    return (
+        (
+            f"Some targets were scraped more than once: their series differ in {', '.join(labels)}"
+            " alone, and count once."
+        ),
+    )
 
 
 def _of_models(counted: Sequence[Curve]) -> tuple[str, ...]:
-    """That requests of several models are counted together, in one sentence with what narrows them to one."""
+    """That requests of several models are counted together, in one sentence with what narrows them
+    to one.
+    """
     for label in ("model_name", "model"):
-        names = list(dict.fromkeys(str(curve.labels[label]) for curve in counted if label in curve.labels))
+        names = list(
+            dict.fromkeys(str(curve.labels[label]) for curve in counted if label in curve.labels)
+        )
         if len(names) > 1:
             matcher = f'{label}="{names[0]}"'
             return (
-                f"Requests of {len(names)} models are counted together ({', '.join(map(shown, names[:4]))}); one of them alone "
-                f"is read with {option('select')} '{matcher}'.",
+                (
+                    f"Requests of {len(names)} models are counted together"
+                    f" ({', '.join(map(shown, names[:4]))}); one of them alone is read with"
+                    f" {option('select')} '{matcher}'."
+                ),
             )
     return ()
 
@@ -182,8 +233,13 @@ def _engine(by_name: Mapping[str, object], source: str) -> tuple[str, Signals]:
     if len(known) != 1:
         names = ", ".join(signals.requests for signals in (known or HISTORIES).values())
         if known:
-            raise InputError(f"{source}: counts requests of {' and '.join(known)}; narrow it to one deployment ({names})")
-        raise InputError(f"{source}: has no counter of requests that is known; it needs one of {names}")
+            raise InputError(
+                f"{source}: counts requests of {' and '.join(known)}; narrow it to one deployment"
+                f" ({names})"
+            )
+        raise InputError(
+            f"{source}: has no counter of requests that is known; it needs one of {names}"
+        )
     return next(iter(known.items()))
 
 
@@ -196,7 +252,12 @@ def _covered(one: Curve, at: Values) -> Values:
 
 def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
     """The same of several series together: seconds in which at least one was sampled."""
-    each = [np.stack([curve.times[:-1], curve.times[1:]], axis=1)[np.diff(curve.times) <= GAP * curve.step_s] for curve in some]
+    each = [
+        np.stack([curve.times[:-1], curve.times[1:]], axis=1)[
+            np.diff(curve.times) <= GAP * curve.step_s
+        ]
+        for curve in some
+    ]
     spans = np.concatenate(each)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     reached = np.maximum.accumulate(spans[:, 1])
@@ -212,11 +273,16 @@ def _hourly(one: Curve, edges: Values) -> Values:
     """The mean of a gauge in each hour; 0 without a sample."""
     places = np.searchsorted(edges, one.times, side="right") - 1
     inside = (places >= 0) & (places < len(edges) - 1)
-    sums, counts = (np.bincount(places[inside], weights=w, minlength=len(edges) - 1) for w in (one.values[inside], None))
+    sums, counts = (
+        np.bincount(places[inside], weights=w, minlength=len(edges) - 1)
+        for w in (one.values[inside], None)
+    )
     return np.asarray(sums / np.maximum(counts, 1))
 
 
-def _histogram(by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values) -> HourlyHistogram | None:
+def _histogram(
+    by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values
+) -> HourlyHistogram | None:
     """A histogram by the hour; None where it was not read, or observed nothing."""
     found: dict[float, Values] = {}
     for curve in by_name.get(f"{name}_bucket{INCREASE}", by_name.get(f"{name}_bucket", ())):
@@ -228,11 +294,15 @@ def _histogram(by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values)
     if not bounds or not sums or not found[bounds[-1]].any():
         return None
     counts = np.maximum.accumulate(np.stack([found[bound] for bound in bounds], axis=1), axis=1)
-    return HourlyHistogram(bounds=bounds, counts=counts, totals=np.sum([one.grown(edges) for one in sums], axis=0))
+    return HourlyHistogram(
+        bounds=bounds, counts=counts, totals=np.sum([one.grown(edges) for one in sums], axis=0)
+    )
 
 
 def history_of_requests(recording: Recording) -> History:
-    """The hours of single requests, which have moments and lengths. Raises InputError: less than an hour of them."""
+    """The hours of single requests, which have moments and lengths. Raises InputError: less than an
+    hour of them.
+    """
     began = recording.began_ns / NS_PER_S
     due = began + np.array(recording.due_ns) / NS_PER_S
     start = HOUR_S * math.floor(began / HOUR_S)
@@ -241,7 +311,10 @@ def history_of_requests(recording: Recording) -> History:
     covered = np.diff(np.clip(edges, due[0], due[-1]))
     whole = covered >= SEEN * HOUR_S
     if not whole.any():
-        raise InputError(f"{recording.source}: holds {(due[-1] - due[0]) / 60:.0f} minutes; a history has an hour or more")
+        raise InputError(
+            f"{recording.source}: holds {(due[-1] - due[0]) / 60:.0f} minutes; a history has an"
+            " hour or more"
+        )
     hours = np.minimum(((due - start) // HOUR_S).astype(np.int64), count - 1)
     histograms: dict[str, HourlyHistogram] = {}
     for side, values in (("isl", recording.isl), ("osl", recording.osl)):
@@ -252,9 +325,13 @@ def history_of_requests(recording: Recording) -> History:
             cells = np.zeros((count, len(bounds) + 1))
             np.add.at(cells, (hours, np.searchsorted(bounds, lengths)), 1.0)
             totals = np.bincount(hours, weights=lengths, minlength=count).astype(np.float64)
-            histograms[side] = HourlyHistogram(bounds=(*map(float, bounds), math.inf), counts=cells.cumsum(axis=1), totals=totals)
+            histograms[side] = HourlyHistogram(
+                bounds=(*map(float, bounds), math.inf), counts=cells.cumsum(axis=1), totals=totals
+            )
     requests = np.where(whole, np.bincount(hours, minlength=count).astype(np.float64), math.nan)
-    fine = np.bincount((due - due[0]).astype(np.int64), minlength=int(due[-1] - due[0]) + 1).astype(np.float64)
+    fine = np.bincount((due - due[0]).astype(np.int64), minlength=int(due[-1] - due[0]) + 1).astype(
+        np.float64
+    )
     return History(
         source=recording.source,
         engine="requests",

@@ -1,4 +1,6 @@
-"""A scenario of what a deployment served over days: its week by the hour, its lengths, its growth, and what nobody could see."""
+"""A scenario of what a deployment served over days: its week by the hour, its lengths, its growth,
+and what nobody could see.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,18 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 MONTH_DAYS = 365.25 / 12
 CONFIDENCE = 0.8  # Of the interval of a growth, as of every prediction (docs/intervals.md)
-FEWEST_DAYS = 4  # Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the week
-NEAR = 0.03  # Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets
-LEAST_SHARED = 0.01  # Share of the prompt tokens in a prefix cache from which on a scenario shares something
+# Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the
+# week
+FEWEST_DAYS = 4
+# Distance of a lognormal distribution from the shares at all bounds up to which it stands for the
+# buckets
+NEAR = 0.03
+# Share of the prompt tokens in a prefix cache from which on a scenario shares something
+LEAST_SHARED = 0.01
 INSIDE = 8  # Lengths that a bucket is filled with, where no distribution fits
-FINE_S = 900.0  # Longest interval whose counts tell bursts: those of longer ones differ by the hours of the day as well
+# Longest interval whose counts tell bursts: those of longer ones differ by the hours of the day as
+# well
+FINE_S = 900.0
 PEAK = 0.999  # Quantile of the requests of one second that is called the peak second
 
 
@@ -54,13 +63,23 @@ class Growth:
         return math.expm1(per_day * MONTH_DAYS)
 
     def until(self, ratio: float) -> tuple[float, float, float]:
-        """Days until the load has grown by a ratio, and their interval; infinite where it never does, 0 where it has."""
+        """Days until the load has grown by a ratio, and their interval; infinite where it never
+        does, 0 where it has.
+        """
         rates = (self.per_day, self.high, self.low)
-        return tuple(0.0 if ratio <= 1 else math.log(ratio) / one if one > 0 else math.inf for one in rates)  # type: ignore[return-value]
+        return tuple(
+            0.0 if ratio <= 1 else math.log(ratio) / one if one > 0 else math.inf for one in rates
+        )  # type: ignore[return-value]
 
     def to_json(self) -> dict[str, Any]:
         """With the growth of a month as a share."""
-        return {**asdict(self), **{f"{name}_month": self.months(getattr(self, name)) for name in ("per_day", "low", "high")}}
+        return {
+            **asdict(self),
+            **{
+                f"{name}_month": self.months(getattr(self, name))
+                for name in ("per_day", "low", "high")
+            },
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +87,8 @@ class SeenLengths:
     """One side of the requests."""
 
     mean: float | None  # in tokens; None where the history says none
-    p95: tuple[float, float] | None  # bounds of the bucket that holds the 95th percentile; None where there is no histogram
+    # bounds of the bucket that holds the 95th percentile; None where there is no histogram
+    p95: tuple[float, float] | None
     written: str  # as a scenario writes it
     how: str  # "distribution", "buckets" where they are filled, or "mean" where no more is known
 
@@ -78,13 +98,16 @@ class HistoryFit:
     """What a history says."""
 
     history: History  # the hours
-    # requests per second by the hour of the week, Monday first, or of the day; empty where less than a day was seen
+    # requests per second by the hour of the week, Monday first, or of the day; empty where less
+    # than a day was seen
     profile: tuple[float, ...]
     # isl, osl: lengths of the last week
     isl: SeenLengths
     osl: SeenLengths
     growth: Growth | None  # None where too few days were seen
-    dispersion: float  # of the requests in the finest intervals: 1 for Poisson arrivals, above that for bursts, and for hours that differ
+    # of the requests in the finest intervals: 1 for Poisson arrivals, above that for bursts, and
+    # for hours that differ
+    dispersion: float
     peak_second: float  # requests of the busiest hour's ``PEAK`` second, where its arrivals vary so
     scenario: Scenario  # which ``size`` reads
     files: dict[str, str] = field(default_factory=dict)  # that it names
@@ -99,7 +122,11 @@ class HistoryFit:
     @property
     def peak_rps(self) -> float:
         """Requests per second of the busiest hour that the scenario has."""
-        return max(self.profile) if self.profile else float(self.history.requests[self.history.seen].max()) / HOUR_S
+        return (
+            max(self.profile)
+            if self.profile
+            else float(self.history.requests[self.history.seen].max()) / HOUR_S
+        )
 
     @property
     def ends(self) -> datetime:
@@ -127,7 +154,10 @@ class HistoryFit:
             "isl": asdict(self.isl),
             "osl": asdict(self.osl),
             "cached_share": h.cache,
-            **{name: None if one is None else float(one[h.seen].mean()) for name, one in gauges.items()},
+            **{
+                name: None if one is None else float(one[h.seen].mean())
+                for name, one in gauges.items()
+            },
             "growth": None if self.growth is None else self.growth.to_json(),
             "not_seen": list(self.gaps),
             "scenario": to_document(self.scenario),
@@ -135,7 +165,14 @@ class HistoryFit:
         }
 
 
-def fit_history(history: History, stem: str, *, model: str | None = None, isl: str | None = None, osl: str | None = None) -> HistoryFit:
+def fit_history(
+    history: History,
+    stem: str,
+    *,
+    model: str | None = None,
+    isl: str | None = None,
+    osl: str | None = None,
+) -> HistoryFit:
     """The scenario of a history.
 
     Args:
@@ -150,9 +187,14 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
     files: dict[str, str] = {}
     growth = growth_of(history)
     profile = _profile(history)
-    shared = _shared(history) if isl is None or history.mean("isl", history.last_week) is not None else 0
+    shared = (
+        _shared(history) if isl is None or history.mean("isl", history.last_week) is not None else 0
+    )
     asked = (("isl", isl, shared), ("osl", osl, 0))
-    sides = {name: _lengths(history, name, given, f"{stem}.{name}.csv", files, less=less) for name, given, less in asked}
+    sides = {
+        name: _lengths(history, name, given, f"{stem}.{name}.csv", files, less=less)
+        for name, given, less in asked
+    }
     peak = max(profile) if profile else float(history.requests[history.seen].max()) / HOUR_S
     steps = np.diff(history.fine)
     steps = steps[np.isfinite(steps)]
@@ -161,8 +203,14 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
     certain = dispersion > 1.1 and dispersion > 1 + 3 * math.sqrt(2 / max(1, len(history.fine) - 1))
     bursty = certain and history.fine_s <= FINE_S
     if profile:
-        files[f"{stem}.profile.csv"] = "requests_per_second\n" + "".join(f"{one:.6g}\n" for one in profile)
-    demand = DemandAsked(profile=f"{stem}.profile.csv") if profile else DemandAsked(peak_rps=float(f"{peak:.6g}"))
+        files[f"{stem}.profile.csv"] = "requests_per_second\n" + "".join(
+            f"{one:.6g}\n" for one in profile
+        )
+    demand = (
+        DemandAsked(profile=f"{stem}.profile.csv")
+        if profile
+        else DemandAsked(peak_rps=float(f"{peak:.6g}"))
+    )
     cv = min(MOST_CV, math.sqrt(dispersion))
     source = os.path.basename(os.path.normpath(history.source))
     scenario = Scenario(
@@ -172,7 +220,11 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
         sessions=SessionsAsked(shared_prefix=shared or None),
         demand=demand,
         search=SearchAsked(arrivals="gamma", cv=float(f"{cv:.3g}")) if bursty else SearchAsked(),
-        growth=f"{100 * growth.months(growth.per_day):.3g}%/month" if growth is not None and growth.low > 0 else None,
+        growth=(
+            f"{100 * growth.months(growth.per_day):.3g}%/month"
+            if growth is not None and growth.low > 0
+            else None
+        ),
     )
     return HistoryFit(
         history=history,
@@ -189,10 +241,11 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
 
 
 def growth_of(history: History) -> Growth | None:
-    """The trend of the logarithm of requests a day by least squares, each day by its requests; None for too few days.
+    """The trend of the logarithm of requests a day by least squares, each day by its requests; None
+    for too few days.
 
-    Days are 24 hours, counted back from the end. One of which half and more was seen counts with what the hours of the week that were
-    not seen usually have.
+    Days are 24 hours, counted back from the end. One of which half and more was seen counts with
+    what the hours of the week that were not seen usually have.
     """
     hours = np.concatenate([np.full(-len(history.requests) % DAY_H, math.nan), history.requests])
     period = WEEK_H if len(hours) >= WEEK_H else DAY_H
@@ -206,7 +259,11 @@ def growth_of(history: History) -> Growth | None:
             places.append(place)
             weekdays.append(place % 7)
     by_weekday = all(weekdays.count(day) > 1 for day in range(7))
-    levels = [[float(day == one) for one in range(7)] for day in weekdays] if by_weekday else [[1.0] for _ in weekdays]
+    levels = (
+        [[float(day == one) for one in range(7)] for day in weekdays]
+        if by_weekday
+        else [[1.0] for _ in weekdays]
+    )
     columns = len(levels[0]) + 1 if levels else 0
     if len(rates) < max(FEWEST_DAYS, columns + 1):
         return None
@@ -216,16 +273,21 @@ def growth_of(history: History) -> Growth | None:
     degrees = len(rates) - columns
     scatter = float(((values - design @ found) ** 2 * rates).sum()) / degrees
     covariance = np.linalg.inv((design * root[:, None]).T @ (design * root[:, None]))
-    error = math.sqrt(max(1.0, scatter) * float(covariance[-1, -1]))  # counts of Poisson arrivals scatter by 1 at least
+    # counts of Poisson arrivals scatter by 1 at least
+    error = math.sqrt(max(1.0, scatter) * float(covariance[-1, -1]))
     half = student_t((1 + CONFIDENCE) / 2, degrees) * error
     slope = float(found[-1])
-    return Growth(per_day=slope, low=slope - half, high=slope + half, days=len(rates), by_weekday=by_weekday)
+    return Growth(
+        per_day=slope, low=slope - half, high=slope + half, days=len(rates), by_weekday=by_weekday
+    )
 
 
 def _place(history: History, period: int, count: int) -> NDArray[np.int64]:
     """The hour of the week, Monday first, or of the day, of each of the last so many hours."""
     first = history.at(len(history.requests) - count)
-    return (np.arange(count) + first.hour + (DAY_H * first.weekday() if period == WEEK_H else 0)) % period
+    return (
+        np.arange(count) + first.hour + (DAY_H * first.weekday() if period == WEEK_H else 0)
+    ) % period
 
 
 def _usual(history: History, period: int) -> NDArray[np.float64]:
@@ -237,7 +299,9 @@ def _usual(history: History, period: int) -> NDArray[np.float64]:
 
 
 def _profile(history: History) -> tuple[float, ...]:
-    """Requests per second by the hour of the week, or of the day below a week; the mean of all, at the level of the last such period."""
+    """Requests per second by the hour of the week, or of the day below a week; the mean of all, at
+    the level of the last such period.
+    """
     seen = history.seen
     period = next((one for one in (WEEK_H, DAY_H) if seen.sum() >= one), 0)
     if not period:
@@ -249,12 +313,16 @@ def _profile(history: History) -> tuple[float, ...]:
 
 
 def _quantile(rate: float, dispersion: float) -> float:
-    """The ``PEAK`` quantile of the requests in one second: normal, with a variance that much above Poisson's."""
+    """The ``PEAK`` quantile of the requests in one second: normal, with a variance that much above
+    Poisson's.
+    """
     return math.ceil(rate + NormalDist().inv_cdf(PEAK) * math.sqrt(dispersion * rate))
 
 
 def _shared(history: History) -> int:
-    """Tokens of a common beginning with which a cache finds the share seen, in all but the shortest tenth of the prompts; else 0."""
+    """Tokens of a common beginning with which a cache finds the share seen, in all but the shortest
+    tenth of the prompts; else 0.
+    """
     hours = history.last_week
     mean, buckets = history.mean("isl", hours), history.histograms.get("isl")
     if history.cache is None or history.cache < LEAST_SHARED or mean is None:
@@ -263,38 +331,67 @@ def _shared(history: History) -> int:
     return tokens if found is None or not found.count or tokens <= found.bracket(0.1)[0] else 0
 
 
-def _lengths(history: History, side: str, given: str | None, file: str, files: dict[str, str], *, less: int) -> SeenLengths:
+def _lengths(
+    history: History, side: str, given: str | None, file: str, files: dict[str, str], *, less: int
+) -> SeenLengths:
     """One side; what a scenario writes is so much less than what was seen."""
     hours = history.last_week
     buckets = history.histograms[side].over(hours) if side in history.histograms else Buckets()
     mean = history.mean(side, hours)
     if not buckets.count:
         if given is None and mean is None:
-            raise InputError(f"{history.source}: says no lengths of {'prompts' if side == 'isl' else 'outputs'}; give {option(side)}")
+            raise InputError(
+                f"{history.source}: says no lengths of {'prompts' if side == 'isl' else 'outputs'};"
+                f" give {option(side)}"
+            )
         written = given if given is not None else f"{max(1, round(mean or 1) - less)}"
-        return SeenLengths(mean=mean, p95=None, written=written, how="mean" if given is None else "given")
+        return SeenLengths(
+            mean=mean, p95=None, written=written, how="mean" if given is None else "given"
+        )
     fitted = _lognormal(buckets, less)
     if fitted is None:
         rows = [(max(1, value - less), weight) for value, weight in _filled(buckets)]
-        files[file] = "value,weight\n" + "".join(f"{value},{weight:.6g}\n" for value, weight in rows)
-    return SeenLengths(mean=buckets.mean, p95=buckets.bracket(0.95), written=fitted or file, how="distribution" if fitted else "buckets")
+        files[file] = "value,weight\n" + "".join(
+            f"{value},{weight:.6g}\n" for value, weight in rows
+        )
+    return SeenLengths(
+        mean=buckets.mean,
+        p95=buckets.bracket(0.95),
+        written=fitted or file,
+        how="distribution" if fitted else "buckets",
+    )
 
 
 def _lognormal(found: Buckets, less: int) -> str | None:
-    """The lognormal distribution of the same mean that is nearest to the shares at all bounds, so much shorter; None where none is near."""
-    shares = [(bound, count / found.count) for bound, count in zip(found.bounds, found.counts, strict=True) if math.isfinite(bound)]
+    """The lognormal distribution of the same mean that is nearest to the shares at all bounds, so
+    much shorter; None where none is near.
+    """
+    shares = [
+        (bound, count / found.count)
+        for bound, count in zip(found.bounds, found.counts, strict=True)
+        if math.isfinite(bound)
+    ]
     best, sigma = 1.0, 0.0
     for place in range(1, 151):
         one = 0.02 * place
         normal = NormalDist(math.log(found.mean) - one * one / 2, one)
-        distance = max((abs(normal.cdf(math.log(bound + 0.5)) - share) for bound, share in shares if bound > 0), default=1.0)
+        distance = max(
+            (
+                abs(normal.cdf(math.log(bound + 0.5)) - share)
+                for bound, share in shares
+                if bound > 0
+            ),
+            default=1.0,
+        )
         best, sigma = min((best, sigma), (distance, one))
     deviation = found.mean * math.sqrt(math.expm1(sigma**2))
     return f"lognormal:{found.mean - less:.5g},{deviation:.5g}" if best <= NEAR else None
 
 
 def _filled(found: Buckets) -> list[tuple[int, float]]:
-    """Lengths with weights: each bucket filled alike, so that the mean is the one that was counted."""
+    """Lengths with weights: each bucket filled alike, so that the mean is the one that was
+    counted.
+    """
     cells = []
     low, below = 0.0, 0.0
     for bound, count in zip(found.bounds, found.counts, strict=True):
@@ -305,7 +402,11 @@ def _filled(found: Buckets) -> list[tuple[int, float]]:
 
     def values(tilt: float) -> list[tuple[float, float]]:
         places = [((k + 0.5) / INSIDE) ** tilt for k in range(INSIDE)]
-        return [(low * (high / low) ** place, weight / INSIDE) for low, high, weight in cells for place in places]
+        return [
+            (low * (high / low) ** place, weight / INSIDE)
+            for low, high, weight in cells
+            for place in places
+        ]
 
     lower, upper = -8.0, 8.0
     for _ in range(60):
@@ -319,45 +420,72 @@ def _filled(found: Buckets) -> list[tuple[int, float]]:
 
 
 def _gaps(
-    history: History, sides: dict[str, SeenLengths], growth: Growth | None, dispersion: float, *, bursty: bool, shared: int
+    history: History,
+    sides: dict[str, SeenLengths],
+    growth: Growth | None,
+    dispersion: float,
+    *,
+    bursty: bool,
+    shared: int,
 ) -> Iterator[str]:
     names = {"isl": "prompts", "osl": "outputs"}
     for side, seen_lengths in sides.items():
         if seen_lengths.how == "mean":
             yield (
-                f"Lengths of {names[side]}: only their mean is known, and all get it; long ones take more time and KV cache, so that the "
-                f"answer is on the low side. Give {option(side)} with a spread."
+                f"Lengths of {names[side]}: only their mean is known, and all get it; long ones"
+                " take more time and KV cache, so that the answer is on the low side. Give"
+                f" {option(side)} with a spread."
             )
         elif seen_lengths.p95 is not None and history.engine != "requests":
             low, high = seen_lengths.p95
-            yield f"Lengths of {names[side]} within a bucket: their mean is exact, their p95 is between {low:,.0f} and {high:,.0f} tokens."
+            yield (
+                f"Lengths of {names[side]} within a bucket: their mean is exact, their p95 is"
+                f" between {low:,.0f} and {high:,.0f} tokens."
+            )
     if history.engine != "requests":
         yield (
-            "Which prompt had which output: both are drawn on their own; where long prompts have short outputs or the other way round, "
-            "latencies differ and the number of systems hardly does."
+            "Which prompt had which output: both are drawn on their own; where long prompts have"
+            " short outputs or the other way round, latencies differ and the number of systems"
+            " hardly does."
         )
         said = "varied as those of Poisson arrivals do"
         if history.fine_s > FINE_S:
             said = "vary with the hour of the day too, so that arrivals are taken as Poisson's"
         elif bursty:
-            said = f"varied {dispersion:.3g} times as much as those of Poisson arrivals, and so does the scenario"
+            said = (
+                f"varied {dispersion:.3g} times as much as those of Poisson arrivals, and so does"
+                " the scenario"
+            )
         yield (
-            f"Bursts shorter than {history.fine_s:.0f} s: counts over such intervals {said}. Shorter bursts are taken to be alike; where "
-            "they are not, TTFT limits break first."
+            f"Bursts shorter than {history.fine_s:.0f} s: counts over such intervals {said}."
+            " Shorter bursts are taken to be alike; where they are not, TTFT limits break first."
         )
     if history.cache is not None and history.cache >= LEAST_SHARED:
         said = (
-            f"all prompts of the scenario have {shared:,} tokens in common, of which a cache finds as much. Where each conversation has a "
-            "beginning apart, the KV cache holds less, and the answer is on the low side"
+            f"all prompts of the scenario have {shared:,} tokens in common, of which a cache finds"
+            " as much. Where each conversation has a beginning apart, the KV cache holds less, and"
+            " the answer is on the low side"
             if shared
-            else "a beginning common to all would be longer than the shortest tenth of the prompts, and the scenario shares nothing, so "
-            f"that the answer is on the high side. Give {option('turns')} for conversations"
+            else (
+                "a beginning common to all would be longer than the shortest tenth of the prompts,"
+                " and the scenario shares nothing, so that the answer is on the high side. Give"
+                f" {option('turns')} for conversations"
+            )
         )
-        yield f"What prompts share: a prefix cache had {history.cache:.0%} of their tokens, and nobody says which; {said}."
+        yield (
+            f"What prompts share: a prefix cache had {history.cache:.0%} of their tokens, and"
+            f" nobody says which; {said}."
+        )
     missing = int((~history.seen).sum())
     if missing:
-        yield f"{missing} of {len(history.requests)} hours, in which fewer than nine tenths were sampled; they are left out."
+        yield (
+            f"{missing} of {len(history.requests)} hours, in which fewer than nine tenths were"
+            " sampled; they are left out."
+        )
     if growth is None:
         yield "Growth: fewer than four days were seen."
     elif not growth.by_weekday:
-        yield f"Growth apart from the days of the week: {growth.days} days were seen, and two weeks would separate the two."
+        yield (
+            f"Growth apart from the days of the week: {growth.days} days were seen, and two weeks"
+            " would separate the two."
+        )

@@ -1,4 +1,5 @@
-"""Recorded sessions described: what a turn adds, what a cache without end would find, the pauses, and how much a live session keeps.
+"""Recorded sessions described: what a turn adds, what a cache without end would find, the pauses,
+and how much a live session keeps.
 
 And a few of them that stand for all, by means that are nearest to the means of the whole file.
 """
@@ -37,13 +38,17 @@ class LiveSessions:
     think_s: Spread | None
     tool_s: Spread | None
     session_s: Spread  # from a session's first request to its last answer, in seconds
-    kept_tokens: Spread  # of the context that a session keeps while it lives: the mean over its time, of each session
+    # of the context that a session keeps while it lives: the mean over its time, of each session
+    kept_tokens: Spread
     peak_tokens: Spread  # the longest context of each session
 
     def to_json(self) -> dict[str, Any]:
         """By name, spreads with their statistics; lengths in tokens and times in seconds."""
         values = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value.to_json() if isinstance(value, Spread) else value for name, value in values.items()}
+        return {
+            name: value.to_json() if isinstance(value, Spread) else value
+            for name, value in values.items()
+        }
 
 
 def live_sessions(recorded: RecordedSessions) -> LiveSessions:
@@ -58,7 +63,9 @@ def live_sessions(recorded: RecordedSessions) -> LiveSessions:
     sub = recorded.agent > 0
     return LiveSessions(
         sessions=len(recorded),
-        sub_agents=len(np.unique(np.column_stack([recorded.session[sub], recorded.agent[sub]]), axis=0)),
+        sub_agents=len(
+            np.unique(np.column_stack([recorded.session[sub], recorded.agent[sub]]), axis=0)
+        ),
         sub_agent_requests=float(sub.mean()),
         requests=spread(np.diff(recorded.starts)),
         first_prompt=spread(recorded.isl[begins]),
@@ -74,7 +81,9 @@ def live_sessions(recorded: RecordedSessions) -> LiveSessions:
 
 
 def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
-    """Tokens of the context of each session's own agent, over its time: each request's until the next is sent, or its answer ends."""
+    """Tokens of the context of each session's own agent, over its time: each request's until the
+    next is sent, or its answer ends.
+    """
     own = np.flatnonzero(recorded.agent == 0)
     session, at = recorded.session[own], recorded.at_ns[own]
     following = np.append(session[1:] == session[:-1], False)
@@ -83,7 +92,9 @@ def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
     tokens = (recorded.isl + recorded.osl)[own]
     count = len(recorded)
     total = np.bincount(session, weight, count)
-    return np.asarray(np.bincount(session, weight * tokens, count) / np.where(total > 0, total, 1.0))
+    return np.asarray(
+        np.bincount(session, weight * tokens, count) / np.where(total > 0, total, 1.0)
+    )
 
 
 TOLERANCE = 0.05  # Relative error of each mean up to which some of the sessions stand for all
@@ -91,7 +102,8 @@ TOLERANCE = 0.05  # Relative error of each mean up to which some of the sessions
 FEWEST = 8
 DRAWS = 4_000  # Choices of sessions that are compared, for each number of them
 
-LONG_PAUSE_S = 600  # Pauses count up to this where means are compared: a few that last a day would decide alone
+# Pauses count up to this where means are compared: a few that last a day would decide alone
+LONG_PAUSE_S = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +146,16 @@ def _sums(recorded: RecordedSessions) -> dict[str, NDArray[np.float64]]:
         "pauses": pauses,
     }
     begins = recorded.starts[:-1]
-    sums = {name: np.add.reduceat(column.astype(np.float64), begins) for name, column in values.items()}
+    sums = {
+        name: np.add.reduceat(column.astype(np.float64), begins) for name, column in values.items()
+    }
     return {"sessions": np.ones(len(recorded)), **sums}
 
 
 def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Requests of a session, and the means of a request; from sums whose first is the number of sessions and second of requests."""
+    """Requests of a session, and the means of a request; from sums whose first is the number of
+    sessions and second of requests.
+    """
     return np.concatenate([sums[1:2] / sums[0], np.maximum(sums[2:], 1e-9) / sums[1]])
 
 
@@ -148,13 +164,28 @@ def _only(recorded: RecordedSessions, sessions: NDArray[np.int64]) -> RecordedSe
     from tonnage.spec.sessions import gathered
 
     starts, rows = gathered(recorded.starts, sessions)
-    columns = {name: getattr(recorded, name)[rows] for name in ("isl", "osl", "at_ns", "took_ns", "pause_ns", "tool", "agent")}
-    begins = None if recorded.begins_ns is None else recorded.begins_ns[sessions] - recorded.begins_ns[sessions].min()
+    columns = {
+        name: getattr(recorded, name)[rows]
+        for name in ("isl", "osl", "at_ns", "took_ns", "pause_ns", "tool", "agent")
+    }
+    begins = (
+        None
+        if recorded.begins_ns is None
+        else recorded.begins_ns[sessions] - recorded.begins_ns[sessions].min()
+    )
     contents, follows = recorded.contents.part(rows), recorded.follows.part(rows)
     kept = np.unique(contents.piece)
     contents = replace(contents, piece=np.searchsorted(kept, contents.piece))
     common = int(np.searchsorted(kept, recorded.common))
-    return replace(recorded, **columns, starts=starts, contents=contents, follows=follows, common=common, begins_ns=begins)
+    return replace(
+        recorded,
+        **columns,
+        starts=starts,
+        contents=contents,
+        follows=follows,
+        common=common,
+        begins_ns=begins,
+    )
 
 
 BLOCK = 64  # Tokens of a written block where the file named none
@@ -163,15 +194,20 @@ BLOCK = 64  # Tokens of a written block where the file named none
 def written(recorded: RecordedSessions) -> str:
     """Sessions in WEKA's form, a line each, as ``formats/sessions/weka.py`` reads them.
 
-    Each agent of a session is written as a chain: what waited for several others waits for the last of the same agent.
+    Each agent of a session is written as a chain: what waited for several others waits for the last
+    of the same agent.
     """
     size = recorded.block_tokens or BLOCK
     starts, piece = recorded.contents.starts.tolist(), recorded.contents.piece.tolist()
-    until = np.minimum(recorded.contents.until, np.repeat(recorded.isl, np.diff(recorded.contents.starts))).tolist()
+    until = np.minimum(
+        recorded.contents.until, np.repeat(recorded.isl, np.diff(recorded.contents.starts))
+    ).tolist()
     base: dict[int, int] = {}
     longest = int(recorded.isl.max()) // size + 1
     lines = []
-    for number, (first, last) in enumerate(zip(recorded.starts[:-1].tolist(), recorded.starts[1:].tolist(), strict=True)):
+    for number, (first, last) in enumerate(
+        zip(recorded.starts[:-1].tolist(), recorded.starts[1:].tolist(), strict=True)
+    ):
         agents: dict[int, list[dict[str, Any]]] = {}
         begins: dict[int, int] = {}
         for row in range(first, last):
@@ -198,5 +234,14 @@ def written(recorded: RecordedSessions) -> str:
             place = sum(own_request["t"] <= at for own_request in own_requests)
             own_requests.insert(place, {"t": at, "type": "subagent", "requests": requests})
         scope = "global" if recorded.common else "local"
-        lines.append(json.dumps({"id": f"session-{number}", "block_size": size, "hash_id_scope": scope, "requests": own_requests}))
+        lines.append(
+            json.dumps(
+                {
+                    "id": f"session-{number}",
+                    "block_size": size,
+                    "hash_id_scope": scope,
+                    "requests": own_requests,
+                }
+            )
+        )
     return "\n".join(lines) + "\n"

@@ -12,7 +12,13 @@ from tests.step_times import deployment, timed, written
 from tests.strategies import ROOFLINE, step_models
 from tonnage.errors import InputError
 from tonnage.perf import aiconfigurator
-from tonnage.perf.measured_steps import check_source, checked_source, reduced, reduction, source_mark
+from tonnage.perf.measured_steps import (
+    check_source,
+    checked_source,
+    reduced,
+    reduction,
+    source_mark,
+)
 from tonnage.perf.step import StepModel, batch_seconds, step_seconds, tabulated_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, GRAPHED_TO, LAUNCHES, NORM
 from tonnage.perf.terms import step_model
@@ -24,7 +30,9 @@ from tonnage.spec.step_times import StepSource, TimedStep
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 
 absent = aiconfigurator.installed_version() is None
-needs_wheel = pytest.mark.skipif(absent, reason="THE WHEEL aiconfigurator-core IS ABSENT: its step times are not checked")
+needs_wheel = pytest.mark.skipif(
+    absent, reason="THE WHEEL aiconfigurator-core IS ABSENT: its step times are not checked"
+)
 
 
 def with_table(folder: Path, d: Deployment) -> Deployment:
@@ -44,14 +52,21 @@ def test_a_table_of_our_own_steps_predicts_what_we_predict(tmp_path: Path) -> No
     assert stated.prefill_mape < 1.5
     assert step_model(other).frontend_s == step_model(d).frontend_s
     a, b = (step_model(each).coefficients for each in (d, other))
-    for p, n, decodes, context in ((0, 0, 3, 900), (0, 0, 100, 300_000), (700, 1, 0, 0), (3000, 2, 20, 40_000)):
+    for p, n, decodes, context in (
+        (0, 0, 3, 900),
+        (0, 0, 100, 300_000),
+        (700, 1, 0, 0),
+        (3000, 2, 20, 40_000),
+    ):
         ours, theirs = (step_seconds(c, p, n, decodes, p * p // max(n, 1), context) for c in (a, b))
         assert theirs == pytest.approx(ours, rel=stated.worst / 100 + 0.005)
 
 
 def test_kernel_and_reference_price_a_table_alike(tmp_path: Path) -> None:
     d = with_table(tmp_path, deployment())
-    trace = Workload(isl=Lengths(mean=300), osl=Lengths(mean=30), arrivals=ClosedLoop(concurrency=7), requests=40).trace(3)
+    trace = Workload(
+        isl=Lengths(mean=300), osl=Lengths(mean=30), arrivals=ClosedLoop(concurrency=7), requests=40
+    ).trace(3)
     step = step_model(d)
     record, steps = run_recorded(trace, step, d.knobs, 1000, most_steps=10_000)
     expected = run_reference(trace, step, d.knobs, 1000)
@@ -74,7 +89,10 @@ def test_what_a_step_model_cannot_go_with(tmp_path: Path) -> None:
 
 def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aiconfigurator, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"aiconfigurator-core is not installed; pip install 'tonnage\[aiconfigurator\]'") as error:
+    with pytest.raises(
+        InputError,
+        match=r"aiconfigurator-core is not installed; pip install 'tonnage\[aiconfigurator\]'",
+    ) as error:
         checked_source("aiconfigurator")
     assert error.value.exit_code == 2
 
@@ -91,10 +109,19 @@ def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.Mon
         ({"precision": "fp8+2:4"}, r"llama-3.1-8b is in fp8\+2:4"),
     ],
 )
-def test_a_deployment_that_it_has_no_tables_of_is_refused(change: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deployment_that_it_has_no_tables_of_is_refused(
+    change: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tonnage.api.question.deployment import deployment_of
 
-    what = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp16", "tp": 1, "engine": "vllm", **change}
+    what = {
+        "model": "llama-3.1-8b",
+        "gpu": "h100",
+        "precision": "fp16",
+        "tp": 1,
+        "engine": "vllm",
+        **change,
+    }
     monkeypatch.setattr(aiconfigurator, "installed_version", lambda: "0.12.0")
     with pytest.raises(InputError, match=says):
         reduction(asked(deployment_of(**what)))
@@ -138,14 +165,18 @@ def test_the_stated_error_is_that_of_the_steps(model: StepModel) -> None:
     assert found.steps == len(steps)
 
 
-@pytest.mark.parametrize(("engine", "mean", "worst"), [("vllm", 1, 18), ("tensorrt-llm-0.15", 1, 5), ("nim-2024", 4, 15)])
+@pytest.mark.parametrize(
+    ("engine", "mean", "worst"), [("vllm", 1, 18), ("tensorrt-llm-0.15", 1, 5), ("nim-2024", 4, 15)]
+)
 def test_steps_of_our_own_model_come_back(engine: str, mean: float, worst: float) -> None:
     """Decode attention of 2024 goes in waves of blocks, which two terms only follow on average.
 
-    Where vLLM's CUDA graphs end, a step of 520 tokens takes a third longer than one of 512; two such steps are no floor yet.
-    """
+    Where vLLM's CUDA graphs end, a step of 520 tokens takes a third longer than one of 512; two
+    such steps are no floor yet."""
     for tp in (1, 4):
-        found = reduced(list(timed(step_model(deployment(tp=tp, engine=engine)).coefficients)), "ours")
+        found = reduced(
+            list(timed(step_model(deployment(tp=tp, engine=engine)).coefficients)), "ours"
+        )
         assert found.decode_mape < mean
         assert found.prefill_mape < 1.5
         assert found.worst < worst
@@ -153,39 +184,60 @@ def test_steps_of_our_own_model_come_back(engine: str, mean: float, worst: float
 
 @settings(max_examples=30, deadline=None)
 @given(step_models(), st.integers(1, 300), st.integers(1, 300), st.integers(0, 10**6))
-def test_a_reduced_step_costs_something_and_more_context_more(model: StepModel, fewer: int, more: int, context: int) -> None:
+def test_a_reduced_step_costs_something_and_more_context_more(
+    model: StepModel, fewer: int, more: int, context: int
+) -> None:
     c = reduced(list(timed(model.coefficients)), "ours").coefficients
     assert (c[COEFFICIENTS + 1 :: 2] >= 0).all()
     assert (np.diff(c[COEFFICIENTS::2]) > 0).all()
-    assert step_seconds(c, 0, 0, fewer, 0, context + more) >= step_seconds(c, 0, 0, fewer, 0, context) > 0
+    assert (
+        step_seconds(c, 0, 0, fewer, 0, context + more)
+        >= step_seconds(c, 0, 0, fewer, 0, context)
+        > 0
+    )
 
 
 def test_the_table_is_linear_between_entries_and_goes_on() -> None:
     c = np.concatenate([np.zeros(COEFFICIENTS), [1, 2.0, 10, 3.0, 100, 30.0]])
     c[NORM] = 1.0
-    assert [tabulated_seconds(c, t) for t in (0, 1, 10, 55, 100, 200)] == pytest.approx([2.0, 2.0, 3.0, 16.5, 30.0, 60.0])
+    assert [tabulated_seconds(c, t) for t in (0, 1, 10, 55, 100, 200)] == pytest.approx(
+        [2.0, 2.0, 3.0, 16.5, 30.0, 60.0]
+    )
     assert batch_seconds(c, 55, 3) == pytest.approx(16.5)
 
 
 def test_steps_that_do_not_say_enough_are_refused() -> None:
     def step(p: int, b: int, context: int) -> TimedStep:
-        return TimedStep(prefill_tokens=p, prefill_sequences=1, past_tokens=0, decode_sequences=b, context_tokens=context, seconds=0.01)
+        return TimedStep(
+            prefill_tokens=p,
+            prefill_sequences=1,
+            past_tokens=0,
+            decode_sequences=b,
+            context_tokens=context,
+            seconds=0.01,
+        )
 
     enough = [step(0, 1, 9), step(0, 1, 99), step(8, 0, 0), step(16, 0, 0)]
     assert reduced(enough, "x.csv").steps == 4
-    for left, says in (((1, 2, 3), "two context_tokens"), ((0, 1, 2), "two numbers of prefill_tokens")):
+    for left, says in (
+        ((1, 2, 3), "two context_tokens"),
+        ((0, 1, 2), "two numbers of prefill_tokens"),
+    ):
         with pytest.raises(InputError, match=rf"^step_model: x\.csv needs .*{says}"):
             reduced([enough[i] for i in left], "x.csv")
 
 
 def test_a_floor_beyond_cuda_graphs_comes_back() -> None:
-    """Steps of few tokens are spared the floor, and what else launching costs is part of the table."""
+    """Steps of few tokens are spared the floor, and what else launching costs is part of the
+    table."""
     c = ROOFLINE.copy()
     c[LAUNCHES], c[GRAPHED_TO] = 0.02, 64
     found = reduced(list(timed(c)), "ours")
     assert found.coefficients[LAUNCHES] == pytest.approx(0.02)
     assert 64 <= found.coefficients[GRAPHED_TO] < 72
     assert found.worst < 2
-    assert step_seconds(found.coefficients, 64, 1, 0, 64 * 64, 0) == pytest.approx(step_seconds(c, 64, 1, 0, 64 * 64, 0), rel=0.02)
+    assert step_seconds(found.coefficients, 64, 1, 0, 64 * 64, 0) == pytest.approx(
+        step_seconds(c, 64, 1, 0, 64 * 64, 0), rel=0.02
+    )
     assert step_seconds(found.coefficients, 64, 1, 0, 64 * 64, 0) < 0.01
     assert step_seconds(found.coefficients, 72, 1, 0, 72 * 72, 0) == pytest.approx(0.02)

@@ -23,7 +23,14 @@ from tonnage.plan.limit import Limit, LimitUse
 from tonnage.plan.note import CostNote, NoCost, Note, Warning
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Reason
-from tonnage.plan.use_cases import Arrangement, CaseAtPeak, NotShared, PoolSystems, UseCasePool, UseCases
+from tonnage.plan.use_cases import (
+    Arrangement,
+    CaseAtPeak,
+    NotShared,
+    PoolSystems,
+    UseCasePool,
+    UseCases,
+)
 from tonnage.report.numbers import ABSENT
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.comparison import compared_table
@@ -52,7 +59,9 @@ def rows_of(*plans: Plan) -> list[dict[str, str]]:
     return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
-NOTHING_OWNED = COURSE_PRICES.with_overrides({"systems": {"dgx-h100": None}, "cloud": {"h100": None}})
+NOTHING_OWNED = COURSE_PRICES.with_overrides(
+    {"systems": {"dgx-h100": None}, "cloud": {"h100": None}}
+)
 
 
 def test_a_price_of_an_api_stands_under_api_and_never_under_owned() -> None:
@@ -69,7 +78,9 @@ def test_a_price_of_an_api_stands_under_api_and_never_under_owned() -> None:
 
 def values_of(leaf: Leaf) -> tuple[Any, Any]:
     """Two values that may stand at a leaf."""
-    choices = next((get_args(part) for part in get_args(leaf.kind) if get_origin(part) is Literal), None)
+    choices = next(
+        (get_args(part) for part in get_args(leaf.kind) if get_origin(part) is Literal), None
+    )
     if choices is not None:
         return choices[0], choices[-1]
     if takes(leaf.kind, bool):
@@ -87,29 +98,55 @@ def test_every_leaf_that_differs_is_named_with_both_values() -> None:
         one, other = values_of(leaf)
         shown = {True: "yes", False: "no"} if isinstance(one, bool) else {}
         texts = [shown.get(each, str(each)) for each in (one, other)]
-        for first, second, said in ((asking(leaf, one), asking(leaf, other), texts), (asking(leaf, one), asking(), [texts[0], "–"])):
+        for first, second, said in (
+            (asking(leaf, one), asking(leaf, other), texts),
+            (asking(leaf, one), asking(), [texts[0], "–"]),
+        ):
             (found,) = differences(first, second)
             assert (found.part, found.what, found.first, found.second) == ("asked", leaf.key, *said)
 
 
 def test_two_plans_differ_in_what_was_asked_and_say_it_once() -> None:
-    prices = [{"systems": {"dgx-h100": usd, "dgx-a100": 1}, "pue": 1.5} for usd in (200_000, 250_000)]
-    first, second = (scenario_of({}, {"prices": each, "max_kw": kw}) for each, kw in zip(prices, (10.0, 12.5), strict=True))
+    prices = [
+        {"systems": {"dgx-h100": usd, "dgx-a100": 1}, "pue": 1.5} for usd in (200_000, 250_000)
+    ]
+    first, second = (
+        scenario_of({}, {"prices": each, "max_kw": kw})
+        for each, kw in zip(prices, (10.0, 12.5), strict=True)
+    )
     plans = [plan_of(demand_of(peak_rps=3), candidate(), asked=asked) for asked in (first, second)]
-    found = {one.what: (one.first, one.second, one.change) for one in differences(plans[0], plans[1])}
-    assert found == {"choice.max_kw": ("10", "12.5", "+25%"), "prices.systems.dgx-h100": ("200000", "250000", "+25%")}
+    found = {
+        one.what: (one.first, one.second, one.change) for one in differences(plans[0], plans[1])
+    }
+    assert found == {
+        "choice.max_kw": ("10", "12.5", "+25%"),
+        "prices.systems.dgx-h100": ("200000", "250000", "+25%"),
+    }
     demands = [demand_of(peak_rps=rate) for rate in (3, 6)]
-    plans = [plan_of(demand, candidate(), asked=scenario_of({}, {"peak_rps": rate})) for demand, rate in zip(demands, (3, 6), strict=True)]
-    found = [(one.part, one.what, one.first, one.second) for one in differences(plans[0], plans[1]) if one.part in ("asked", "question")]
-    assert found == [("asked", "demand.peak_rps", "3", "6"), ("question", "demand", *map(demand_text, demands))]
+    plans = [
+        plan_of(demand, candidate(), asked=scenario_of({}, {"peak_rps": rate}))
+        for demand, rate in zip(demands, (3, 6), strict=True)
+    ]
+    found = [
+        (one.part, one.what, one.first, one.second)
+        for one in differences(plans[0], plans[1])
+        if one.part in ("asked", "question")
+    ]
+    assert found == [
+        ("asked", "demand.peak_rps", "3", "6"),
+        ("question", "demand", *map(demand_text, demands)),
+    ]
 
 
-# Plans from files: the same report from a saved plan as from the plan itself, and one clear line for anything else.
+# Plans from files: the same report from a saved plan as from the plan itself, and one clear line
+# for anything else.
 
 
 def saved(folder: Path, document: object) -> Path:
     path = folder / "plan.json"
-    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    path.write_text(
+        document if isinstance(document, str) else json.dumps(document), encoding="utf-8"
+    )
     return path
 
 
@@ -125,7 +162,12 @@ def test_a_saved_plan_says_what_the_plan_says(plans: tuple[Plan, ...], tmp_path:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("{", "is no JSON"), ({"schema": "tonnage-plan/1"}, "written by another version"), ({}, "no plan"), ([1], "no plan")],
+    [
+        ("{", "is no JSON"),
+        ({"schema": "tonnage-plan/1"}, "written by another version"),
+        ({}, "no plan"),
+        ([1], "no plan"),
+    ],
 )
 def test_what_is_no_plan_is_refused_in_one_line(content: object, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
@@ -151,7 +193,10 @@ SAID: tuple[tuple[type, Any], ...] = (
     *((kind, lambda one: reason_text(one).strip() or not whole(one)) for kind in kinds(Reason)),
     *((kind, lambda one: note_text(one).endswith(".")) for kind in kinds(Note)),
     *((kind, warning_text) for kind in kinds(Warning)),
-    *((kind, lambda one: all(text.endswith(".") for text in cost_note_texts(one))) for kind in kinds(CostNote)),
+    *(
+        (kind, lambda one: all(text.endswith(".") for text in cost_note_texts(one)))
+        for kind in kinds(CostNote)
+    ),
     (NoCost, lambda one: "give" in no_cost_text(one)),
 )
 
@@ -163,15 +208,24 @@ def test_it_has_a_sentence(kind: type, holds: Any, data: st.DataObject) -> None:
     assert holds(data.draw(any_of(kind)))
 
 
-# The first screen of several use cases: forty lines at most however many there are, and the answer in it; --full holds each of them.
+# The first screen of several use cases: forty lines at most however many there are, and the answer
+# in it; --full holds each of them.
 
-LIMITS = (Limit(metric="ttft", statistic="p95", milliseconds=500.0), Limit(metric="itl", statistic="p99", milliseconds=62.5))
+LIMITS = (
+    Limit(metric="ttft", statistic="p95", milliseconds=500.0),
+    Limit(metric="itl", statistic="p99", milliseconds=62.5),
+)
 SEEN = Latencies(mean=101.0, p95=201.0)
 
 
 def case(name: str, value_ms: float = 250.0) -> CaseAtPeak:
-    uses = tuple(LimitUse(limit=limit, value_ms=value_ms, used=value_ms / limit.milliseconds) for limit in LIMITS)
-    return CaseAtPeak(name=name, requests_per_second=12.5, limits=uses, ttft_ms=SEEN, tpot_ms=SEEN, e2e_ms=SEEN)
+    uses = tuple(
+        LimitUse(limit=limit, value_ms=value_ms, used=value_ms / limit.milliseconds)
+        for limit in LIMITS
+    )
+    return CaseAtPeak(
+        name=name, requests_per_second=12.5, limits=uses, ttft_ms=SEEN, tpot_ms=SEEN, e2e_ms=SEEN
+    )
 
 
 def pool(*cases: CaseAtPeak) -> UseCasePool:
@@ -197,11 +251,15 @@ def alone(sure: Confidence = SURE) -> Plan:
 
 
 def several(count: int, *, apart: bool = False, value_ms: float = 50.0) -> UseCases:
-    """So many use cases, in one pool or with a pool for each; every second one is not sure by itself."""
+    """So many use cases, in one pool or with a pool for each; every second one is not sure by
+    itself."""
     names = tuple(f"use case {place}" for place in range(count))
     cases = tuple(case(name, value_ms) for name in names)
     systems = (PoolSystems(system="dgx-h100", systems=count, gpus=8 * count),)
-    separate, shared = Arrangement(pools=tuple(map(pool, cases)), systems=systems), Arrangement(pools=(pool(*cases),), systems=systems)
+    separate, shared = (
+        Arrangement(pools=tuple(map(pool, cases)), systems=systems),
+        Arrangement(pools=(pool(*cases),), systems=systems),
+    )
     return UseCases(
         names=names,
         plans=tuple(alone(UNSURE if place % 2 else SURE) for place in range(count)),
@@ -215,7 +273,9 @@ def several(count: int, *, apart: bool = False, value_ms: float = 50.0) -> UseCa
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("count", [2, 5, 9, 30])
 @pytest.mark.parametrize("apart", [False, True])
-def test_it_has_forty_lines_at_most_and_the_answer(count: int, columns: int, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_has_forty_lines_at_most_and_the_answer(
+    count: int, columns: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     found = several(count, apart=apart)
     lines = terminal(use_cases_screen(found)).splitlines()
@@ -233,7 +293,9 @@ def test_no_arrangement_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("COLUMNS", "80")
     why = NotShared(code="no-deployment", case="use case 1")
     plans = (sized(), without_answer())
-    found = replace(several(2), plans=plans, shared=None, separate=None, not_shared=why, chosen=None)
+    found = replace(
+        several(2), plans=plans, shared=None, separate=None, not_shared=why, chosen=None
+    )
     text = terminal(use_cases_screen(found))
     assert "Answer       no arrangement is possible: no deployment that was tried" in text
     assert len(text.splitlines()) <= MOST

@@ -47,7 +47,11 @@ def test_course_figures_and_every_price_stand_in_the_section() -> None:
         assert figure.path in text
         assert figure.source in text
     prices = PRICES.with_overrides({"systems": {"dgx-h100": None}, "cloud": {"h100": None}})
-    text = text_of(cost_section(compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, prices)))
+    text = text_of(
+        cost_section(
+            compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, prices)
+        )
+    )
     assert "On-prem, owned for the peak: no cost, as the price of dgx-h100 is not known" in text
     assert "Cloud GPUs by the hour: no cost, as no cloud price of h100-sxm-80gb is known" in text
     assert "API by tokens: no cost, as only the peak is known" in text
@@ -74,10 +78,16 @@ def test_a_job_in_text() -> None:
 def paths() -> list[str]:
     """Every price of the shipped list."""
     prices = catalog_prices()
-    found = [value.path for f in fields(prices) if isinstance(value := getattr(prices, f.name), Figure)]
+    found = [
+        value.path for f in fields(prices) if isinstance(value := getattr(prices, f.name), Figure)
+    ]
     found += [*(one.usd.path for one in prices.systems), *(one.usd.path for one in prices.gpus)]
     found += [offer.usd_per_gpu_hour.path for offer in prices.cloud]
-    return found + [each.path for api in prices.api for each in (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens)]
+    return found + [
+        each.path
+        for api in prices.api
+        for each in (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens)
+    ]
 
 
 def test_every_price_of_the_catalog_has_a_name_of_its_own_with_a_unit() -> None:

@@ -1,4 +1,5 @@
-"""Each figure as values: what is drawn, on which axes, with which units, and what the pointer shows."""
+"""Each figure as values: what is drawn, on which axes, with which units, and what the pointer
+shows."""
 
 from __future__ import annotations
 
@@ -54,8 +55,14 @@ def test_nothing_to_draw_is_no_figure(name: str) -> None:
 def test_the_lowest_latency_is_no_deployment_on_many_times_the_gpus() -> None:
     plan = full()
     choice = plan.choice
-    fast = replace(choice.on(systems=30 * choice.systems, instances=choice.instances), e2e_ms=Latencies(mean=1.0))
-    near = replace(choice.on(systems=2 * choice.systems, instances=choice.instances), e2e_ms=Latencies(mean=2.0))
+    fast = replace(
+        choice.on(systems=30 * choice.systems, instances=choice.instances),
+        e2e_ms=Latencies(mean=1.0),
+    )
+    near = replace(
+        choice.on(systems=2 * choice.systems, instances=choice.instances),
+        e2e_ms=Latencies(mean=2.0),
+    )
     assert replace(plan, candidates=(choice, fast)).latency_optimal == choice
     assert replace(plan, candidates=(choice, fast, near)).latency_optimal == near
 
@@ -97,22 +104,41 @@ def chosen(plan: Plan) -> Candidate:
 def test_systems_that_exist_are_the_answer_with_and_without_a_load_of_their_own() -> None:
     text = text_of(replace(full(), existing=EXISTING))
     assert text.startswith("# 3 × dgx-h100 carry 60.4 requests/s of llama-3-8b\n")
-    assert "**3 × dgx-h100 carry 60.4 requests/s inside the limits, 101% more than today's 30" in text
+    assert (
+        "**3 × dgx-h100 carry 60.4 requests/s inside the limits, 101% more than today's 30" in text
+    )
     assert "- Answer: 5 × dgx-h100 (40 GPUs; 4.81 systems exactly)" in text
-    for line in ("- headroom now: 101%", "- months left: 14", "| 3 × dgx-h100 | h100-sxm-80gb fp8 TP 4 vllm | 6 | 60.4 | TTFT p95 ≤ 2 s |"):
+    for line in (
+        "- headroom now: 101%",
+        "- months left: 14",
+        "| 3 × dgx-h100 | h100-sxm-80gb fp8 TP 4 vllm | 6 | 60.4 | TTFT p95 ≤ 2 s |",
+    ):
         assert line in text
     assert "grow by 5.0% a month" in text
-    assert "Have         3 × dgx-h100 carry 60.4 requests/s" in terminal(full_text((replace(full(), existing=EXISTING),)))
+    assert "Have         3 × dgx-h100 carry 60.4 requests/s" in terminal(
+        full_text((replace(full(), existing=EXISTING),))
+    )
     demand = carried_by_existing(60.38)
-    alone = replace(EXISTING, asked_requests_per_second=None, headroom=None, growth_per_month=None, months_left=None)
+    alone = replace(
+        EXISTING,
+        asked_requests_per_second=None,
+        headroom=None,
+        growth_per_month=None,
+        months_left=None,
+    )
     plan = replace(full(), existing=alone, demand=demand)
     text = text_of(plan)
-    assert "**3 × dgx-h100 carry 60.4 requests/s inside the limits; what breaks first is TTFT p95 ≤ 2 s.**" in text
+    assert (
+        "**3 × dgx-h100 carry 60.4 requests/s inside the limits; what breaks first is TTFT p95 ≤ 2"
+        " s.**" in text
+    )
     assert "- Answer: 6 instances of FP8, TP 4, vllm on h100-sxm-80gb, on 3 × dgx-h100" in text
     assert "headroom now" not in text
     assert "requests/s today" not in text
     assert "none asked: the 60.4 requests/s that the systems carry" in text
-    assert " exactly" not in next(line for line in terminal(full_text((plan,))).splitlines() if line.startswith("Answer"))
+    assert " exactly" not in next(
+        line for line in terminal(full_text((plan,))).splitlines() if line.startswith("Answer")
+    )
 
 
 def measured(plan: Plan) -> Measured:
@@ -126,7 +152,13 @@ def test_measured_stands_beside_the_prediction_of_the_same_loop() -> None:
     closed = replace(chosen(plan), requests_per_second_per_instance=8.0, load=loop)
     text = text_of(replace(plan, measured=replace(measured(plan), predicted=(closed,))))
     assert "|  | measured | predicted, same loop | predicted, decides |" in text
-    assert "| load | closed loop of 25 clients, measured | closed loop of 25 clients | open loop" in text
-    assert "The prediction of the benchmark's closed loop carries 10% less per instance than was measured" in text
+    assert (
+        "| load | closed loop of 25 clients, measured | closed loop of 25 clients | open loop"
+        in text
+    )
+    assert (
+        "The prediction of the benchmark's closed loop carries 10% less per instance than was"
+        " measured" in text
+    )
     other = replace(plan.candidates[1], pools=(replace(plan.candidates[1].pool, gpu="l40s"),))
     assert "not among the predicted ones" in text_of(replace(plan, candidates=(other,)))

@@ -1,4 +1,5 @@
-"""The full text of a plan: the golden text at the full width, no line wider than the terminal, and everything that the plan holds."""
+"""The full text of a plan: the golden text at the full width, no line wider than the terminal, and
+everything that the plan holds."""
 
 from __future__ import annotations
 
@@ -45,10 +46,14 @@ def test_text_is_the_golden_one() -> None:
 
 
 @pytest.mark.parametrize("columns", [44, 60, 72, 80, 100, 110, 200])
-def test_no_line_is_wider_than_the_terminal_and_identity_stays(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_wider_than_the_terminal_and_identity_stays(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     text = written(full())
-    assert max(len(line) for line in text.splitlines() if not line.startswith("  ./tonnage ")) <= min(columns, 110), "but the command"
+    assert max(
+        len(line) for line in text.splitlines() if not line.startswith("  ./tonnage ")
+    ) <= min(columns, 110), "but the command"
     assert "5 × dgx-h100" in text
     for one in full().candidates:
         for name in (one.gpu, one.precision, one.engine):
@@ -56,8 +61,18 @@ def test_no_line_is_wider_than_the_terminal_and_identity_stays(columns: int, mon
 
 
 def test_systems_before_rounding_have_digits_enough_to_see_which_way() -> None:
-    for exact, said in [(0.998, "2 (0.998)"), (1.004, "2 (1.004)"), (1.0001, "2 (just over 1)"), (1.0, "2 (1.00)")]:
-        assert needed(Changed(change=0.2, systems=2, systems_exact=exact, deployment=None, reason=None)) == said
+    for exact, said in [
+        (0.998, "2 (0.998)"),
+        (1.004, "2 (1.004)"),
+        (1.0001, "2 (just over 1)"),
+        (1.0, "2 (1.00)"),
+    ]:
+        assert (
+            needed(
+                Changed(change=0.2, systems=2, systems_exact=exact, deployment=None, reason=None)
+            )
+            == said
+        )
     for busy, said in [
         (0.1, ""),
         (0.43, "The front end is busy 43% of the time."),
@@ -82,9 +97,17 @@ REASONS: dict[str, tuple[Reason, Reason]] = {
     ),
     "breaks a limit at 3.25 requests/s per GPU": (
         Behind(breach=BREACH, requests_per_second=3.25, per_gpu=3.25, other=OTHER),
-        Behind(breach=replace(BREACH, value_ms=700.0), requests_per_second=6.5, per_gpu=3.25, other=OTHER),
+        Behind(
+            breach=replace(BREACH, value_ms=700.0),
+            requests_per_second=6.5,
+            per_gpu=3.25,
+            other=OTHER,
+        ),
     ),
-    "breaks TTFT p95 ≤ 500 ms at any load": (BrokenAtAnyLoad(breach=BREACH), BrokenAtAnyLoad(breach=replace(BREACH, value_ms=700.0))),
+    "breaks TTFT p95 ≤ 500 ms at any load": (
+        BrokenAtAnyLoad(breach=BREACH),
+        BrokenAtAnyLoad(breach=replace(BREACH, value_ms=700.0)),
+    ),
     "a single request comes near TTFT p95 ≤ 500 ms where steps take 1.14 times as long as predicted": (
         NotSure(breach=replace(BREACH, value_ms=430.0), step_factor=1.14),
         NotSure(breach=replace(BREACH, value_ms=440.0), step_factor=1.14),
@@ -93,8 +116,12 @@ REASONS: dict[str, tuple[Reason, Reason]] = {
 
 
 @pytest.mark.parametrize("shared", REASONS)
-def test_deployments_that_fail_for_one_reason_share_a_row_and_keep_their_numbers(shared: str) -> None:
-    refused = tuple(rejected(replace(OTHER, tp=tp), reason) for tp, reason in enumerate(REASONS[shared], 1))
+def test_deployments_that_fail_for_one_reason_share_a_row_and_keep_their_numbers(
+    shared: str,
+) -> None:
+    refused = tuple(
+        rejected(replace(OTHER, tp=tp), reason) for tp, reason in enumerate(REASONS[shared], 1)
+    )
     table = rejected_section(replace(without_answer(), rejected=refused)).blocks[-1]
     ((gpu, why_not, which),) = table.rows  # type: ignore[union-attr]
     assert gpu == "h100-sxm-80gb"
@@ -108,8 +135,15 @@ def test_a_ttft_is_shown_by_where_it_goes() -> None:
     explained = full().explain
     assert explained is not None
     none = {"handover_ms": 0.0, "saved_ms": 0.0}
-    mean = TtftParts(statistic="mean", front_end_ms=20.0, queue_ms=30.0, prefill_ms=40.0, shared_ms=5.0, **none)
-    plan = replace(full(), explain=replace(explained, ttft=(mean, replace(mean, statistic="p95", queue_ms=130.0, saved_ms=7.0))))
+    mean = TtftParts(
+        statistic="mean", front_end_ms=20.0, queue_ms=30.0, prefill_ms=40.0, shared_ms=5.0, **none
+    )
+    plan = replace(
+        full(),
+        explain=replace(
+            explained, ttft=(mean, replace(mean, statistic="p95", queue_ms=130.0, saved_ms=7.0))
+        ),
+    )
     table = ttft_table(plan)
     assert table is not None
     means, p95s = zip(*(row[1:] for row in table.rows), strict=True)

@@ -1,4 +1,5 @@
-"""The first screen: at most 40 lines at any width, the answer in it, a warning first where it is not sure; and its lines one by one."""
+"""The first screen: at most 40 lines at any width, the answer in it, a warning first where it is
+not sure; and its lines one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +21,15 @@ from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
 from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.plan.plan import Plan, RunnerUp
 from tonnage.plan.reason import CannotRun, Reachable, Reached, rejected
-from tonnage.plan.sensitivity import Changed, OtherSystems, PrefixCache, RelaxedLimit, Sensitivity, Swing, Unreached
+from tonnage.plan.sensitivity import (
+    Changed,
+    OtherSystems,
+    PrefixCache,
+    RelaxedLimit,
+    Sensitivity,
+    Swing,
+    Unreached,
+)
 from tonnage.report.document import Table, Text
 from tonnage.report.plans.candidates import others_block
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
@@ -32,7 +41,13 @@ from tonnage.report.plans.screen import BRIEF, MOST, answer_rows, brief_lines, q
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import Latencies
 
-SURE = Confidence(asked=0.8, meets=0.876, systems={"50": 4, "80": 5, "95": None}, step_factors={}, metric="ttft_ms")
+SURE = Confidence(
+    asked=0.8,
+    meets=0.876,
+    systems={"50": 4, "80": 5, "95": None},
+    step_factors={},
+    metric="ttft_ms",
+)
 UNSURE = replace(SURE, systems={"50": 4, "80": None, "95": None}, meets=0.6)
 PEAK = AtPeak(
     requests_per_second_per_instance=20.67,
@@ -56,7 +71,10 @@ TAIL = Unreached(
 
 def sized(confidence: Confidence = SURE) -> Plan:
     first, *rest = full().candidates
-    return replace(full(), candidates=(replace(first, confidence=confidence, at_peak=PEAK, checked=True), *rest))
+    return replace(
+        full(),
+        candidates=(replace(first, confidence=confidence, at_peak=PEAK, checked=True), *rest),
+    )
 
 
 def chosen(plan: Plan) -> Candidate:
@@ -70,7 +88,8 @@ def written(plans: tuple[Plan, ...], columns: int, patch: pytest.MonkeyPatch) ->
 
 
 def check(plans: tuple[Plan, ...], columns: int, patch: pytest.MonkeyPatch) -> None:
-    """The first screen is short and narrow enough, and holds the answer of every plan that it has a line for."""
+    """The first screen is short and narrow enough, and holds the answer of every plan that it has a
+    line for."""
     lines = written(plans, columns, patch).splitlines()
     assert len(lines) <= MOST
     assert max(map(len, lines)) <= min(columns, 110)
@@ -84,15 +103,32 @@ def check(plans: tuple[Plan, ...], columns: int, patch: pytest.MonkeyPatch) -> N
         unsure = not_sure_text(plan)
         if unsure:
             before = words.partition("× " + chosen(plan).pools[0].system)[0]
-            assert "Nothing that was asked for reaches" in before or "No number of these systems reaches" in before
+            assert (
+                "Nothing that was asked for reaches" in before
+                or "No number of these systems reaches" in before
+            )
 
 
 def many(count: int, spread: int) -> tuple[Candidate, ...]:
     """So many candidates, the last of them with many times the GPUs of the first."""
     first = full().candidates[0]
-    wide = replace(first.pool, gpu="rtx-pro-6000-blackwell-se", precision="int4-g32+experts", tp=1, dp=4, ep=4, engine="tensorrt-llm-1.2")
-    pools = (replace(wide, engine=f"tensorrt-llm-1.{i}", systems=5 * (1 + spread * i // max(1, count))) for i in range(count))
-    return (replace(first, confidence=SURE, at_peak=PEAK), *(replace(first, pools=(pool,), at_peak=PEAK, marks=("x",)) for pool in pools))
+    wide = replace(
+        first.pool,
+        gpu="rtx-pro-6000-blackwell-se",
+        precision="int4-g32+experts",
+        tp=1,
+        dp=4,
+        ep=4,
+        engine="tensorrt-llm-1.2",
+    )
+    pools = (
+        replace(wide, engine=f"tensorrt-llm-1.{i}", systems=5 * (1 + spread * i // max(1, count)))
+        for i in range(count)
+    )
+    return (
+        replace(first, confidence=SURE, at_peak=PEAK),
+        *(replace(first, pools=(pool,), at_peak=PEAK, marks=("x",)) for pool in pools),
+    )
 
 
 LIMIT = filled(Limit, milliseconds=st.floats(min_value=0.01, max_value=1e6))
@@ -103,11 +139,21 @@ LONG = {
     str: NAMED,
     Limit: LIMIT,
     Bound: st.one_of(st.just(SATURATION), st.builds(Bound, kind=st.just("limit"), limit=LIMIT)),
-    Identity: filled(Identity, gpu=NAMED, precision=st.just("int4-g32+experts"), tp=st.integers(1, 8), engine=st.just("tensorrt-llm-1.2")),
+    Identity: filled(
+        Identity,
+        gpu=NAMED,
+        precision=st.just("int4-g32+experts"),
+        tp=st.integers(1, 8),
+        engine=st.just("tensorrt-llm-1.2"),
+    ),
 }
 """Numbers and names as long as plans have them."""
 
-WARNING = st.one_of(filled(LengthToShorten, LONG, change=st.just(-0.2)), any_of(LimitHalvesThroughput, LONG), any_of(SmallerModel, LONG))
+WARNING = st.one_of(
+    filled(LengthToShorten, LONG, change=st.just(-0.2)),
+    any_of(LimitHalvesThroughput, LONG),
+    any_of(SmallerModel, LONG),
+)
 GROUPS = st.lists(any_of(OwnedGroup, LONG), min_size=1, max_size=6).map(tuple)
 
 
@@ -132,9 +178,13 @@ REACHABLE = st.none() | filled(Reachable, best=NEAR, nearest=NEAR)
 def plausible(draw: st.DrawFn) -> Plan:
     """The example with as much or as little as a plan may hold of what a first screen says."""
     first, *rest = many(draw(st.integers(0, 14)), draw(st.integers(0, 40)))
-    first = replace(first, confidence=draw(st.sampled_from([SURE, UNSURE, None])), standby=draw(STANDBY))
+    first = replace(
+        first, confidence=draw(st.sampled_from([SURE, UNSURE, None])), standby=draw(STANDBY)
+    )
     found = replace(full(), candidates=(first, *rest), pareto=(), **draw(PARTS))
-    return found if draw(st.booleans()) else replace(found, candidates=(), reachable=draw(REACHABLE))
+    return (
+        found if draw(st.booleans()) else replace(found, candidates=(), reachable=draw(REACHABLE))
+    )
 
 
 @settings(deadline=None)
@@ -147,8 +197,13 @@ def test_any_first_screen_has_at_most_forty_lines_and_the_answer(plan: Plan) -> 
 
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("count", [2, 5, 20])
-def test_of_several_models_each_has_a_line_as_far_as_there_is_room(count: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans = tuple(replace(sized(), scenario=replace(sized().scenario, model=f"model-{i}")) for i in range(count))
+def test_of_several_models_each_has_a_line_as_far_as_there_is_room(
+    count: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = tuple(
+        replace(sized(), scenario=replace(sized().scenario, model=f"model-{i}"))
+        for i in range(count)
+    )
     text = written(plans, columns, monkeypatch)
     check(plans, columns, monkeypatch)
     shown = re.findall(r"^model-\d+ ", text, re.MULTILINE)
@@ -171,7 +226,9 @@ def test_every_form_has_the_same_lines() -> None:
     assert [text for text in said if text not in first] == []
     brief = brief_lines((sized(),))
     assert [line[13:] for line in brief if line[:13].strip() in dict(answer_rows(sized()))] == [
-        text for name, text in answer_rows(sized()) if any(line.startswith(f"{name} ") for line in brief)
+        text
+        for name, text in answer_rows(sized())
+        if any(line.startswith(f"{name} ") for line in brief)
     ]
 
 
@@ -180,72 +237,128 @@ def test_the_confidence_that_is_not_reached_is_said_first_and_in_its_line() -> N
     text = terminal(screen((plan,)))
     words = " ".join(text.split())
     warning = (
-        "! Nothing that was asked for reaches 80%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms at any load; "
-        "a limit of 60 ms reaches it with 9 × dgx-b200 (72 GPUs). Answer 5 × dgx-h100"
+        "! Nothing that was asked for reaches 80%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms"
+        " at any load; a limit of 60 ms reaches it with 9 × dgx-b200 (72 GPUs). Answer 5 × dgx-h100"
     )
     assert warning in words
     assert text.index("\n! Nothing") < text.index("\nAnswer")
     assert any(line.startswith("Not sure ") for line in brief_lines((plan,))[:2])
     assert quiet_lines((plan,))[0].startswith("Nothing that was asked for reaches 80%")
     nothing = replace(plan, tail=replace(TAIL, confidence=0.8, other=None, relaxed=None))
-    assert "at any load; it takes a limit above 61.2 ms." in " ".join(terminal(screen((nothing,))).split())
-    assert confidence_text(replace(sized(), tail=TAIL)) == (
-        "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5; no number of them reaches 95%: with steps 38% "
-        "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 × dgx-h100 (88 GPUs), a limit of 60 ms with "
-        "9 × dgx-b200 (72 GPUs)"
+    assert "at any load; it takes a limit above 61.2 ms." in " ".join(
+        terminal(screen((nothing,))).split()
+    )
+    assert (
+        confidence_text(replace(sized(), tail=TAIL))
+        == "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5; no"
+        " number of them reaches 95%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms at any"
+        " load; TP 8 reaches it with 11 × dgx-h100 (88 GPUs), a limit of 60 ms with 9 × dgx-b200"
+        " (72 GPUs)"
     )
     assert confidence_text(sized()).endswith("(80% asked); systems for 50%: 4, 80%: 5, 95%: none")
     near = replace(TAIL, alone=Breach(limit=TPOT, value_ms=49.0), other=None, relaxed=None)
-    assert confidence_text(replace(sized(), tail=near)).endswith("38% slower, a single request comes near TPOT p95 ≤ 50 ms")
+    assert confidence_text(replace(sized(), tail=near)).endswith(
+        "38% slower, a single request comes near TPOT p95 ≤ 50 ms"
+    )
 
 
 def test_the_peak_names_every_limited_statistic_beside_its_limit_and_the_mean_of_the_rest() -> None:
-    limits = (Limit(metric="ttft", statistic="p95", milliseconds=500.0), Limit(metric="itl", statistic="p99", milliseconds=62.5))
-    assert at_peak_text(PEAK, limits) == ("TTFT p95 201 ms (limit 500), ITL p99 61.0 ms (limit 62.5), E2E mean 2,345 ms; 64% of capacity")
+    limits = (
+        Limit(metric="ttft", statistic="p95", milliseconds=500.0),
+        Limit(metric="itl", statistic="p99", milliseconds=62.5),
+    )
+    assert (
+        at_peak_text(PEAK, limits)
+        == "TTFT p95 201 ms (limit 500), ITL p99 61.0 ms (limit 62.5), E2E mean 2,345 ms; 64% of"
+        " capacity"
+    )
     assert at_peak_text(PEAK, ()).endswith("E2E mean 2,345 ms; 64% of capacity")
     unmeasured = replace(PEAK, ttft_ms=Latencies())
     assert "TTFT" not in at_peak_text(unmeasured, limits)
 
 
 def test_what_a_chance_and_the_risk_say() -> None:
-    for share, text in [(0.949, "94%"), (0.8, "80%"), (0.9951, "over 99%"), (0.99, "99%"), (0.004, "under 1%"), (0.29, "29%")]:
+    for share, text in [
+        (0.949, "94%"),
+        (0.8, "80%"),
+        (0.9951, "over 99%"),
+        (0.99, "99%"),
+        (0.004, "under 1%"),
+        (0.29, "29%"),
+    ]:
         assert chance_text(share) == text
-    calm = Sensitivity(systems=2, systems_exact=1.5, swings=(swing("isl", 2, 1.6), swing("rate", 2, 1.8)), relaxed=None)
-    assert riskiest_text(calm) == "no input 20% higher takes more GPUs; more requests come nearest (1.80 systems exactly)"
+    calm = Sensitivity(
+        systems=2,
+        systems_exact=1.5,
+        swings=(swing("isl", 2, 1.6), swing("rate", 2, 1.8)),
+        relaxed=None,
+    )
+    assert (
+        riskiest_text(calm)
+        == "no input 20% higher takes more GPUs; more requests come nearest (1.80 systems exactly)"
+    )
     moved = replace(calm, swings=(*calm.swings, swing("osl", 4, 3.2)))
     assert riskiest_text(moved) == "with 20% longer answers it takes 4 systems in place of 2"
     dead = replace(calm, swings=(*moved.swings, swing("step_time", None, None)))
     assert riskiest_text(dead) == "with 20% slower steps nothing meets the limits"
     racks = replace(calm, swings=(swing("isl", 2, 1.6, gpus=16), swing("osl", 1, 0.4, gpus=72)))
-    assert riskiest_text(racks, 8) == "with 20% longer answers it takes 72 GPUs of h100-sxm-80gb in place of 16"
+    assert (
+        riskiest_text(racks, 8)
+        == "with 20% longer answers it takes 72 GPUs of h100-sxm-80gb in place of 16"
+    )
 
 
 def swing(name: str, systems: int | None, exact: float | None, gpus: int = 0) -> Swing:
     low = Changed(change=-0.2, systems=1, systems_exact=0.5, deployment=None, reason=None)
-    high = Changed(change=0.2, systems=systems, systems_exact=exact, gpus=gpus, deployment=OTHER, reason=None)
+    high = Changed(
+        change=0.2, systems=systems, systems_exact=exact, gpus=gpus, deployment=OTHER, reason=None
+    )
     return Swing(input=name, low=low, high=high)  # type: ignore[arg-type]
 
 
 def test_the_router_is_worth_what_a_plain_service_would_need() -> None:
     def behind(router: str, systems: int | None, p95: float) -> BehindRouter:
-        return BehindRouter(router=router, systems=systems, **dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), Latencies(p95=p95)))
+        return BehindRouter(
+            router=router,
+            systems=systems,
+            **dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), Latencies(p95=p95)),
+        )
 
     own, text = behind("least-outstanding", 9, 201.0), "the answer counts on least-outstanding; "
     service = "a plain Kubernetes service (random choice)"
-    assert router_text((own, behind("random", 14, 400.0)), (), 9) == f"{text}{service} would need 14 systems in place of 9"
+    assert (
+        router_text((own, behind("random", 14, 400.0)), (), 9)
+        == f"{text}{service} would need 14 systems in place of 9"
+    )
     as_many = f"{text}{service} needs as many systems, at TTFT p95 230 ms in place of 201 ms"
     assert router_text((own, behind("random", 9, 230.0)), (), 9) == as_many
-    assert router_text((own, behind("random", None, 1.0)), (), 9) == f"{text}behind {service} no number of systems holds the limits"
+    assert (
+        router_text((own, behind("random", None, 1.0)), (), 9)
+        == f"{text}behind {service} no number of systems holds the limits"
+    )
     assert router_text((), (), 9) == ""
     itself = (behind("random", 9, 230.0), behind("least-outstanding", 8, 201.0))
-    assert router_text(itself, (), 9) == "random choice, TTFT p95 230 ms at the peak; behind least-outstanding 201 ms (8 systems would do)"
+    assert (
+        router_text(itself, (), 9)
+        == "random choice, TTFT p95 230 ms at the peak; behind least-outstanding 201 ms (8 systems"
+        " would do)"
+    )
 
 
 def test_brief_has_ten_lines_at_most_and_is_enough_to_act() -> None:
     lines = brief_lines((sized(),))
     assert len(lines) <= BRIEF
     text = "\n".join(lines)
-    for word in ("Question", "Answer", "Confidence", "At the peak", "Cost", "Risk", "More", "FILE.html"):
+    for word in (
+        "Question",
+        "Answer",
+        "Confidence",
+        "At the peak",
+        "Cost",
+        "Risk",
+        "More",
+        "FILE.html",
+    ):
         assert word in text
     assert len(brief_lines((without_answer(),))) <= BRIEF
     assert "no deployment meets the limits" in "\n".join(brief_lines((without_answer(),)))
@@ -253,7 +366,21 @@ def test_brief_has_ten_lines_at_most_and_is_enough_to_act() -> None:
 
 @pytest.mark.usefixtures("plans_of_this_run")
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["size", "--model", "llama-3.1-8b", "--isl", "500", "--osl", "50", "--peak-rps", "0.1", "--gpu", "h100", "--tp", "1"]
+    asked = [
+        "size",
+        "--model",
+        "llama-3.1-8b",
+        "--isl",
+        "500",
+        "--osl",
+        "50",
+        "--peak-rps",
+        "0.1",
+        "--gpu",
+        "h100",
+        "--tp",
+        "1",
+    ]
     asked += ["--precision", "fp8", "--engine", "vllm", "--ttft", "p95<=1s"]
     assert run([*asked, "--brief"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -271,16 +398,33 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*asked, "--full", "--brief"]) == 2
 
 
-def test_the_best_of_every_gpu_has_a_row_before_others_of_one_gpu_and_is_counted_where_there_is_no_room() -> None:
+def test_the_best_of_every_gpu_has_a_row_before_others_of_one_gpu_and_is_counted_where_there_is_no_room() -> (
+    None
+):
     first, *rest = many(6, 0)
     other = replace(first, pools=(replace(rest[0].pool, gpu="mi355x", systems=30),), at_peak=PEAK)
     plan = replace(full(), candidates=(first, *rest, other), pareto=(), rejected=())
     table = others_block(plan, 2)
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["rtx-pro-6000-blackwell-se", "mi355x"]
-    far = others_block(replace(plan, candidates=(first, *rest, replace(other, pools=(replace(other.pool, systems=900),)))), 2)
+    far = others_block(
+        replace(
+            plan,
+            candidates=(first, *rest, replace(other, pools=(replace(other.pool, systems=900),))),
+        ),
+        2,
+    )
     assert isinstance(far, Table)
     assert "7,200 GPUs of mi355x would do" in far.note
-    failed = rejected(replace(OTHER, gpu="l40s"), CannotRun(error="weights 594 GB do not fit 1 × 48 GB"))
-    alone = replace(plan, candidates=(first,), rejected=(failed,), scenario=replace(plan.scenario, gpus=(first.pool.gpu, "l40s")))
-    assert others_block(alone) == Text(text="No answer on l40s: weights 594 GB do not fit 1 × 48 GB (fp8 TP 8 tensorrt-llm).")
+    failed = rejected(
+        replace(OTHER, gpu="l40s"), CannotRun(error="weights 594 GB do not fit 1 × 48 GB")
+    )
+    alone = replace(
+        plan,
+        candidates=(first,),
+        rejected=(failed,),
+        scenario=replace(plan.scenario, gpus=(first.pool.gpu, "l40s")),
+    )
+    assert others_block(alone) == Text(
+        text="No answer on l40s: weights 594 GB do not fit 1 × 48 GB (fp8 TP 8 tensorrt-llm)."
+    )

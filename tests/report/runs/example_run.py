@@ -1,4 +1,5 @@
-"""Runs whose latencies are known by construction: TTFT is 30 ms + 20 ms per 1,000 prompt tokens, a gap 10 ms + 40 ms per 1,000 tokens."""
+"""Runs whose latencies are known by construction: TTFT is 30 ms + 20 ms per 1,000 prompt tokens, a
+gap 10 ms + 40 ms per 1,000 tokens."""
 
 from __future__ import annotations
 
@@ -13,8 +14,17 @@ from tonnage.results.store import Batch, RunWriter, gap_counts, summary_document
 COUNT = 200
 TTFT_MS, TTFT_SLOPE = 30.0, 20.0
 GAP_MS, GAP_SLOPE = 10.0, 40.0
-PROVENANCE = {"tonnage": "0.1.0", "command": "./tonnage bench --model m", "seed": 3, "date": "2026-11-22"}
-VALIDITY = {"verdict": "INVALID", "reasons": ["the event loop was late: mean 9 ms > 2 ms"], "notes": ["p99: too few samples"]}
+PROVENANCE = {
+    "tonnage": "0.1.0",
+    "command": "./tonnage bench --model m",
+    "seed": 3,
+    "date": "2026-11-22",
+}
+VALIDITY = {
+    "verdict": "INVALID",
+    "reasons": ["the event loop was late: mean 9 ms > 2 ms"],
+    "notes": ["p99: too few samples"],
+}
 FACTS: dict[str, Any] = {
     "validity": VALIDITY,
     "intervals": {"confidence": 0.95, "ttft_ms": {"mean": [60.0, 80.0]}},
@@ -48,17 +58,27 @@ def batch(*, count: int = COUNT, failed: int = 0, osl: int = 50, slower: float =
     zeros = np.zeros(count, np.int64)
     rows = np.stack([due, sent, first, last, isl, outputs, zeros, zeros, status, zeros], axis=1)
     moments = [ttft[i] - 2_000_000 + offsets for i in range(count) if outputs[i]]
-    return Batch(rows=rows, offsets_ns=np.concatenate(moments) if moments else zeros[:0], lengths=outputs)
+    return Batch(
+        rows=rows, offsets_ns=np.concatenate(moments) if moments else zeros[:0], lengths=outputs
+    )
 
 
 def gap_histogram(osl: int = 50, requests: int = COUNT, slower: float = 1.0) -> Any:
     """The gaps of so many outputs."""
     positions = np.tile(np.arange(1, osl), requests)
-    return gap_counts(np.rint((GAP_MS + GAP_SLOPE * positions / 1e3) * slower * 1e6).astype(np.int64), positions)
+    return gap_counts(
+        np.rint((GAP_MS + GAP_SLOPE * positions / 1e3) * slower * 1e6).astype(np.int64), positions
+    )
 
 
 def measured(
-    folder: Path, *, tokens: bool = True, failed: int = 0, clients: int = 0, slower: float = 1.0, facts: dict[str, Any] | None = None
+    folder: Path,
+    *,
+    tokens: bool = True,
+    failed: int = 0,
+    clients: int = 0,
+    slower: float = 1.0,
+    facts: dict[str, Any] | None = None,
 ) -> Path:
     """A measured run's folder."""
     writer = RunWriter(folder, tokens=tokens)
@@ -67,7 +87,12 @@ def measured(
     requests = writer.finish()
     summary = summary_document(summarize(requests), requests, ())
     scenario = {**SCENARIO, "arrivals": {"concurrency": clients}} if clients else SCENARIO
-    writer.close(scenario=scenario, summary=summary, provenance=PROVENANCE, run=FACTS if facts is None else facts)
+    writer.close(
+        scenario=scenario,
+        summary=summary,
+        provenance=PROVENANCE,
+        run=FACTS if facts is None else facts,
+    )
     return folder
 
 
@@ -102,9 +127,19 @@ def with_server_metrics(folder: Path) -> Path:
     for second in range(10):
         for rank in (0, 1):
             labels = f'{{engine="{rank}"}}'
-            rows.append((second * 1_000_000_000, f"vllm:num_requests_running{labels}", float(second)))
-            rows.append((second * 1_000_000_000, f"vllm:kv_cache_usage_perc{labels}", 0.1 * second * rank))
+            rows.append(
+                (second * 1_000_000_000, f"vllm:num_requests_running{labels}", float(second))
+            )
+            rows.append(
+                (second * 1_000_000_000, f"vllm:kv_cache_usage_perc{labels}", 0.1 * second * rank)
+            )
     times, names, values = zip(*rows, strict=True)
-    table = pa.table({"time_ns": pa.array(times), "name": pa.array(names).dictionary_encode(), "value": pa.array(values)})
+    table = pa.table(
+        {
+            "time_ns": pa.array(times),
+            "name": pa.array(names).dictionary_encode(),
+            "value": pa.array(values),
+        }
+    )
     pq.write_table(table, folder / "server_metrics.parquet")
     return folder

@@ -1,4 +1,5 @@
-"""The report of a run, measured, simulated or imported: figures that hold the values put in, and what is missing named."""
+"""The report of a run, measured, simulated or imported: figures that hold the values put in, and
+what is missing named."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def blocks(document: Document) -> Iterator[Block]:
 
 
 def figures(document: Document) -> dict[str, Any]:
-    return {block.figure.key: block.figure for block in blocks(document) if isinstance(block, Drawing)}
+    return {
+        block.figure.key: block.figure for block in blocks(document) if isinstance(block, Drawing)
+    }
 
 
 def said(document: Document) -> str:
@@ -58,7 +61,9 @@ def test_a_measured_run_has_every_figure_and_each_holds_what_was_put_in(tmp_path
     box = found["ttft-box"]
     assert isinstance(box, Boxes)
     assert box.boxes[0].p50 == pytest.approx(np.percentile(shown[0].ttft_ms, 50))
-    assert box.boxes[0].p1 < box.boxes[0].p25 < box.boxes[0].p50 < box.boxes[0].p75 < box.boxes[0].p99
+    assert (
+        box.boxes[0].p1 < box.boxes[0].p25 < box.boxes[0].p50 < box.boxes[0].p75 < box.boxes[0].p99
+    )
     scatter = found["ttft-by-prompt"]
     assert isinstance(scatter, Scatter)
     assert len(scatter.clouds[0].dots) == example_run.COUNT
@@ -75,7 +80,10 @@ def test_a_measured_run_has_every_figure_and_each_holds_what_was_put_in(tmp_path
     assert isinstance(gantt, Gantt)
     assert [lane.name for lane in gantt.lanes] == [str(i) for i in range(70, 130)]
     first = gantt.lanes[0].spans
-    assert [(span.name, round(span.start, 3)) for span in first][:2] == [("due, not yet sent", 7.0), ("waits for its first token", 7.002)]
+    assert [(span.name, round(span.start, 3)) for span in first][:2] == [
+        ("due, not yet sent", 7.0),
+        ("waits for its first token", 7.002),
+    ]
 
 
 def test_the_two_numbers_of_the_course_are_the_slopes_that_were_put_in(tmp_path: Path) -> None:
@@ -83,7 +91,8 @@ def test_the_two_numbers_of_the_course_are_the_slopes_that_were_put_in(tmp_path:
     assert "20.0 ± 0.0000" in text
     assert "ms of TTFT per 1,000 prompt tokens" in text
     drift = next(line for line in text.splitlines() if "the drift" in line)
-    assert float(drift.split()[0]) == pytest.approx(example_run.GAP_SLOPE, rel=0.05)  # a bin of the histogram is 1 % wide
+    # a bin of the histogram is 1 % wide
+    assert float(drift.split()[0]) == pytest.approx(example_run.GAP_SLOPE, rel=0.05)
     assert list(positions_of_gaps(np.array([50, 50]))[:6]) == [1, 2.5, 5.5, 11.5, 23.5, 40.5]
     assert positions_of_gaps(np.array([40, 50]))[5] == np.mean([*range(32, 40), *range(32, 50)])
     assert positions_of_gaps(np.array([40]))[7] == (128 + 255) / 2
@@ -92,16 +101,33 @@ def test_the_two_numbers_of_the_course_are_the_slopes_that_were_put_in(tmp_path:
 def test_a_verdict_against_the_run_stands_above_its_numbers(tmp_path: Path) -> None:
     document = report(example_run.measured(tmp_path / "run", failed=7))
     answer = document.sections[0].blocks
-    warnings = [item for block in answer if isinstance(block, Items) and block.tone == "warning" for item in block.items]
-    notes = [item for block in answer if isinstance(block, Items) and block.tone == "note" for item in block.items]
+    warnings = [
+        item
+        for block in answer
+        if isinstance(block, Items) and block.tone == "warning"
+        for item in block.items
+    ]
+    notes = [
+        item
+        for block in answer
+        if isinstance(block, Items) and block.tone == "note"
+        for item in block.items
+    ]
     assert warnings == ["The event loop was late: mean 9 ms > 2 ms."]
-    assert notes == ["7 requests failed; the latencies are those of the 193 completed", "p99: too few samples"]
+    assert notes == [
+        "7 requests failed; the latencies are those of the 193 completed",
+        "p99: too few samples",
+    ]
     cards = next(dict(block.rows) for block in answer if isinstance(block, Facts))
     assert cards["verdict"] == "INVALID"
 
 
-@pytest.mark.parametrize("make", [example_run.simulated, lambda f: example_run.measured(f, tokens=False)])
-def test_a_run_without_single_tokens_names_the_file_that_is_missing(tmp_path: Path, make: Any) -> None:
+@pytest.mark.parametrize(
+    "make", [example_run.simulated, lambda f: example_run.measured(f, tokens=False)]
+)
+def test_a_run_without_single_tokens_names_the_file_that_is_missing(
+    tmp_path: Path, make: Any
+) -> None:
     document = report(make(tmp_path / "run"))
     found = figures(document)
     assert set(found) == SINGLE
@@ -113,14 +139,27 @@ def test_a_sweep_shows_the_loads_in_order_and_each_run(tmp_path: Path) -> None:
     document = report(example_run.sweep(tmp_path / "sweep"))
     found = figures(document)
     assert set(found) == {"sweep", "ttft-boxes", "e2e-boxes"} | SINGLE
-    assert [box.name for box in found["ttft-boxes"].boxes] == ["2 clients", "8 clients", "16 clients"]
+    assert [box.name for box in found["ttft-boxes"].boxes] == [
+        "2 clients",
+        "8 clients",
+        "16 clients",
+    ]
     sweep = found["sweep"]
     assert isinstance(sweep, Plot)
-    assert {series.name for series in sweep.series} == {"TTFT mean", "TTFT p95", "ITL p99", "E2E mean"}
+    assert {series.name for series in sweep.series} == {
+        "TTFT mean",
+        "TTFT p95",
+        "ITL p99",
+        "E2E mean",
+    }
     assert all(len(series.points) == 3 for series in sweep.series)
     keys = [section.key for section in document.sections]
     assert len(keys) == len(set(keys))
-    assert [section.title for section in document.sections if section.listed and section.key.startswith("answer-")] == [
+    assert [
+        section.title
+        for section in document.sections
+        if section.listed and section.key.startswith("answer-")
+    ] == [
         "2 clients",
         "8 clients",
         "16 clients",
@@ -136,7 +175,9 @@ def test_a_run_of_few_requests_is_still_a_report(tmp_path: Path) -> None:
         writer.add(example_run.batch(count=count, failed=failed))
         requests = writer.finish()
         summary = summary_document(summarize(requests), requests, ())
-        writer.close(scenario=example_run.SCENARIO, summary=summary, provenance={}, run={"validity": {}})
+        writer.close(
+            scenario=example_run.SCENARIO, summary=summary, provenance={}, run={"validity": {}}
+        )
         document = report(tmp_path / f"run-{failed}")
         assert "requests" in figures(document)
         assert ("lengths" in figures(document)) == (not failed)
@@ -145,7 +186,9 @@ def test_a_run_of_few_requests_is_still_a_report(tmp_path: Path) -> None:
         assert html(document)
 
 
-def test_the_command_writes_page_markdown_text_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_page_markdown_text_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, page = example_run.measured(tmp_path / "run"), tmp_path / "run.html"
     assert run(["report", str(folder), "--output", str(page)]) == 0
     assert page.read_text(encoding="utf-8") == html(report(folder))
@@ -161,7 +204,9 @@ def test_the_command_writes_page_markdown_text_and_json(tmp_path: Path, capsys: 
     assert len(json.loads(capsys.readouterr().out)["points"]) == 3
 
 
-def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_run_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(InputError, match="is no run folder, and none lies inside it"):
         read_shown_runs(tmp_path)
     folder = example_run.measured(tmp_path / "run")
@@ -177,5 +222,9 @@ def test_what_the_server_said_is_drawn_in_the_time_of_the_run(tmp_path: Path) ->
     assert set(found) == SINGLE | {"server-requests", "server-kv"}
     running = found["server-requests"].series
     assert [series.name for series in running] == ["running"]
-    assert [(p.x, p.y) for p in running[0].points] == [(float(s), 2.0 * s) for s in range(10)]  # two ranks together
-    assert [p.y for p in found["server-kv"].series[0].points] == pytest.approx([5.0 * s for s in range(10)])  # their mean, in per cent
+    # two ranks together
+    assert [(p.x, p.y) for p in running[0].points] == [(float(s), 2.0 * s) for s in range(10)]
+    # their mean, in per cent
+    assert [p.y for p in found["server-kv"].series[0].points] == pytest.approx(
+        [5.0 * s for s in range(10)]
+    )

@@ -1,4 +1,5 @@
-"""Debian's Chromium without a window, spoken to over its debugging pipe: JSON messages that end in a zero byte."""
+"""Debian's Chromium without a window, spoken to over its debugging pipe: JSON messages that end in
+a zero byte."""
 
 from __future__ import annotations
 
@@ -15,12 +16,28 @@ from types import TracebackType
 from typing import Any, Self
 
 FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "--disable-dev-shm-usage"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ),
+    *(
+        "--disable-component-update",
+        "--disable-sync",
+        "--hide-scrollbars",
+        "--remote-debugging-pipe",
+        "--disable-dev-shm-usage",
+    ),
 )
 
 
-BECOME = "import os, sys; [os.dup2(int(sys.argv[i + 1]), 3 + i) for i in (0, 1)]; os.execv(sys.argv[3], sys.argv[3:])"
+BECOME = (
+    "import os, sys; [os.dup2(int(sys.argv[i + 1]), 3 + i) for i in (0, 1)]; os.execv(sys.argv[3],"
+    " sys.argv[3:])"
+)
 """Takes the two ends of the pipe as files 3 and 4, where Chromium looks for them."""
 
 
@@ -34,25 +51,42 @@ class Chromium:
 
     def __init__(self) -> None:
         """Start it on an empty page, with a profile of its own that goes with it."""
-        self._profile = tempfile.TemporaryDirectory(prefix="tonnage-chromium-", ignore_cleanup_errors=True)
+        self._profile = tempfile.TemporaryDirectory(
+            prefix="tonnage-chromium-", ignore_cleanup_errors=True
+        )
         ours_read, answers = os.pipe()
         commands, ours_write = os.pipe()
         theirs = [fcntl.fcntl(end, fcntl.F_DUPFD, 20) for end in (commands, answers)]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BECOME, *map(str, theirs), str(path()), *FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"],
+            [
+                sys.executable,
+                "-c",
+                BECOME,
+                *map(str, theirs),
+                str(path()),
+                *FLAGS,
+                f"--user-data-dir={self._profile.name}",
+                "about:blank",
+            ],
             pass_fds=theirs,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         for end in (commands, answers, *theirs):
             os.close(end)
-        self._answers, self._write, self._ahead = ours_read, os.fdopen(ours_write, "wb"), bytearray()
+        self._answers, self._write, self._ahead = (
+            ours_read,
+            os.fdopen(ours_write, "wb"),
+            bytearray(),
+        )
         self._sent = 0
         self.events: list[dict[str, Any]] = []
         self._session = ""
         targets = self.ask("Target.getTargets")["targetInfos"]
         target = next(t["targetId"] for t in targets if t["type"] == "page")
-        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.ask(f"{domain}.enable")
 
@@ -60,7 +94,12 @@ class Chromium:
         """The browser itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Close it and remove its profile."""
         self._write.close()
         self._process.terminate()
@@ -101,7 +140,13 @@ class Chromium:
 
     def open(self, address: str, width: int, height: int, *, dark: bool = False) -> None:
         """The same with an address."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
@@ -110,7 +155,8 @@ class Chromium:
             self.events.append(self._next())
 
     def value(self, script: str) -> Any:
-        """What a script says; where another page replaces the one that was asked, what it says there."""
+        """What a script says; where another page replaces the one that was asked, what it says
+        there."""
         try:
             answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
         except RuntimeError as error:
@@ -122,7 +168,8 @@ class Chromium:
         return answer["result"].get("value")
 
     def spot(self, css: str, words: str = "") -> tuple[float, float]:
-        """The middle of the first element of a selector that has those words and is shown, brought into view.
+        """The middle of the first element of a selector that has those words and is shown, brought
+        into view.
 
         Raises:
             LookupError: there is none, or a click there would reach another one.
@@ -135,7 +182,9 @@ class Chromium:
             ([...document.querySelectorAll({json.dumps(css)})].find(e => {shown}))"""
         )
         if found is None:
-            raise LookupError(f"{css} {words}: there is nothing to click; the console says {self.complaints}")
+            raise LookupError(
+                f"{css} {words}: there is nothing to click; the console says {self.complaints}"
+            )
         return (found[0], found[1])
 
     def click(self, css: str, words: str = "") -> None:
@@ -143,12 +192,28 @@ class Chromium:
         self.drag(self.spot(css, words))
 
     def drag(self, begin: tuple[float, float], down: float = 0.0) -> None:
-        """The mouse pressed at a place, moved down in ten steps where it is to move, and released."""
+        """The mouse pressed at a place, moved down in ten steps where it is to move, and
+        released."""
         x, y = begin
-        self.ask("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
+        self.ask(
+            "Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1
+        )
         for step in range(1, 11 if down else 1):
-            self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y + down * step / 10, button="left")
-        self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y + down, button="left", clickCount=1)
+            self.ask(
+                "Input.dispatchMouseEvent",
+                type="mouseMoved",
+                x=x,
+                y=y + down * step / 10,
+                button="left",
+            )
+        self.ask(
+            "Input.dispatchMouseEvent",
+            type="mouseReleased",
+            x=x,
+            y=y + down,
+            button="left",
+            clickCount=1,
+        )
 
     def write(self, css: str, words: str) -> None:
         """Words typed into a field, in place of those that it has."""
@@ -165,9 +230,23 @@ class Chromium:
 
     def press(self, key: str) -> None:
         """One key, down and up."""
-        codes = {"Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowRight": 39, "ArrowLeft": 37, "Escape": 27, "Enter": 13}
+        codes = {
+            "Tab": 9,
+            "ArrowUp": 38,
+            "ArrowDown": 40,
+            "ArrowRight": 39,
+            "ArrowLeft": 37,
+            "Escape": 27,
+            "Enter": 13,
+        }
         for kind in ("keyDown", "keyUp"):
-            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key])
+            self.ask(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=codes[key],
+            )
 
     def screenshot(self, file: Path, *, top: float = 0, height: float) -> None:
         """A part of the page as PNG, over its whole width."""
@@ -178,15 +257,27 @@ class Chromium:
 
     def pdf(self) -> bytes:
         """The page as it would be printed on A4."""
-        return base64.b64decode(self.ask("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)["data"])
+        return base64.b64decode(
+            self.ask("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)[
+                "data"
+            ]
+        )
 
     @property
     def requests(self) -> list[str]:
         """Addresses that the page asked for since it was opened."""
-        return [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
+        return [
+            e["params"]["request"]["url"]
+            for e in self.events
+            if e.get("method") == "Network.requestWillBeSent"
+        ]
 
     @property
     def complaints(self) -> list[str]:
         """What the console said: errors, and what the page's own policy stopped."""
-        logged = [e["params"]["entry"]["text"] for e in self.events if e.get("method") == "Log.entryAdded"]
-        return logged + [str(e["params"]) for e in self.events if e.get("method") == "Runtime.exceptionThrown"]
+        logged = [
+            e["params"]["entry"]["text"] for e in self.events if e.get("method") == "Log.entryAdded"
+        ]
+        return logged + [
+            str(e["params"]) for e in self.events if e.get("method") == "Runtime.exceptionThrown"
+        ]

@@ -1,4 +1,5 @@
-"""The page: one file, nobody else's, well formed, reachable by keyboard, and deaf to what names say."""
+"""The page: one file, nobody else's, well formed, reachable by keyboard, and deaf to what names
+say."""
 
 from __future__ import annotations
 
@@ -14,7 +15,18 @@ from tonnage.report.plans.plan_document import report
 from tonnage.report.writers.html import html, write_page
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
-REFERENCES = {"src", "href", "action", "srcset", "data", "poster", "xlink:href", "formaction", "background", "manifest"}
+REFERENCES = {
+    "src",
+    "href",
+    "action",
+    "srcset",
+    "data",
+    "poster",
+    "xlink:href",
+    "formaction",
+    "background",
+    "manifest",
+}
 PLANS = documents()
 
 
@@ -84,7 +96,11 @@ def test_the_page_is_for_readers_and_keyboards_and_allows_itself_alone() -> None
             assert attributes["aria-label"]
     assert page.count("table") >= 10
     page = Page(html(report(full())))
-    policy = next(str(a["content"]) for tag, a in page.elements if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        str(a["content"])
+        for tag, a in page.elements
+        if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert policy.count("'sha256-") == 2
@@ -95,7 +111,9 @@ def test_the_page_is_for_readers_and_keyboards_and_allows_itself_alone() -> None
     assert HOSTILE in "".join(page.words)
 
 
-def test_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "plan.html"
     write_page(target, report(full()))
     assert target.read_text(encoding="utf-8") == html(report(full()))

@@ -1,4 +1,5 @@
-"""A document as text for a terminal: nothing wider than it, no id in pieces, no row without its identity."""
+"""A document as text for a terminal: nothing wider than it, no id in pieces, no row without its
+identity."""
 
 from __future__ import annotations
 
@@ -15,24 +16,35 @@ from tonnage.report.writers.terminal import markdown, plain, table_lines, termin
 
 
 def written(*blocks: Text | Items | Facts | Table | Command | Lines) -> str:
-    return terminal(Document(title="", subtitle="", sections=(Section(key="one", title="", blocks=blocks),)))
+    return terminal(
+        Document(title="", subtitle="", sections=(Section(key="one", title="", blocks=blocks),))
+    )
 
 
 def test_a_table_leaves_out_what_it_may_before_it_folds_words() -> None:
     rows = (("name", "1234567890123", "a reason that is told in a good many words"),)
-    spared = table_lines(Table(caption="", header=("first", "number", "reason"), rows=rows, spare=("number",)), 30)
+    spared = table_lines(
+        Table(caption="", header=("first", "number", "reason"), rows=rows, spare=("number",)), 30
+    )
     assert "1234567890123" not in "".join(spared)
     folded = table_lines(Table(caption="", header=("first", "number", "reason"), rows=rows), 44)
     assert len(folded) > 3
-    assert " ".join(" ".join(folded[2:]).split()) == "name 1234567890123 a reason that is told in a good many words"
+    assert (
+        " ".join(" ".join(folded[2:]).split())
+        == "name 1234567890123 a reason that is told in a good many words"
+    )
 
 
 WORDS = st.text(st.characters(codec="ascii", categories=("L", "Nd")), min_size=1, max_size=12)
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=5), st.integers(20, 110))
-def test_every_word_of_every_cell_survives_at_every_width(rows: list[tuple[str, str, str]], columns: int) -> None:
-    lines = table_lines(Table(caption="", header=("alpha", "beta", "gamma"), rows=tuple(rows)), columns)
+def test_every_word_of_every_cell_survives_at_every_width(
+    rows: list[tuple[str, str, str]], columns: int
+) -> None:
+    lines = table_lines(
+        Table(caption="", header=("alpha", "beta", "gamma"), rows=tuple(rows)), columns
+    )
     shown = " ".join(lines).split()
     assert all(word in shown for row in rows for word in row)
     assert max(map(len, lines)) <= max(columns, 4 + len("gamma: ") + 12)
@@ -54,6 +66,8 @@ def test_names_and_commands_are_text() -> None:
     assert "<script" not in outside
     assert "<img" not in outside
     assert plain("a|b*c_d`e\n<f>&") == "a\\|b\\*c\\_d\\`e &lt;f&gt;&amp;"
-    command = Section(key="repeat", title="Repeat it", blocks=(Command(text="./tonnage size --model '```'"),))
+    command = Section(
+        key="repeat", title="Repeat it", blocks=(Command(text="./tonnage size --model '```'"),)
+    )
     text = markdown(Document(title="", subtitle="", sections=(command,)))
     assert text == "## Repeat it\n\n````sh\n./tonnage size --model '```'\n````\n"

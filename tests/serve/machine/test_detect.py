@@ -1,4 +1,5 @@
-"""GPUs as their drivers tell them, by libraries that act like the real ones; groups of them; descriptions in files."""
+"""GPUs as their drivers tell them, by libraries that act like the real ones; groups of them;
+descriptions in files."""
 
 from __future__ import annotations
 
@@ -14,14 +15,23 @@ import yaml
 
 from tests.serve.launch.machines import of
 from tonnage.errors import InputError
-from tonnage.serve.machine import amd_devices, catalog_gpu, detect, groups, joined, nvidia_devices, read_machine
+from tonnage.serve.machine import (
+    amd_devices,
+    catalog_gpu,
+    detect,
+    groups,
+    joined,
+    nvidia_devices,
+    read_machine,
+)
 
 BUSES = ["00000000:9B:00.0", "00000000:1B:00.0", "00000000:5D:00.0"]
 """Not in PCI order, as CUDA's own order need not be."""
 
 
 class Library(ModuleType):
-    """What of ``pynvml`` is used: three GPUs, of which the last two of the bus order are joined by NVLink."""
+    """What of ``pynvml`` is used: three GPUs, of which the last two of the bus order are joined by
+    NVLink."""
 
     class NVMLError(Exception):
         """As there."""
@@ -72,7 +82,8 @@ def test_nvidias_gpus_are_counted_in_bus_order() -> None:
     library = Library()
     devices, driver = nvidia_devices(library)
     assert [one.index for one in devices] == [0, 1, 2]
-    assert [one.free for one in devices] == [True, True, False]  # the one of bus 9B, which comes last, is used
+    # the one of bus 9B, which comes last, is used
+    assert [one.free for one in devices] == [True, True, False]
     assert [one.linked for one in devices] == [(), (2,), (1,)]
     assert {(one.gpu, one.capability) for one in devices} == {("h100-sxm-80gb", "9.0")}
     assert (driver, library.open) == ("580.65.06", 0)
@@ -90,16 +101,30 @@ def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_amds_gpus_are_read_off_the_child() -> None:
-    rows = [{"index": n, "name": "AMD Instinct MI300X", "memory_bytes": 196_592 * 2**20, "used_bytes": 0} for n in range(2)]
+    rows = [
+        {
+            "index": n,
+            "name": "AMD Instinct MI300X",
+            "memory_bytes": 196_592 * 2**20,
+            "used_bytes": 0,
+        }
+        for n in range(2)
+    ]
     devices, driver, _ = amd_devices(json.dumps({"devices": rows, "driver": "6.12.12"}))
-    assert [(one.vendor, one.gpu, one.linked) for one in devices] == [("AMD", "mi300x", (1,)), ("AMD", "mi300x", (0,))]
+    assert [(one.vendor, one.gpu, one.linked) for one in devices] == [
+        ("AMD", "mi300x", (1,)),
+        ("AMD", "mi300x", (0,)),
+    ]
     assert driver == "6.12.12"
 
 
-def test_amds_library_is_asked_in_a_child_that_may_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_amds_library_is_asked_in_a_child_that_may_fail(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr("tonnage.serve.machine.AMD_DRIVER", tmp_path)
-    assert detect().notes == ("AMD's driver is there, and amdsmi cannot ask it",)  # amdsmi is not installed here
+    # amdsmi is not installed here
+    assert detect().notes == ("AMD's driver is there, and amdsmi cannot ask it",)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +144,18 @@ def test_a_drivers_name_is_found_in_the_catalog(name: str, mib: int, gpu: str) -
 
 def test_instances_stay_on_their_node_and_their_island() -> None:
     whole = of().devices
-    assert [[one.index for one in group] for group in groups(whole, 2)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert [[one.index for one in group] for group in groups(whole[1:], 2)] == [[1, 2], [4, 5], [6, 7]]  # GPU 3 is left alone
+    assert [[one.index for one in group] for group in groups(whole, 2)] == [
+        [0, 1],
+        [2, 3],
+        [4, 5],
+        [6, 7],
+    ]
+    # GPU 3 is left alone
+    assert [[one.index for one in group] for group in groups(whole[1:], 2)] == [
+        [1, 2],
+        [4, 5],
+        [6, 7],
+    ]
     assert len(groups(whole, 8)) == 1
     pairs = tuple(replace(one, linked=(one.index ^ 1,)) for one in whole)
     assert all(joined(group) for group in groups(pairs, 2))

@@ -32,7 +32,9 @@ def test_bytes_that_are_no_text_are_given_out_in_the_end(ids: list[int]) -> None
     pieces = [detokenizer.take([one]) for one in ids]
     pieces.append(detokenizer.take([], last=True))
     assert len("".join(pieces)) > 0 or not ids
-    assert set("".join(pieces)) - {BROKEN} <= set(decode(ids)) | {chr(one) for one in ids if one < 128}
+    assert set("".join(pieces)) - {BROKEN} <= set(decode(ids)) | {
+        chr(one) for one in ids if one < 128
+    }
 
 
 def test_a_leading_space_depends_on_the_token_before() -> None:

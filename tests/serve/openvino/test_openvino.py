@@ -1,4 +1,5 @@
-"""A real model on the CPU: what comes over HTTP is what the engine says when it is called directly."""
+"""A real model on the CPU: what comes over HTTP is what the engine says when it is called
+directly."""
 
 from __future__ import annotations
 
@@ -22,7 +23,23 @@ from tonnage.errors import InputError
 
 pytestmark = pytest.mark.engines
 
-PROMPTS = [f"the {word} fox" for word in ["quick", "brown", "lazy", "big", "old", "very", "dog", "bear", "town", "sea", "rain", "runs"]]
+PROMPTS = [
+    f"the {word} fox"
+    for word in [
+        "quick",
+        "brown",
+        "lazy",
+        "big",
+        "old",
+        "very",
+        "dog",
+        "bear",
+        "town",
+        "sea",
+        "rain",
+        "runs",
+    ]
+]
 TOKENS = 24
 STREAMS = 32
 
@@ -36,17 +53,37 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def urls(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The addresses of two instances and of the gateway before them."""
-    words = ["--engine", "openvino", "--model", str(model), "--precision", "fp32", "--served-model-name", "tiny", "--threads", "1"]
+    words = [
+        "--engine",
+        "openvino",
+        "--model",
+        str(model),
+        "--precision",
+        "fp32",
+        "--served-model-name",
+        "tiny",
+        "--threads",
+        "1",
+    ]
     instances = served_instances(words, 2)
     gateway = gateway_before(instances, policy="least-outstanding")
     logs = tmp_path_factory.mktemp("logs")
-    with processes(instances, gateway, logs, ready_s=120, grace_s=5, told=lambda line: None, seen=lambda ready, of: None) as up:
+    with processes(
+        instances,
+        gateway,
+        logs,
+        ready_s=120,
+        grace_s=5,
+        told=lambda line: None,
+        seen=lambda ready, of: None,
+    ) as up:
         yield {"one": instances[0].url, "two": instances[1].url, "gateway": up.url}
 
 
 @pytest.fixture(scope="module")
 def direct(model: Path) -> dict[str, str]:
-    """The text of each prompt's greedy continuation by the engine called directly, one at a time, in full precision."""
+    """The text of each prompt's greedy continuation by the engine called directly, one at a time,
+    in full precision."""
     import openvino_genai as genai
 
     scheduler = genai.SchedulerConfig()
@@ -54,14 +91,30 @@ def direct(model: Path) -> dict[str, str]:
     hints = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
     pipeline = genai.ContinuousBatchingPipeline(str(model), scheduler, "CPU", hints)
     config = genai.GenerationConfig()
-    config.max_new_tokens, config.ignore_eos, config.do_sample, config.apply_chat_template = TOKENS, True, False, False
-    return {prompt: pipeline.generate([prompt], [config])[0].m_generation_ids[0] for prompt in PROMPTS}
+    config.max_new_tokens, config.ignore_eos, config.do_sample, config.apply_chat_template = (
+        TOKENS,
+        True,
+        False,
+        False,
+    )
+    return {
+        prompt: pipeline.generate([prompt], [config])[0].m_generation_ids[0] for prompt in PROMPTS
+    }
 
 
 def complete(url: str, prompt: str, tokens: int = TOKENS, **more: Any) -> dict[str, Any]:
     """One completion, greedy unless it is said otherwise."""
-    body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more}
-    request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    body = {
+        "model": "tiny",
+        "prompt": prompt,
+        "max_tokens": tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        **more,
+    }
+    request = urllib.request.Request(
+        f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=60) as reply:
         return dict(json.load(reply))
 
@@ -75,7 +128,9 @@ def test_one_stream_says_what_the_engine_says(urls: dict[str, str], direct: dict
         assert text_of(complete(urls["gateway"], prompt)) == direct[prompt]
 
 
-def test_many_streams_begin_as_the_engine_does(urls: dict[str, str], direct: dict[str, str]) -> None:
+def test_many_streams_begin_as_the_engine_does(
+    urls: dict[str, str], direct: dict[str, str]
+) -> None:
     alone = {prompt: text_of(complete(urls["one"], prompt, 8)) for prompt in PROMPTS}
     assert all(direct[prompt].startswith(text.rstrip("\ufffd")) for prompt, text in alone.items())
     asked = [PROMPTS[i % len(PROMPTS)] for i in range(STREAMS)]
@@ -93,14 +148,19 @@ def test_the_official_client(urls: dict[str, str]) -> None:
 
 def test_a_seed_decides_and_each_choice_has_its_own(urls: dict[str, str]) -> None:
     def drawn(seed: int) -> list[str]:
-        return [one["text"] for one in complete(urls["one"], "the", temperature=1.5, seed=seed, n=3)["choices"]]
+        return [
+            one["text"]
+            for one in complete(urls["one"], "the", temperature=1.5, seed=seed, n=3)["choices"]
+        ]
 
     assert drawn(5) == drawn(5)
     assert drawn(5) != drawn(6)
     assert len(set(drawn(5))) == 3
 
 
-def test_a_stop_text_ends_the_answer_where_it_begins(urls: dict[str, str], direct: dict[str, str]) -> None:
+def test_a_stop_text_ends_the_answer_where_it_begins(
+    urls: dict[str, str], direct: dict[str, str]
+) -> None:
     prompt = next(prompt for prompt in PROMPTS if len(direct[prompt]) > 6)
     stop = direct[prompt][3:5]
     reply = complete(urls["one"], prompt, stop=[stop])
@@ -129,14 +189,38 @@ def test_a_client_that_leaves_frees_its_slot(urls: dict[str, str]) -> None:
 
 
 def test_a_killed_instance_loses_its_own_streams_alone(model: Path, tmp_path: Path) -> None:
-    instances = served_instances(["--engine", "openvino", "--model", str(model), "--served-model-name", "tiny", "--threads", "1"], 2)
+    instances = served_instances(
+        [
+            "--engine",
+            "openvino",
+            "--model",
+            str(model),
+            "--served-model-name",
+            "tiny",
+            "--threads",
+            "1",
+        ],
+        2,
+    )
     gateway = gateway_before(instances, policy="round-robin")
-    with processes(instances, gateway, tmp_path, ready_s=120, grace_s=5, told=lambda line: None, seen=lambda ready, of: None) as up:
+    with processes(
+        instances,
+        gateway,
+        tmp_path,
+        ready_s=120,
+        grace_s=5,
+        told=lambda line: None,
+        seen=lambda ready, of: None,
+    ) as up:
         outcomes: list[str] = []
 
         def ask() -> None:
             try:
-                outcomes.append("whole" if complete(up.url, "the", 400)["usage"]["completion_tokens"] == 400 else "short")
+                outcomes.append(
+                    "whole"
+                    if complete(up.url, "the", 400)["usage"]["completion_tokens"] == 400
+                    else "short"
+                )
             except OSError:
                 outcomes.append("failed")
 
@@ -150,7 +234,9 @@ def test_a_killed_instance_loses_its_own_streams_alone(model: Path, tmp_path: Pa
         assert len(outcomes) == len(threads)
         assert (
             outcomes.count("whole") >= 4
-        )  # the other instance's, and those that had not begun to answer: whole replies begin at their end
+            # the other instance's, and those that had not begun to answer: whole replies begin at
+            # their end
+        )
         assert "short" not in outcomes
         until = time.monotonic() + 30
         while not up.supervisor.children[0].serves() and time.monotonic() < until:

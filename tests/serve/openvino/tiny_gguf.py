@@ -1,4 +1,5 @@
-"""A GGUF of a Llama with random weights and a byte-level BPE tokenizer trained on a sentence: a real model file, made in a second."""
+"""A GGUF of a Llama with random weights and a byte-level BPE tokenizer trained on a sentence: a
+real model file, made in a second."""
 
 from __future__ import annotations
 
@@ -9,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-TEXT = "the quick brown fox jumps over the lazy dog and runs away from a very big bear while it rains in the old town by the sea "
+TEXT = (
+    "the quick brown fox jumps over the lazy dog and runs away from a very big bear while it rains"
+    " in the old town by the sea "
+)
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content']"
+    " }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 CONTROL, NORMAL = 3, 1
 
@@ -76,7 +80,9 @@ def _tokens(vocabulary: int) -> tuple[list[str], list[str]]:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=min(vocabulary, 600), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=list(SPECIAL)
+        vocab_size=min(vocabulary, 600),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=list(SPECIAL),
     )
     tokenizer.train_from_iterator([TEXT], trainer)
     said = json.loads(tokenizer.to_str())["model"]
@@ -89,7 +95,9 @@ def _tensors(shape: Shape, tokens: int, seed: int) -> list[tuple[str, Any]]:
     random = np.random.default_rng(seed)
 
     def matrix(*size: int, scale: float = 0.3) -> Any:
-        return (random.standard_normal(size, np.float32) * scale / size[-1] ** 0.25).astype(np.float16)
+        return (random.standard_normal(size, np.float32) * scale / size[-1] ** 0.25).astype(
+            np.float16
+        )
 
     def ones() -> Any:
         return np.ones(shape.hidden, np.float32)
@@ -101,8 +109,17 @@ def _tensors(shape: Shape, tokens: int, seed: int) -> list[tuple[str, Any]]:
         ("output.weight", matrix(tokens, hidden)),
     ]
     for i in range(shape.layers):
-        sizes = {"attn_q": (hidden, hidden), "attn_k": (kv, hidden), "attn_v": (kv, hidden), "attn_output": (hidden, hidden)}
-        sizes |= {"ffn_gate": (shape.ffn, hidden), "ffn_up": (shape.ffn, hidden), "ffn_down": (hidden, shape.ffn)}
+        sizes = {
+            "attn_q": (hidden, hidden),
+            "attn_k": (kv, hidden),
+            "attn_v": (kv, hidden),
+            "attn_output": (hidden, hidden),
+        }
+        sizes |= {
+            "ffn_gate": (shape.ffn, hidden),
+            "ffn_up": (shape.ffn, hidden),
+            "ffn_down": (hidden, shape.ffn),
+        }
         found += [(f"blk.{i}.{name}.weight", matrix(*size)) for name, size in sizes.items()]
         found += [(f"blk.{i}.{name}.weight", ones()) for name in ("attn_norm", "ffn_norm")]
     return found

@@ -1,4 +1,5 @@
-"""Child processes: they are waited for, restarted with a growing pause, and gone when their supervisor is."""
+"""Child processes: they are waited for, restarted with a growing pause, and gone when their
+supervisor is."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ http.server.HTTPServer(("127.0.0.1", port), Health).serve_forever()
 def program(name: str = "engine", *, kind: str = "plain", port: int | None = None) -> Program:
     """A small server that answers 200."""
     port = free_ports(1)[0] if port is None else port
-    return Program(name=name, argv=(sys.executable, "-c", SERVER, str(port), kind), address=f"127.0.0.1:{port}")
+    return Program(
+        name=name, argv=(sys.executable, "-c", SERVER, str(port), kind), address=f"127.0.0.1:{port}"
+    )
 
 
 def runs(pid: int) -> bool:
@@ -78,14 +81,21 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
 
 @pytest.mark.live
 def test_the_pause_before_a_restart_doubles(tmp_path: Path) -> None:
-    """Three fleets at most: on a machine that does other things the first start may take as long as the pauses."""
-    assert any(third > first + 0.2 for first, _, third in (pauses(tmp_path / name) for name in ("first", "second", "third")))
+    """Three fleets at most: on a machine that does other things the first start may take as long as
+    the pauses."""
+    assert any(
+        third > first + 0.2
+        for first, _, third in (pauses(tmp_path / name) for name in ("first", "second", "third"))
+    )
 
 
 def pauses(folder: Path) -> list[float]:
-    """Seconds between the ends of a program that fails at once: 0.1, 0.2 and 0.4 beside the time of a start."""
+    """Seconds between the ends of a program that fails at once: 0.1, 0.2 and 0.4 beside the time of
+    a start."""
     told: list[float] = []
-    failing = Program(name="engine", argv=(sys.executable, "-c", "raise SystemExit(7)"), address="127.0.0.1:9")
+    failing = Program(
+        name="engine", argv=(sys.executable, "-c", "raise SystemExit(7)"), address="127.0.0.1:9"
+    )
     with Supervisor([failing], folder, told=lambda line: told.append(time.monotonic())):
         assert until(lambda: len(told) >= 4)
     return [after - before for before, after in itertools.pairwise(told[:4])]
@@ -114,7 +124,9 @@ with Supervisor([program()], Path({str(tmp_path)!r}), grace_s=0.5) as fleet:
     time.sleep(600)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
         pid = int(parent.stdout.readline())
         assert runs(pid)
         parent.send_signal(signal.SIGKILL)
@@ -136,25 +148,43 @@ def test_a_guard_that_is_killed_takes_its_program_along(tmp_path: Path) -> None:
 def test_what_a_program_refuses_is_said_in_its_words(tmp_path: Path) -> None:
     refuses = Program(
         name="engine",
-        argv=(sys.executable, "-c", "import sys; print('tonnage: --port: 80 is taken', file=sys.stderr); sys.exit(2)"),
+        argv=(
+            sys.executable,
+            "-c",
+            "import sys; print('tonnage: --port: 80 is taken', file=sys.stderr); sys.exit(2)",
+        ),
         address="127.0.0.1:9",
     )
-    with Supervisor([refuses], tmp_path) as fleet, pytest.raises(InputError, match=r"^engine: --port: 80 is taken$"):
+    with (
+        Supervisor([refuses], tmp_path) as fleet,
+        pytest.raises(InputError, match=r"^engine: --port: 80 is taken$"),
+    ):
         fleet.wait_until_ready(timeout_s=20)
 
 
 def test_a_program_that_ends_too_early_is_said_with_its_last_lines(tmp_path: Path) -> None:
-    ends = Program(name="engine", argv=(sys.executable, "-c", "print('no driver'); raise SystemExit(7)"), address="127.0.0.1:9")
+    ends = Program(
+        name="engine",
+        argv=(sys.executable, "-c", "print('no driver'); raise SystemExit(7)"),
+        address="127.0.0.1:9",
+    )
     with (
         Supervisor([ends], tmp_path) as fleet,
-        pytest.raises(TonnageError, match="exit code 7 before it served; its last lines: no driver"),
+        pytest.raises(
+            TonnageError, match="exit code 7 before it served; its last lines: no driver"
+        ),
     ):
         fleet.wait_until_ready(timeout_s=20)
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     missing = Program(name="engine", argv=("/nowhere/engine",), address="127.0.0.1:9")
-    with pytest.raises(TonnageError, match="cannot be started: cannot run /nowhere/engine: No such file"), Supervisor([missing], tmp_path):
+    with (
+        pytest.raises(
+            TonnageError, match="cannot be started: cannot run /nowhere/engine: No such file"
+        ),
+        Supervisor([missing], tmp_path),
+    ):
         pass
 
 
@@ -162,7 +192,10 @@ def test_free_ports_are_none_that_an_outgoing_connection_gets() -> None:
     ports = free_ports(30)
     assert len(set(ports)) == 30
     assert max(ports) < 32_768
-    with socket.create_server(("127.0.0.1", ports[0])) as taken, socket.create_connection(taken.getsockname()) as out:
+    with (
+        socket.create_server(("127.0.0.1", ports[0])) as taken,
+        socket.create_connection(taken.getsockname()) as out,
+    ):
         assert out.getsockname()[1] >= 32_768
     with pytest.raises(OSError, match=r"assign|not known|resolution"):
         free_ports(1, "192.0.2.1")

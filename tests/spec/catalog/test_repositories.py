@@ -1,4 +1,5 @@
-"""A repository's name gives architecture and format; what is guessed says so, and hints keep to the size in the name."""
+"""A repository's name gives architecture and format; what is guessed says so, and hints keep to the
+size in the name."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tonnage.spec.catalog.repositories import find_repository, listed_repositori
 from tonnage.spec.precision import find_precision
 
 FIELD = Path(__file__).resolve().parents[4] / "shared" / "field"
-needs_field = pytest.mark.skipif(not FIELD.is_dir(), reason="the field's cases lie next to the repository, not in it")
+needs_field = pytest.mark.skipif(
+    not FIELD.is_dir(), reason="the field's cases lie next to the repository, not in it"
+)
 
 DERIVED = {  # architecture and format
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": ("qwen2.5-1.5b", "bf16"),
@@ -50,23 +53,42 @@ def test_derived_models_have_the_sizes_of_their_architecture_and_their_format(na
     base, form = DERIVED[name]
     for spelling in (name, name.lower(), name.upper(), name.rpartition("/")[2]):
         model, same = find_model(spelling), find_model(base)
-        assert (model.layers, model.hidden, model.by_kind, model.ffn) == (same.layers, same.hidden, same.by_kind, same.ffn)
+        assert (model.layers, model.hidden, model.by_kind, model.ffn) == (
+            same.layers,
+            same.hidden,
+            same.by_kind,
+            same.ffn,
+        )
         assert model.released == form
-        assert model.name == name.rpartition("/")[2].lower().removesuffix("-awq").removesuffix("-gptq-int4").removesuffix("-fp8")
+        assert model.name == name.rpartition("/")[2].lower().removesuffix("-awq").removesuffix(
+            "-gptq-int4"
+        ).removesuffix("-fp8")
 
 
 @needs_field
 def test_every_name_of_the_field_is_answered_in_its_format() -> None:
     listed = {one.repository: one for one in listed_checkpoints()}
-    texts = [(FIELD / f"{file}.csv").read_text(encoding="utf-8").splitlines() for file in ("catalog_checkpoint_names", "hf_names")]
+    texts = [
+        (FIELD / f"{file}.csv").read_text(encoding="utf-8").splitlines()
+        for file in ("catalog_checkpoint_names", "hf_names")
+    ]
     names = [row["model"] for lines in texts for row in csv.DictReader(lines)]
     assert len(names) == 459
     for name in names:
         model = find_model(name)
-        assert name not in listed or (model.name, model.released) == (listed[name].model, listed[name].format)
-    for name in (FIELD / "planning" / "f16-names-of-distilled-models" / "names.txt").read_text(encoding="utf-8").split():
+        assert name not in listed or (model.name, model.released) == (
+            listed[name].model,
+            listed[name].format,
+        )
+    for name in (
+        (FIELD / "planning" / "f16-names-of-distilled-models" / "names.txt")
+        .read_text(encoding="utf-8")
+        .split()
+    ):
         size = re.search(r"(\d+(?:\.\d+)?)B", name, re.IGNORECASE)
-        assert size is None or find_model(name).parameters == pytest.approx(float(size[1]) * 1e9, rel=0.2)
+        assert size is None or find_model(name).parameters == pytest.approx(
+            float(size[1]) * 1e9, rel=0.2
+        )
 
 
 @needs_field
@@ -83,7 +105,10 @@ def test_kimi_k2_is_fp8_in_blocks_and_its_thinking_release_alone_int4() -> None:
         assert (plan.deployment.gpu.name, plan.deployment.parallelism.tp) == ("h200-sxm-141gb", 8)
         assert plan.weight_bytes == pytest.approx(128.9e9, rel=0.01)
     assert find_model("moonshotai/Kimi-K2-Thinking").released == "int4-g32+experts"
-    assert (find_model("kimi-k2-instruct-0905").max_context, find_model("kimi-k2").max_context) == (262_144, 131_072)
+    assert (find_model("kimi-k2-instruct-0905").max_context, find_model("kimi-k2").max_context) == (
+        262_144,
+        131_072,
+    )
 
 
 def test_every_repository_is_found_by_all_its_spellings_and_has_a_known_format() -> None:
@@ -114,7 +139,11 @@ def test_every_repository_is_found_by_all_its_spellings_and_has_a_known_format()
 )
 def test_a_fine_tune_is_read_off_its_name_and_says_so(name: str, base: str, form: str) -> None:
     model = find_model(name)
-    assert (model.hidden, model.layers, model.ffn) == (find_model(base).hidden, find_model(base).layers, find_model(base).ffn)
+    assert (model.hidden, model.layers, model.ffn) == (
+        find_model(base).hidden,
+        find_model(base).layers,
+        find_model(base).ffn,
+    )
     assert model.released == form
     assert "by its name alone" in model.reading
     assert model.reading in api.memory(model=name, engine="vllm").lines()[0]
@@ -150,7 +179,16 @@ def test_a_hint_keeps_to_the_size_and_files_of_other_programs_are_named() -> Non
 
 
 def test_a_plan_holds_a_model_that_was_guessed_and_is_read_again() -> None:
-    plan = api.size(model="a/new-tune-qwen2.5-7b-FP8", gpu="h100", isl=500, osl=100, peak_rps=2, tpot="mean<=50ms", tp=1, engine="vllm")
+    plan = api.size(
+        model="a/new-tune-qwen2.5-7b-FP8",
+        gpu="h100",
+        isl=500,
+        osl=100,
+        peak_rps=2,
+        tpot="mean<=50ms",
+        tp=1,
+        engine="vllm",
+    )
     note = next(note for note in plan.notes if note.code == "model-read")
     assert "by its name alone" in note.model.reading
     assert plan.scenario.precisions == ("fp8",)
@@ -158,7 +196,12 @@ def test_a_plan_holds_a_model_that_was_guessed_and_is_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "a/my-llama3.1-8b-FP8", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"]
+    "name",
+    [
+        "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic",
+        "a/my-llama3.1-8b-FP8",
+        "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
+    ],
 )
 def test_an_engine_loads_the_repository_that_was_named(name: str) -> None:
     model = find_model(name)

@@ -10,8 +10,16 @@ from tonnage.cli.main import run as run_tonnage
 from tools.fit.command import run
 
 
-def test_silicon_sample_is_scored_by_its_own_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = sample(tmp_path, NVIDIA, NVIDIA | {"mode": "disagg"}, NVIDIA | {"system": "unheard_of"}, name="some_sample.csv")
+def test_silicon_sample_is_scored_by_its_own_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = sample(
+        tmp_path,
+        NVIDIA,
+        NVIDIA | {"mode": "disagg"},
+        NVIDIA | {"system": "unheard_of"},
+        name="some_sample.csv",
+    )
     assert run(["score", str(file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["rows"], found["predicted"]) == (1, 1)
@@ -27,7 +35,9 @@ def test_silicon_sample_is_scored_by_its_own_rules(tmp_path: Path, capsys: pytes
     assert "1 of 1 row predicted" in capsys.readouterr().out
 
 
-def test_tonnage_score_names_the_command_that_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tonnage_score_names_the_command_that_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = sample(tmp_path, NVIDIA)
     for name in (str(file), "silicon_sample.csv"):
         assert run_tonnage(["score", name]) == 2
@@ -37,7 +47,9 @@ def test_tonnage_score_names_the_command_that_reads_it(tmp_path: Path, capsys: p
         assert f"./fit score {name}" in said.err
 
 
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     for command, says in (
         ("score absent.csv", "absent.csv cannot be read"),

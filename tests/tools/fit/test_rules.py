@@ -12,7 +12,15 @@ from tools.fit.silicon.dense_rows import RULES as DENSE
 from tools.fit.silicon.inferencemax import RULES as SCRIPTS
 from tools.fit.silicon.moe_rows import RULES as MOE
 
-COLUMNS = {"model": "kimi", "gpu": "b200-sxm", "clients": 64, "tp": 8, "isl": 1000, "day": "2026-04-16", "source": "dump of dynamo"}
+COLUMNS = {
+    "model": "kimi",
+    "gpu": "b200-sxm",
+    "clients": 64,
+    "tp": 8,
+    "isl": 1000,
+    "day": "2026-04-16",
+    "source": "dump of dynamo",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +56,11 @@ def test_conditions_and_formulas() -> None:
         ([{"tp": 4}, {"tp": 2}], False),
     ]:
         assert holds(where, COLUMNS) is expected
-    for formula, worth in [("=(clients + isl + 127) // 64 * 64", 1152), ("=max(isl - 999, 4)", 4), ("=ceil(isl / tp)", 125)]:
+    for formula, worth in [
+        ("=(clients + isl + 127) // 64 * 64", 1152),
+        ("=max(isl - 999, 4)", 4),
+        ("=ceil(isl / tp)", 125),
+    ]:
         assert valued(formula, COLUMNS) == worth
         assert valued(formula[1:], COLUMNS) == formula[1:]
 
@@ -70,8 +82,14 @@ rows:
     assert settings(rules.rows, COLUMNS | {"clients": 1, "tp": 2}) == {"budget": 100, "stream": 1}
     for text, says in [
         ("rows: [{where: {}, sets: {a: 1}}]", "made.yaml: rows.0."),
-        ("rows: [{where: {tp: {over: 8}}, set: {a: 1}}]", "'over' is no condition; write one of not, starts"),
-        ('rows: [{where: {}, set: {a: "=tp ** 2"}}]', "made.yaml: '=tp ** 2' is no formula: 'tp ** 2' is none; it may have columns"),
+        (
+            "rows: [{where: {tp: {over: 8}}, set: {a: 1}}]",
+            "'over' is no condition; write one of not, starts",
+        ),
+        (
+            'rows: [{where: {}, set: {a: "=tp ** 2"}}]',
+            "made.yaml: '=tp ** 2' is no formula: 'tp ** 2' is none; it may have columns",
+        ),
         ("just words", "made.yaml: "),
     ]:
         with pytest.raises(DataError) as error:
@@ -89,8 +107,11 @@ def test_the_first_reason_counts_and_names_its_columns() -> None:
     assert verdict_of(rules, few) == Verdict(reason="tp 8", evidence=STATED)
     assert verdict_of(rules, few | {"tp": 2}) == Verdict(reason="kimi", evidence=TWICE)
     assert verdict_of(rules, few | {"tp": 2, "model": "qwen"}) is None
-    assert verdict_of(rules, COLUMNS) == Verdict(reason="tp 8", evidence=STATED)  # what only contradicts us is the last resort
-    assert verdict_of(rules, COLUMNS | {"tp": 2, "model": "qwen"}) == Verdict(reason="slow", evidence=CONTRADICTS)
+    # what only contradicts us is the last resort
+    assert verdict_of(rules, COLUMNS) == Verdict(reason="tp 8", evidence=STATED)
+    assert verdict_of(rules, COLUMNS | {"tp": 2, "model": "qwen"}) == Verdict(
+        reason="slow", evidence=CONTRADICTS
+    )
 
 
 def test_every_name_in_the_shipped_rules_is_in_a_catalog() -> None:
@@ -101,7 +122,9 @@ def test_every_name_in_the_shipped_rules_is_in_a_catalog() -> None:
     engines = {rule.set["engine"] for rule in found if "engine" in rule.set}
     assert {find_engine(name).name for name in engines} == engines
     for rules in (DENSE, MOE, POOLS):
-        assert [find_model(name).name for name in rules.models.values()] == list(rules.models.values())
+        assert [find_model(name).name for name in rules.models.values()] == list(
+            rules.models.values()
+        )
         assert [find_gpu(name).name for name in rules.gpus.values()] == list(rules.gpus.values())
         for rule in rules.formats:
             find_precision(rule.set["format"])

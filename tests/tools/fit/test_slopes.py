@@ -42,15 +42,19 @@ def held_against(of: Layout, parts: list[tuple[float, Any]]) -> Slopes:
     found, alone = slopes.jacobian(x), one_by_one(slopes, x)
     count = len(found) - len(x)
     assert np.array_equal(found[:count], alone[:count])
-    assert found[count:] == pytest.approx(alone[count:], rel=1e-4, abs=1e-8)  # of the priors, in closed form
+    # of the priors, in closed form
+    assert found[count:] == pytest.approx(alone[count:], rel=1e-4, abs=1e-8)
     assert (found[:count] != 0).any(axis=0).sum() > len(x) / 3
     return slopes
 
 
 def test_terms_that_reach_no_row_in_common_are_moved_together() -> None:
-    """GPUs, generations, links and engines of the first stage; a tied term reaches the engine that takes it."""
+    """GPUs, generations, links and engines of the first stage; a tied term reaches the engine that
+    takes it."""
     found = layout(GPUS)
-    static = StaticRows(measured_as(static_rows(), StaticRows(static_rows()), found.terms(somewhere(found, 1))))
+    static = StaticRows(
+        measured_as(static_rows(), StaticRows(static_rows()), found.terms(somewhere(found, 1)))
+    )
     queued = [
         {
             "model": m,
@@ -65,17 +69,32 @@ def test_terms_that_reach_no_row_in_common_are_moved_together() -> None:
         }
         for m, tp in (("llama-3.1-70b", 4), ("mixtral-8x7b", 2))
     ]
-    slopes = held_against(found, [(0.35, static), (1.0, LoadedRows(nim_rows()[::3])), (1.0, LoadedRows(queued))])
+    slopes = held_against(
+        found, [(0.35, static), (1.0, LoadedRows(nim_rows()[::3])), (1.0, LoadedRows(queued))]
+    )
     assert len(slopes.together) < 0.6 * len(found.names)
 
 
 def test_corrections_of_engines_are_moved_together(tmp_path: Path) -> None:
-    dense = SiliconRows(select(sample(tmp_path, NVIDIA, MAX, MAX | {"backend": "trtllm", "system": "b200_sxm"})).rows)
+    dense = SiliconRows(
+        select(
+            sample(tmp_path, NVIDIA, MAX, MAX | {"backend": "trtllm", "system": "b200_sxm"})
+        ).rows
+    )
     slopes = held_against(silicon_layout(shipped()), [(1.0, dense)])
     assert len(slopes.together) < 0.6 * len(slopes.layout.names)
     engines = ("sglang", "sglang-0.5.9", "vllm", "tensorrt-llm-1.1", "tensorrt-llm-1.2")
     rows = [
-        {"model": "deepseek-r1", "gpu": gpu, "precision": "fp8", "tp": 8, "isl": 512, "osl": 8, "concurrency": 4, "engine": engine}
+        {
+            "model": "deepseek-r1",
+            "gpu": gpu,
+            "precision": "fp8",
+            "tp": 8,
+            "isl": 512,
+            "osl": 8,
+            "concurrency": 4,
+            "engine": engine,
+        }
         | {"slots": 4, "budget": 0, "spread": 0.0, "ttft_ms": 100.0, "itl_ms": 10.0}
         for engine, gpu in zip(engines, ("h200", "b200", "h200", "b200", "h200"), strict=True)
     ]

@@ -1,7 +1,9 @@
-"""The stage of the fit that reads the points of 2026 (``agg.csv.gz``), after everything else and with all older terms held.
+"""The stage of the fit that reads the points of 2026 (``agg.csv.gz``), after everything else and
+with all older terms held.
 
-Their values are medians over many runs and engine versions, so that a few of each deployment say as much as all: the stage reads at most
-``EACH`` points of a model, GPU, engine and format. Whole models and whole GPUs are left out in turn.
+Their values are medians over many runs and engine versions, so that a few of each deployment say as
+much as all: the stage reads at most ``EACH`` points of a model, GPU, engine and format. Whole
+models and whole GPUs are left out in turn.
 """
 
 from __future__ import annotations
@@ -31,7 +33,16 @@ from tools.fit.data import measured_bits
 from tools.fit.decisions import Load, decided, surely
 from tools.fit.fitting import Fitting
 from tools.fit.folds import Fold
-from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, OF_FP4, ULTRA, ModernLayout, modern_layout
+from tools.fit.modern.layout import (
+    EARLIER,
+    ENGINE,
+    GENERATIONS,
+    KINDS,
+    OF_FP4,
+    ULTRA,
+    ModernLayout,
+    modern_layout,
+)
 from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
 from tools.fit.silicon import dense, moe
@@ -49,22 +60,33 @@ EACH, MOST_CLIENTS = 8, 1024
 """Points of a deployment that are read, and the most clients of one."""
 
 CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl", "osl", "engine")
-"""What a curve is of, whatever the day of its runs; a median over many months counts as older than any run."""
+"""What a curve is of, whatever the day of its runs; a median over many months counts as older than
+any run."""
 
 KIND = ("model", "gpu", "family", "format")
 """What one measurement would set the level of."""
 
 SUBMITTED_WEIGHT = 3.0
-"""What a residual of MLPerf counts: its six MI355X systems lie within 3 % of their mean, medians over versions within 12 % of a run."""
+"""What a residual of MLPerf counts: its six MI355X systems lie within 3 % of their mean, medians
+over versions within 12 % of a run."""
 
-MOVED = {"architectures": (*GENERATIONS, ULTRA), "engines": (ENGINE, *EARLIER), "formats": (OF_FP4,)}
+MOVED = {
+    "architectures": (*GENERATIONS, ULTRA),
+    "engines": (ENGINE, *EARLIER),
+    "formats": (OF_FP4,),
+}
 """Groups of terms and what of them the stage moves, beside the kinds of layers."""
 
 FEWEST = 20
 """Points of which a model or a GPU must have so many to be judged; fewer are reported."""
 
 EVALUATIONS, NEARBY, SEED = (6, 8), (4,), 3
-METRICS = {"itl_ms": "TPOT", "output_tok_s": "tokens/s", "ttft_p50_ms": "median TTFT", "ttft_ms": "mean TTFT"}
+METRICS = {
+    "itl_ms": "TPOT",
+    "output_tok_s": "tokens/s",
+    "ttft_p50_ms": "median TTFT",
+    "ttft_ms": "mean TTFT",
+}
 
 Terms = dict[str, Any]
 Figures = dict[str, float]
@@ -74,25 +96,36 @@ FirstRows = Mapping[str, Sequence[Row]]
 
 def newest(rows: Sequence[Row]) -> list[Row]:
     """Of each configuration and load its newest point."""
-    return list({tuple(map(row.get, (*CONFIGURATION, "concurrency"))): row for row in sorted(rows, key=lambda row: row["day"])}.values())
+    return list(
+        {
+            tuple(map(row.get, (*CONFIGURATION, "concurrency"))): row
+            for row in sorted(rows, key=lambda row: row["day"])
+        }.values()
+    )
 
 
 def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
-    """At most ``each`` points of a model, GPU, engine and format, drawn once and for all; of each configuration its newest."""
+    """At most ``each`` points of a model, GPU, engine and format, drawn once and for all; of each
+    configuration its newest.
+    """
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in newest(rows):
         if row["concurrency"] <= MOST_CLIENTS:
             groups[tuple(map(row.get, KIND))].append(row)
     found: list[Row] = []
     for group in groups.values():
-        ordered = sorted(group, key=lambda row: (row["concurrency"], row["isl"], row["tp"], row["dp"]))
+        ordered = sorted(
+            group, key=lambda row: (row["concurrency"], row["isl"], row["tp"], row["dp"])
+        )
         random.Random(SEED).shuffle(ordered)
         found += ordered[:each]
     return found
 
 
 def is_moved(row: Row) -> bool:
-    """Whether a term of the stage is part of a point: of AMD, of Blackwell Ultra, or of a model with one of the newer kinds of layers."""
+    """Whether a term of the stage is part of a point: of AMD, of Blackwell Ultra, or of a model
+    with one of the newer kinds of layers.
+    """
     return (
         bool(row["amd"])
         or find_gpu(row["gpu"]).arch == ULTRA
@@ -100,23 +133,33 @@ def is_moved(row: Row) -> bool:
     )
 
 
-def solve_modern(layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """The vector that explains the points best; from a ``start`` nearby one simulation and few evaluations are enough."""
+def solve_modern(
+    layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """The vector that explains the points best; from a ``start`` nearby one simulation and few
+    evaluations are enough.
+    """
     from scipy.optimize import least_squares
 
     moved, x = [row for row in rows if is_moved(row)], layout.start if start is None else start
-    groups = ((1.0, [row for row in moved if not row["submitted"]]), (SUBMITTED_WEIGHT, [row for row in moved if row["submitted"]]))
+    groups = (
+        (1.0, [row for row in moved if not row["submitted"]]),
+        (SUBMITTED_WEIGHT, [row for row in moved if row["submitted"]]),
+    )
     parts = [(weight, ModernRows(some)) for weight, some in groups if some]
     for evaluations in EVALUATIONS if start is None else NEARBY:
         for _, some in parts:
             some.simulate(layout.terms(x))
         slopes = Slopes(layout, parts, x)
-        x = least_squares(slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, max_nfev=evaluations).x
+        x = least_squares(
+            slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, max_nfev=evaluations
+        ).x
     return x
 
 
 def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
-    """Median size and median of the relative error of each metric, in percent, the number of points, and what intervals hold.
+    """Median size and median of the relative error of each metric, in percent, the number of
+    points, and what intervals hold.
 
     Args:
         rows: what is predicted.
@@ -141,20 +184,27 @@ def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
 
 
 def decisions_of(rows: Sequence[Row], terms: Terms, without: str) -> Figures:
-    """What the predictions decide along each measured curve (``decided``); of each configuration and load the newest point counts."""
+    """What the predictions decide along each measured curve (``decided``); of each configuration
+    and load the newest point counts.
+    """
     parts = ModernRows([row for row in newest(rows) if row["itl_ms"] is not None])
     parts.simulate(terms)
     curves = [tuple(map(row.get, CONFIGURATION)) for row in parts.rows]
     times = zip(parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True)
-    loads = [(curve, row["concurrency"], *both) for curve, row, both in zip(curves, parts.rows, times, strict=True)]
+    loads = [
+        (curve, row["concurrency"], *both)
+        for curve, row, both in zip(curves, parts.rows, times, strict=True)
+    ]
     kinds = [tuple(map(row.get, KIND)) for row in parts.rows]
     return decided(loads, [surely(regime) for regime in _regimes(parts, without)], kinds)
 
 
 def held_out_intervals(parts: ModernRows, without: str) -> list[bool | None]:
-    """Whether each measured time per token lies in the 80 % interval that a user would be given; None where none was measured.
+    """Whether each measured time per token lies in the 80 % interval that a user would be given;
+    None where none was measured.
 
-    What is left out counts as a model, or as a GPU, of which there are no rows, and every engine as one that has none on that GPU.
+    What is left out counts as a model, or as a GPU, of which there are no rows, and every engine as
+    one that has none on that GPU.
     """
     table, inside = shipped_residuals(), list[bool | None]()
     times = zip(parts.simulated("itl_ms"), parts.measured["itl_ms"], strict=True)
@@ -167,8 +217,16 @@ def held_out_intervals(parts: ModernRows, without: str) -> list[bool | None]:
 def _regimes(parts: ModernRows, without: str) -> Iterator[Regime]:
     """What each point is of, to a user whose table of errors has not seen what is left out."""
     for point, row in zip(parts.points, parts.rows, strict=True):
-        regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
-        yield regime if not without else replace(regime, known_model=False) if without == "model" else regime.on_unknown_gpu
+        regime = regime_of(
+            point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"]
+        )
+        yield (
+            regime
+            if not without
+            else replace(regime, known_model=False)
+            if without == "model"
+            else regime.on_unknown_gpu
+        )
 
 
 def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
@@ -196,8 +254,10 @@ def refit(
         terms: the content of ``terms.json``; all its other terms are kept as they are.
         file: ``agg.csv.gz``.
         submitted: ``mlperf_v61.csv``, if it is at hand.
-        silicon: ``silicon_sample.csv``, whose stages a fold repeats without what it leaves out; without it they keep their terms.
-        earlier: the rows of the first stage by engine, which a fold repeats without a GPU that it has; without them it keeps its terms.
+        silicon: ``silicon_sample.csv``, whose stages a fold repeats without what it leaves out;
+            without it they keep their terms.
+        earlier: the rows of the first stage by engine, which a fold repeats without a GPU that it
+            has; without them it keeps its terms.
         progress: called with (done, total, name).
         cross_validate: also fit without each model and each GPU.
         processes: where the fits without them are made; the caller's own if not given.
@@ -205,7 +265,9 @@ def refit(
     Raises:
         InputError: the file cannot be read.
     """
-    everything = select_modern(file).rows + ([] if submitted is None else select_submitted(submitted))
+    everything = select_modern(file).rows + (
+        [] if submitted is None else select_submitted(submitted)
+    )
     released = [row for row in everything if row["released"]]
     rows, layout = thinned(released), modern_layout(terms)
     parts = list(folds(released)) if cross_validate else []
@@ -243,35 +305,52 @@ def refit(
     return found
 
 
-def terms_without(layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[Row], part: tuple[str, str]) -> Terms:
+def terms_without(
+    layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[Row], part: tuple[str, str]
+) -> Terms:
     """The terms that were fitted to the points without a model or a GPU.
 
-    They are near the solution ``x`` for all points, unless a GPU of AMD is left out: with it goes its whole generation (MI350X is the
-    chip of MI355X), so that the other generation's points alone say what AMD's share. Points that move no term leave ``x`` as it is.
+    They are near the solution ``x`` for all points, unless a GPU of AMD is left out: with it goes
+    its whole generation (MI350X is the chip of MI355X), so that the other generation's points alone
+    say what AMD's share. Points that move no term leave ``x`` as it is.
     """
     column, name = part
     out = [row for row in rows if row[column] == name]
     of_amd = column == "gpu" and out[0]["amd"]
     if any(is_moved(row) for row in out):
-        kept = [row for row in rows if row[column] != name and not (of_amd and find_gpu(row["gpu"]).arch == find_gpu(name).arch)]
+        kept = [
+            row
+            for row in rows
+            if row[column] != name
+            and not (of_amd and find_gpu(row["gpu"]).arch == find_gpu(name).arch)
+        ]
         x = solve_modern(layout, kept, start=None if of_amd else x)
     return layout.terms(x)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Older:
-    """The rows of the older stages, which a fold fits again without what it leaves out: ``silicon_sample.csv``, and the first stage's."""
+    """The rows of the older stages, which a fold fits again without what it leaves out:
+    ``silicon_sample.csv``, and the first stage's.
+    """
 
     silicon: Path | None = None
     first: FirstRows = field(default_factory=dict)
 
 
 def first_without(terms: Terms, first: FirstRows, gpu: str) -> Terms:
-    """The terms of the first stage (static batches, NIM, TensorRT-LLM 0.15), fitted again without a GPU that it has rows of."""
-    remaining = {engine: [row for row in rows if row["gpu"] != gpu] for engine, rows in first.items()}
+    """The terms of the first stage (static batches, NIM, TensorRT-LLM 0.15), fitted again without a
+    GPU that it has rows of.
+    """
+    remaining = {
+        engine: [row for row in rows if row["gpu"] != gpu] for engine, rows in first.items()
+    }
     if sum(map(len, remaining.values())) == sum(map(len, first.values())):
         return terms
-    fitting = Fitting(rows=remaining, layout=first_layout(measured_bits([row for rows in remaining.values() for row in rows])))
+    fitting = Fitting(
+        rows=remaining,
+        layout=first_layout(measured_bits([row for rows in remaining.values() for row in rows])),
+    )
     fold = Fold(title="a GPU left out", name=gpu, engine=STATIC, train=remaining, test=[])
     fitted, merged = fitting.layout.terms(fitting.without(fold)), deepcopy(terms)
     merged["gpus"].pop(gpu, None)
@@ -281,9 +360,11 @@ def first_without(terms: Terms, first: FirstRows, gpu: str) -> Terms:
 
 
 def older_without(terms: Terms, older: Older, part: tuple[str, str]) -> Terms:
-    """The terms of the older stages, fitted again without a GPU, or without a model and others of its sizes.
+    """The terms of the older stages, fitted again without a GPU, or without a model and others of
+    its sizes.
 
-    Terms come back as they are where these stages have no such rows. Of the first stage no model is left out: it has none of the points'.
+    Terms come back as they are where these stages have no such rows. Of the first stage no model is
+    left out: it has none of the points'.
     """
     column, name = part
     if column == "gpu":
@@ -305,7 +386,8 @@ def older_without(terms: Terms, older: Older, part: tuple[str, str]) -> Terms:
 
 
 Judged = tuple[str, Load, float, tuple[Any, ...]]
-"""The class of a point that was left out, what is predicted of it, the factor of a plan at its usual confidence, and the kind."""
+"""The class of a point that was left out, what is predicted of it, the factor of a plan at its
+usual confidence, and the kind."""
 
 
 def _left_out(
@@ -317,24 +399,37 @@ def _left_out(
     rows: Sequence[Row],
     everything: Sequence[Row],
 ) -> tuple[Figures, list[Judged]]:
-    """The errors and decisions of a model or a GPU with terms that were fitted to the other points, and its points one by one."""
+    """The errors and decisions of a model or a GPU with terms that were fitted to the other points,
+    and its points one by one.
+    """
     column, name = part
     layout = modern_layout(older_without(terms, older, part))
-    fitted, whole = terms_without(layout, x, rows, part), [row for row in everything if row[column] == name]
+    fitted, whole = (
+        terms_without(layout, x, rows, part),
+        [row for row in everything if row[column] == name],
+    )
     released = [row for row in whole if row["released"]]
-    return figures(thinned(released), fitted, column) | decisions_of(released, fitted, column), judged_of(whole, fitted, column)
+    return figures(thinned(released), fitted, column) | decisions_of(
+        released, fitted, column
+    ), judged_of(whole, fitted, column)
 
 
 def judged_of(rows: Sequence[Row], terms: Terms, without: str) -> list[Judged]:
-    """Of each configuration and load its newest point, of released images and of first support apart."""
+    """Of each configuration and load its newest point, of released images and of first support
+    apart.
+    """
     found: list[Judged] = []
     for released, what in ((True, "released"), (False, "first support")):
-        some = newest([row for row in rows if row["released"] == released and row["itl_ms"] is not None])
+        some = newest(
+            [row for row in rows if row["released"] == released and row["itl_ms"] is not None]
+        )
         if not some:
             continue
         parts = ModernRows(some)
         parts.simulate(terms)
-        pairs = zip(parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True)
+        pairs = zip(
+            parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True
+        )
         for row, times, regime in zip(parts.rows, pairs, _regimes(parts, without), strict=True):
             load = tuple(map(row.get, CONFIGURATION)), row["concurrency"], *times
             vendor = find_gpu(row["gpu"]).vendor
@@ -343,7 +438,9 @@ def judged_of(rows: Sequence[Row], terms: Terms, without: str) -> list[Judged]:
 
 
 def by_class(judged: Sequence[Judged]) -> dict[str, Figures]:
-    """Errors of the time per token, in percent, and decisions of what was left out, by class and vendor."""
+    """Errors of the time per token, in percent, and decisions of what was left out, by class and
+    vendor.
+    """
     found: dict[str, Figures] = {}
     for name in sorted({one[0] for one in judged}):
         _, loads, longer, kinds = zip(*(one for one in judged if one[0] == name), strict=True)
@@ -358,12 +455,17 @@ def by_class(judged: Sequence[Judged]) -> dict[str, Figures]:
 
 
 SOON, LATER = 14, 100
-"""Days: runs of one configuration within so many are of much the same engine, and those that are so many apart of a later one."""
+"""Days: runs of one configuration within so many are of much the same engine, and those that are so
+many apart of a later one."""
 
 
 def floor(rows: Sequence[Row]) -> dict[str, Figures]:
-    """What one run decides for another of the same configuration, by vendor and by the days between them: the limit of any model."""
-    runs: dict[tuple[Any, ...], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    """What one run decides for another of the same configuration, by vendor and by the days between
+    them: the limit of any model.
+    """
+    runs: dict[tuple[Any, ...], dict[str, dict[int, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for row in rows:
         if len(row["day"]) == len("2026-01-01") and row["itl_ms"] is not None:
             same = tuple(row[name] for name in CONFIGURATION if name != "engine")
@@ -372,16 +474,33 @@ def floor(rows: Sequence[Row]) -> dict[str, Figures]:
     for same, days in runs.items():
         for before, after in combinations(sorted(days), 2):
             apart = (date.fromisoformat(after) - date.fromisoformat(before)).days
-            when = f"within {SOON} days" if apart <= SOON else f"{LATER} days and more apart" if apart >= LATER else ""
+            when = (
+                f"within {SOON} days"
+                if apart <= SOON
+                else f"{LATER} days and more apart"
+                if apart >= LATER
+                else ""
+            )
             both = days[before].keys() & days[after].keys()
             loads[f"{find_gpu(same[1]).vendor}, {when}"] += [
-                ((same, before, after), clients, days[after][clients], days[before][clients]) for clients in both if when
+                ((same, before, after), clients, days[after][clients], days[before][clients])
+                for clients in both
+                if when
             ]
     return {name: decided(some, [1.0] * len(some)) for name, some in sorted(loads.items()) if some}
 
 
 OLDER = {
-    *("falcon-180b", "gpt-j-6b", "llama-2-7b", "llama-2-13b", "llama-2-70b", "mistral-7b", "mixtral-8x7b", "mixtral-8x22b"),
+    *(
+        "falcon-180b",
+        "gpt-j-6b",
+        "llama-2-7b",
+        "llama-2-13b",
+        "llama-2-70b",
+        "mistral-7b",
+        "mixtral-8x7b",
+        "mixtral-8x22b",
+    ),
     *("llama-3-8b", "llama-3-70b", "llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "qwen3-235b-a22b"),
     *("minimax-m2.5", "gpt-oss-120b", "deepseek-r1", "kimi-k2.5"),
 }
@@ -389,39 +508,58 @@ OLDER = {
 
 
 def _origins(found: Terms, rows: Sequence[Row]) -> None:
-    """Note which GPUs, engines and models the points are of; a pair of engine and GPU counts from ``FEWEST`` points of two models on."""
+    """Note which GPUs, engines and models the points are of; a pair of engine and GPU counts from
+    ``FEWEST`` points of two models on.
+    """
     origins = found["origins"]
     classes: dict[str, set[bool]] = defaultdict(set)
     for row in rows:
-        classes[" ".join((row["family"], row["model"], row["format"], row["gpu"]))].add(row["released"])
+        classes[" ".join((row["family"], row["model"], row["format"], row["gpu"]))].add(
+            row["released"]
+        )
     origins["first_support"] = sorted(name for name, seen in classes.items() if seen == {False})
     origins["models"] = sorted(OLDER | {row["model"] for row in rows})
     own = Counter(row["gpu"] for row in rows if find_gpu(row["gpu"]).arch in MOVED["architectures"])
     origins["gpus"] = {gpu: count for gpu, count in sorted(own.items()) if count >= FEWEST}
     for generation in GENERATIONS:
         named = ", ".join(gpu for gpu in origins["gpus"] if find_gpu(gpu).arch == generation)
-        origins["architectures"][generation] = f"efficiencies transferred from {named}, fitted on medians over many engine versions"
+        origins["architectures"][generation] = (
+            f"efficiencies transferred from {named}, fitted on medians over many engine versions"
+        )
     pairs: dict[tuple[str, str], set[str]] = defaultdict(set)
     counts = Counter((find_engine(row["engine"]).coefficients, row["gpu"]) for row in rows)
     for row in rows:
         pairs[find_engine(row["engine"]).coefficients, row["gpu"]].add(row["model"])
-    told = [(preset, gpu) for (preset, gpu), models in pairs.items() if len(models) > 1 and counts[preset, gpu] >= FEWEST]
+    told = [
+        (preset, gpu)
+        for (preset, gpu), models in pairs.items()
+        if len(models) > 1 and counts[preset, gpu] >= FEWEST
+    ]
     for preset, gpu in sorted(told):
         own = origins["engine_rows"].setdefault(preset, {"gpus": [], "elsewhere": ELSEWHERE})
         own["gpus"] = [*own["gpus"], *([gpu] if gpu not in own["gpus"] else [])]
     origins["engines"].pop(ENGINE, None)
     origins["formats"].pop(OF_FP4, None)
     of_engine = [row for row in rows if row["family"] == ENGINE]
-    origins["rows"][ENGINE] = f"{FILE}, on MI355X ({len(of_engine)} points); what they do not tell is SGLang's"
-    for name, part in (("experts", of_engine), ("latent", [row for row in of_engine if find_model(row["model"]).has_latent_cache])):
+    origins["rows"][ENGINE] = (
+        f"{FILE}, on MI355X ({len(of_engine)} points); what they do not tell is SGLang's"
+    )
+    for name, part in (
+        ("experts", of_engine),
+        ("latent", [row for row in of_engine if find_model(row["model"]).has_latent_cache]),
+    ):
         origins[name] = {**origins[name], ENGINE: len(part)}
 
 
-ELSEWHERE = "host terms and decode attention were fitted on AMD's GPUs; on this GPU they are transferred"
+ELSEWHERE = (
+    "host terms and decode attention were fitted on AMD's GPUs; on this GPU they are transferred"
+)
 
 
 def carried_over(terms: Terms) -> Terms:
-    """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
+    """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package
+    ships them.
+    """
     old, found = shipped(), deepcopy(terms)
     found["shared"] |= {term: old["shared"][term] for term in KINDS}
     for group, names in MOVED.items():
@@ -430,11 +568,16 @@ def carried_over(terms: Terms) -> Terms:
     for name in ("models", "gpus", "engine_rows", "experts", "latent", "first_support"):
         found["origins"][name] = deepcopy(old["origins"][name])
     found["origins"]["rows"][ENGINE] = old["origins"]["rows"][ENGINE]
-    found["origins"]["architectures"] |= {generation: old["origins"]["architectures"][generation] for generation in GENERATIONS}
+    found["origins"]["architectures"] |= {
+        generation: old["origins"]["architectures"][generation] for generation in GENERATIONS
+    }
     found["report"]["modern"] = deepcopy(old["report"]["modern"])
     return found
 
 
 def _by(rows: Sequence[Row], column: str, terms: Terms) -> dict[str, Figures]:
     """The errors of every value of a column."""
-    return {name: figures([row for row in rows if row[column] == name], terms) for name in sorted({row[column] for row in rows})}
+    return {
+        name: figures([row for row in rows if row[column] == name], terms)
+        for name in sorted({row[column] for row in rows})
+    }

@@ -29,14 +29,30 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Workload
 
 FILE, SUBMITTED = "agg.csv.gz", "mlperf_v61.csv"
-COLUMNS = ("source", "model", "gpu", "tp", "ep", "dp", "engine", "precision", "spec_decoding", "isl", "osl", "concurrency", "tier", "date")
+COLUMNS = (
+    "source",
+    "model",
+    "gpu",
+    "tp",
+    "ep",
+    "dp",
+    "engine",
+    "precision",
+    "spec_decoding",
+    "isl",
+    "osl",
+    "concurrency",
+    "tier",
+    "date",
+)
 SPREAD = 0.2
 """InferenceX draws lengths uniformly in 0.8 to 1.0 of the nominal ones (README of the data)."""
 
 MEDIAN = "ttft_p50_ms"
 
 RELEASED = re.compile(r"^(v?\d+\.\d|latest|vllm-openai|release)|atom\d+\.\d|vllm_\d")
-"""What the tag of an image begins with, or holds, that is a version: others are of a branch, a commit or a night."""
+"""What the tag of an image begins with, or holds, that is a version: others are of a branch, a
+commit or a night."""
 
 Row = dict[str, Any]
 
@@ -59,7 +75,9 @@ class ModernRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernPoints:
-    """Usable points, and the number of the other lines by reason and by the class of what is known against them."""
+    """Usable points, and the number of the other lines by reason and by the class of what is known
+    against them.
+    """
 
     rows: list[Row]
     left_out: dict[str, int]
@@ -69,7 +87,12 @@ class ModernPoints:
 class ModernRows(SiliconRows):
     """Such points as residuals; the file's values are medians over many runs and versions."""
 
-    sigma: ClassVar[Mapping[str, float]] = {"itl_ms": 0.10, "ttft_ms": 0.3, MEDIAN: 0.3, "output_tok_s": 0.12}
+    sigma: ClassVar[Mapping[str, float]] = {
+        "itl_ms": 0.10,
+        "ttft_ms": 0.3,
+        MEDIAN: 0.3,
+        "output_tok_s": 0.12,
+    }
 
     def __init__(self, rows: Sequence[Row]) -> None:
         """Look up the rows and read what was measured, medians of the TTFT too."""
@@ -91,7 +114,11 @@ class ModernRows(SiliconRows):
         found = super().predict(terms)
         self.measured = means if medians is None else means | {MEDIAN: medians}
         if medians is not None:
-            found[MEDIAN] = self.simulated(MEDIAN) * found["ttft_ms"] / (1e3 * np.maximum(self.base[:, 0], 1e-4))
+            found[MEDIAN] = (
+                self.simulated(MEDIAN)
+                * found["ttft_ms"]
+                / (1e3 * np.maximum(self.base[:, 0], 1e-4))
+            )
         return {name: found[name] for name in self.measured}
 
 
@@ -116,7 +143,11 @@ def select_modern(file: Path) -> ModernPoints:
             verdict = row_of(facts, rows)
         if verdict is not None:
             others.count(verdict.reason, verdict.evidence)
-    return ModernPoints(rows=rows, left_out=dict(others.reasons.most_common()), evidence=dict(others.classes.most_common()))
+    return ModernPoints(
+        rows=rows,
+        left_out=dict(others.reasons.most_common()),
+        evidence=dict(others.classes.most_common()),
+    )
 
 
 UNSAID = dict.fromkeys(("tp", "dp", "ep"), "1") | {
@@ -126,27 +157,44 @@ UNSAID = dict.fromkeys(("tp", "dp", "ep"), "1") | {
     "tier": "A",
     "date": "..",
 }
-"""What the submissions have and the file does not say; the date is that of a median, for the newest preset."""
+"""What the submissions have and the file does not say; the date is that of a median, for the newest
+preset."""
 
 QUEUED, ORCA_ISL = 1024, 294
-"""Requests of an Offline run that an instance has at once: as many slots as its throughput still gains from; mean prompt of OpenOrca."""
+"""Requests of an Offline run that an instance has at once: as many slots as its throughput still
+gains from; mean prompt of OpenOrca."""
 
 
 def select_submitted(file: Path) -> list[Row]:
-    """AMD's Offline runs of Llama 2 70B in MLPerf v6.1: one GPU of each system, with tokens/s alone.
+    """AMD's Offline runs of Llama 2 70B in MLPerf v6.1: one GPU of each system, with tokens/s
+    alone.
 
-    Its other scenarios and models, and other vendors, are left to judge. The engine is AMD's tuned vLLM 0.22 (README of the data).
+    Its other scenarios and models, and other vendors, are left to judge. The engine is AMD's tuned
+    vLLM 0.22 (README of the data).
 
     Raises:
         InputError: the file cannot be read.
     """
     rows: list[Row] = []
-    for line in lines_of(file, ("gpu_id", "model", "scenario", "tokens_per_s", "tokens_per_sample")):
-        if line["scenario"] != "Offline" or line["model"] != "llama-2-70b" or find_gpu(line["gpu_id"]).vendor != "AMD":
+    for line in lines_of(
+        file, ("gpu_id", "model", "scenario", "tokens_per_s", "tokens_per_sample")
+    ):
+        if (
+            line["scenario"] != "Offline"
+            or line["model"] != "llama-2-70b"
+            or find_gpu(line["gpu_id"]).vendor != "AMD"
+        ):
             continue
         drawn = 1.0 - SPREAD / 2
-        told = {"gpu": line["gpu_id"], "output_tokens_per_s": str(float(line["tokens_per_s"]) / float(line["gpus"]))}
-        told |= {"isl": str(ORCA_ISL / drawn), "osl": str(float(line["tokens_per_sample"]) / drawn), "concurrency": str(QUEUED)}
+        told = {
+            "gpu": line["gpu_id"],
+            "output_tokens_per_s": str(float(line["tokens_per_s"]) / float(line["gpus"])),
+        }
+        told |= {
+            "isl": str(ORCA_ISL / drawn),
+            "osl": str(float(line["tokens_per_sample"]) / drawn),
+            "concurrency": str(QUEUED),
+        }
         facts = facts_of(line | UNSAID | told) | {"spread": SPREAD, "submitted": True}
         if row_of(facts, rows) is not None:
             raise InputError(f"{file}: a row of {line['gpu']} cannot be predicted")
@@ -163,11 +211,15 @@ def lines_of(file: Path, columns: Sequence[str] = COLUMNS) -> list[dict[str, str
         content = file.read_bytes()
         text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read ({error}); give {FILE} of ../shared/data/modern") from None
+        raise InputError(
+            f"{file} cannot be read ({error}); give {FILE} of ../shared/data/modern"
+        ) from None
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
     missing = [name for name in columns if not lines or name not in lines[0]]
     if missing:
-        raise InputError(f"{file} has no column '{missing[0]}'; give {FILE} of ../shared/data/modern")
+        raise InputError(
+            f"{file} has no column '{missing[0]}'; give {FILE} of ../shared/data/modern"
+        )
     return lines
 
 
@@ -198,22 +250,26 @@ def facts_of(line: Mapping[str, str]) -> Row:
         "itl_ms": _number(line, "tpot_ms_mean", "tpot_ms_median"),
         "ttft_ms": _number(line, "ttft_ms_mean"),
         MEDIAN: None if line.get("ttft_ms_mean") else _number(line, "ttft_ms_median"),
-        "output_tok_s": rate and rate / min(clients, 1.0),  # of fewer clients than instances, the one that has a client
+        # of fewer clients than instances, the one that has a client
+        "output_tok_s": rate and rate / min(clients, 1.0),
     }
 
 
 def is_released(versions: str) -> bool:
-    """Whether the newest of a point's images is a released version of its engine, or none is stated.
+    """Whether the newest of a point's images is a released version of its engine, or none is
+    stated.
 
-    Otherwise nothing but images of the first weeks in which an engine ran the model, the format or the GPU is known: of a branch such as
-    "deepseek-v4-mi35x", or of a night. Such a point is *first support*: slower than what a release does later, by how much nobody knows.
+    Otherwise nothing but images of the first weeks in which an engine ran the model, the format or
+    the GPU is known: of a branch such as "deepseek-v4-mi35x", or of a night. Such a point is *first
+    support*: slower than what a release does later, by how much nobody knows.
     """
     newest = versions.rpartition(" .. ")[2].rpartition("/")[2].rpartition(":")[2].partition("@")[0]
     return not newest or (RELEASED.search(newest) is not None and "nightly" not in newest)
 
 
 def derived_ttft_ms(row: Row) -> float | None:
-    """The TTFT of one client alone, from tokens/s and the time per token: what its answers take beyond their tokens; None for others.
+    """The TTFT of one client alone, from tokens/s and the time per token: what its answers take
+    beyond their tokens; None for others.
 
     Where one is measured as well it is within 2 % of that (36 points of 2026).
     """
@@ -238,7 +294,8 @@ def _number(line: Mapping[str, str], *columns: str) -> float | None:
 def row_of(facts: Row, rows: list[Row]) -> Verdict | None:
     """Append the row of a line with the settings of its run; or say why it cannot be predicted.
 
-    That weights find no room is what our estimate of memory says of a run that took place, so that it is no evidence against the line.
+    That weights find no room is what our estimate of memory says of a run that took place, so that
+    it is no evidence against the line.
     """
     row = facts | settings(rules().formats, facts)
     if "format" not in row:
@@ -247,7 +304,11 @@ def row_of(facts: Row, rows: list[Row]) -> Verdict | None:
         row |= settings(part, row)
     cache = {"fp8_e4m3": "fp8", "fp8": "fp8", "auto": "fp16"}.get(row["kv"], row["cache"])
     row["precision"] = f"{row['format']}+kv-{cache}"
-    row |= {"family": row["engine"], "submitted": row.get("submitted", False), "spread": row.get("spread", SPREAD if row["dump"] else 0.0)}
+    row |= {
+        "family": row["engine"],
+        "submitted": row.get("submitted", False),
+        "spread": row.get("spread", SPREAD if row["dump"] else 0.0),
+    }
     row |= {"engine": rules().engines[row["engine"]]} | settings(rules().versions, row)
     row["ttft_ms"] = row["ttft_ms"] if row["ttft_ms"] or row[MEDIAN] else derived_ttft_ms(row)
     try:
@@ -256,6 +317,8 @@ def row_of(facts: Row, rows: list[Row]) -> Verdict | None:
     except DoesNotFit:
         return Verdict(reason="weights beyond the engine's share of memory", evidence=CONTRADICTS)
     except InputError as error:
-        return Verdict(reason=f"a split that is not estimated: {error.path or 'other'}", evidence=STATED)
+        return Verdict(
+            reason=f"a split that is not estimated: {error.path or 'other'}", evidence=STATED
+        )
     rows.append(row)
     return None

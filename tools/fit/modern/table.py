@@ -30,5 +30,10 @@ def modern_table(path: Path) -> MeasuredTable:
         rows=chosen.rows,
         point=point,
         predict=lambda place, at: predict(at, load(place)),
-        remarks=(f"{path.name}: {len(chosen.rows):,} points are used; other lines: {reasons or 'none'}.{by_evidence}",),
+        remarks=(
+            (
+                f"{path.name}: {len(chosen.rows):,} points are used; other lines:"
+                f" {reasons or 'none'}.{by_evidence}"
+            ),
+        ),
     )

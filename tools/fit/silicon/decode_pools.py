@@ -1,10 +1,13 @@
-"""The disaggregated rows of ``silicon_sample.csv``, as far as steps alone predict them: tokens of their decode pools.
+"""The disaggregated rows of ``silicon_sample.csv``, as far as steps alone predict them: tokens of
+their decode pools.
 
-A disaggregated deployment has workers that take prompts and others that decode. How long requests wait between the two is the
-matter of a simulator of both, which does not exist yet. Once all clients of a decode worker decode, a token takes one of its steps,
-so TPOT is scored, and TTFT is not. No such row is in a fit, nor are most of their GPUs (GB200, GB300) and numbers of GPUs.
+A disaggregated deployment has workers that take prompts and others that decode. How long requests
+wait between the two is the matter of a simulator of both, which does not exist yet. Once all
+clients of a decode worker decode, a token takes one of its steps, so TPOT is scored, and TTFT is
+not. No such row is in a fit, nor are most of their GPUs (GB200, GB300) and numbers of GPUs.
 
-The rules of ``decode_pools.yaml`` say which rows are used; models and formats are those of ``moe.yaml``.
+The rules of ``decode_pools.yaml`` say which rows are used; models and formats are those of
+``moe.yaml``.
 """
 
 from __future__ import annotations
@@ -24,9 +27,17 @@ SPREAD = 0.2
 
 OWN = read_rules(Path(__file__).with_name("decode_pools.yaml"), SampleRules)
 SHARED = moe_rows.RULES
-RULES = replace(OWN, models=SHARED.models | OWN.models, gpus=SHARED.gpus | OWN.gpus, formats=SHARED.formats + OWN.formats)
+RULES = replace(
+    OWN,
+    models=SHARED.models | OWN.models,
+    gpus=SHARED.gpus | OWN.gpus,
+    formats=SHARED.formats + OWN.formats,
+)
 
-WORKERS, SPLIT = "decode_num_workers", ("decode_tp_size", "decode_attention_dp_size", "decode_moe_ep_size")
+WORKERS, SPLIT = (
+    "decode_num_workers",
+    ("decode_tp_size", "decode_attention_dp_size", "decode_moe_ep_size"),
+)
 
 
 def select_decode_pools(file: Path) -> Selection:
@@ -50,7 +61,9 @@ def select_decode_pools(file: Path) -> Selection:
 
 
 def _facts(line: Mapping[str, str]) -> Row:
-    """What the rules see of a line: ``workers``; ``joined``, the GPUs that NVLink joins; ``waiting``, the share before the first token."""
+    """What the rules see of a line: ``workers``; ``joined``, the GPUs that NVLink joins;
+    ``waiting``, the share before the first token.
+    """
     tp, dp, ep = (int(line.get(name) or 1) for name in SPLIT)
     found = RULES.facts(line, tp, dp, ep)
     ttft, tpot = measured_of(line).values()

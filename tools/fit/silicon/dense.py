@@ -1,11 +1,15 @@
-"""The terms of current engines, fitted on the dense rows of ``silicon_sample.csv`` while the GPU terms of Hopper are held.
+"""The terms of current engines, fitted on the dense rows of ``silicon_sample.csv`` while the GPU
+terms of Hopper are held.
 
-Today's engines call much the same kernels. So a term of an engine is a value that all current engines share, times a small correction of
-its own. An engine without rows has the shared values, and one of another version or family moves little. The fit moves the shared
-values, the corrections, the terms of Blackwell, and what NVFP4 reaches there, about which no other rows tell. Kernels of 8 and of 16 bits
-have terms of their own, because quantising activations costs the engines much of what FP8 gains in prefill.
+Today's engines call much the same kernels. So a term of an engine is a value that all current
+engines share, times a small correction of its own. An engine without rows has the shared values,
+and one of another version or family moves little. The fit moves the shared values, the corrections,
+the terms of Blackwell, and what NVFP4 reaches there, about which no other rows tell. Kernels of 8
+and of 16 bits have terms of their own, because quantising activations costs the engines much of
+what FP8 gains in prefill.
 
-Whole systems, whole models and whole engine families are left out in turn. Without B200 its terms keep their start values.
+Whole systems, whole models and whole engine families are left out in turn. Without B200 its terms
+keep their start values.
 """
 
 from __future__ import annotations
@@ -22,7 +26,18 @@ from tonnage.spec.catalog import find_engine, find_gpu
 from tools.fit.processes import Processes
 from tools.fit.residuals import HeldOut
 from tools.fit.silicon.dense_rows import GPUS, select
-from tools.fit.silicon.dense_terms import EARLIER, ENGINES, FP4, FP4_ULTRA, SGLANG, TRTLLM, ULTRA, VLLM, SiliconLayout, silicon_layout
+from tools.fit.silicon.dense_terms import (
+    EARLIER,
+    ENGINES,
+    FP4,
+    FP4_ULTRA,
+    SGLANG,
+    TRTLLM,
+    ULTRA,
+    VLLM,
+    SiliconLayout,
+    silicon_layout,
+)
 from tools.fit.silicon.folds import TITLE, TITLES, Figures, Fold, Scored, add_means, folds, scored
 from tools.fit.silicon.sample import FILE, Row, Selection
 from tools.fit.silicon.solving import solution, solve_silicon
@@ -30,7 +45,8 @@ from tools.fit.solving import rounded
 from tools.fit.terms import CURRENT
 
 LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
-"""Versions without dense rows, and the version whose dense terms they take: they differ in experts and latent attention (``moe.py``)."""
+"""Versions without dense rows, and the version whose dense terms they take: they differ in experts
+and latent attention (``moe.py``)."""
 
 OUTGROWN = ("one_shot_tokens",)
 """Terms of an earlier version that its later one does not have."""
@@ -40,7 +56,9 @@ OF_BLACKWELL = {"architectures": ("Blackwell", ULTRA), "formats": (FP4, FP4_ULTR
 
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
 ORIGIN = "efficiencies transferred from B200, fitted in FP8 and FP4; in 16 bits those of a study"
-ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU they are transferred"
+ELSEWHERE = (
+    "host terms and decode attention were fitted on {gpus}; on this GPU they are transferred"
+)
 
 
 def refit(
@@ -89,13 +107,19 @@ def refit(
 
 
 def with_moved(terms: Terms, rows: Sequence[Row]) -> tuple[Terms, SiliconLayout]:
-    """The terms with those that the stage moves, fitted to some rows, and the layout with which they were solved."""
+    """The terms with those that the stage moves, fitted to some rows, and the layout with which
+    they were solved.
+    """
     solved, x = solution(silicon_layout(terms), rows)
     fitted, found = solved.terms(x), deepcopy(terms)
     for engine in (*ENGINES, *EARLIER):
-        found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
+        found["engines"][engine] = rounded(
+            {**fitted["engines"][engine], **_in_process(fitted["engines"], engine)}
+        )
     for later, earlier in LATER.items():
-        found["engines"][later] = {term: value for term, value in found["engines"][earlier].items() if term not in OUTGROWN}
+        found["engines"][later] = {
+            term: value for term, value in found["engines"][earlier].items() if term not in OUTGROWN
+        }
     for group, names in OF_BLACKWELL.items():
         found[group] |= {name: rounded(fitted[group][name]) for name in names}
     found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
@@ -108,9 +132,15 @@ def _left_out(layout: SiliconLayout, fold: Fold) -> Scored:
 
 
 def _in_process(engines: Terms, engine: str) -> dict[str, float]:
-    """Seconds per sequence in which a later TensorRT-LLM hands out tokens; 0.15, called in its own process, did not spend them."""
+    """Seconds per sequence in which a later TensorRT-LLM hands out tokens; 0.15, called in its own
+    process, did not spend them.
+    """
     later = find_engine(engine).family == find_engine(CURRENT).family
-    return {"response_s": max(engines[engine]["sequence_s"] - engines[CURRENT]["sequence_s"], 0.0)} if later else {}
+    return (
+        {"response_s": max(engines[engine]["sequence_s"] - engines[CURRENT]["sequence_s"], 0.0)}
+        if later
+        else {}
+    )
 
 
 def _say_where_from(found: Terms, selection: Selection) -> None:
@@ -127,7 +157,9 @@ def _say_where_from(found: Terms, selection: Selection) -> None:
         origins["engines"].pop(engine, None)
         origins["engine_rows"][engine] = {"gpus": gpus, "elsewhere": ELSEWHERE.format(gpus=names)}
         whose = f", of {' and '.join(EARLIER)}" if engine == VLLM else ""
-        origins["rows"][engine] = f"{len(own):,} dense rows of {FILE} (aiconfigurator-core 0.12) on {names}{whose}"
+        origins["rows"][engine] = (
+            f"{len(own):,} dense rows of {FILE} (aiconfigurator-core 0.12) on {names}{whose}"
+        )
     for later, earlier in LATER.items():
         origins["engines"].pop(later, None)
         origins["engine_rows"][later] = dict(origins["engine_rows"][earlier])
@@ -139,11 +171,15 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
     report["rows"][FILE] = len(rows)
     everything = scored(rows, found)
     report["in_sample"][FILE] = everything.by("engine") | {"all": everything.figures()}
-    report["held_out"] = {title: table for title, table in report["held_out"].items() if title not in tables} | tables
+    report["held_out"] = {
+        title: table for title, table in report["held_out"].items() if title not in tables
+    } | tables
 
 
 def carried_over(terms: Terms) -> Terms:
-    """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
+    """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package
+    ships them.
+    """
     old, found = shipped(), deepcopy(terms)
     for engine in (*ENGINES, *EARLIER, *LATER):
         found["engines"][engine] = dict(old["engines"][engine])
@@ -153,7 +189,9 @@ def carried_over(terms: Terms) -> Terms:
     found["gpus"][MEASURED_GPU] = dict(old["gpus"][MEASURED_GPU])
     for name in OF_BLACKWELL["formats"]:
         found["origins"]["formats"].pop(name, None)
-    found["origins"]["architectures"] |= {name: old["origins"]["architectures"][name] for name in OF_BLACKWELL["architectures"]}
+    found["origins"]["architectures"] |= {
+        name: old["origins"]["architectures"][name] for name in OF_BLACKWELL["architectures"]
+    }
     for name in ("engine_rows", "front_end"):
         found["origins"][name] = deepcopy(old["origins"][name])
     kept: Mapping[str, Any] = old["report"]

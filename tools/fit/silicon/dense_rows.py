@@ -23,13 +23,17 @@ def select(file: Path) -> Selection:
     others = LeftOutLines()
     rows: dict[tuple[Any, ...], Row] = {}
     for line in read_sample(file):
-        facts = RULES.facts(line, tp=int(line["tp_size"] or 1), dp=int(line.get("attention_dp_size") or 1), ep=1)
+        facts = RULES.facts(
+            line, tp=int(line["tp_size"] or 1), dp=int(line.get("attention_dp_size") or 1), ep=1
+        )
         verdict = RULES.unusable(facts)
         if verdict is not None and verdict.evidence != CONTRADICTS:
             others.count(verdict.reason, verdict.evidence)
             continue
         names = ("model", "gpu", "tp", "isl", "osl")
-        row = {name: facts[name] for name in names} | measured_of(line) | settings(RULES.rows, facts)
+        row = (
+            {name: facts[name] for name in names} | measured_of(line) | settings(RULES.rows, facts)
+        )
         if verdict is not None:
             others.keep(tuple(row.values()), row, verdict.reason)
         elif tuple(row.values()) in rows:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Figures = dict[str, float]
 
 SCORED = ("itl_ms", "ttft_ms", "ttft_all_ms", "itl_median_ms")
-"""The MAPE of TPOT, of TTFT where the KV cache holds all clients, of TTFT over all rows, and the median signed error of TPOT, whose
-mean over folds is the mean of its magnitudes."""
+"""The MAPE of TPOT, of TTFT where the KV cache holds all clients, of TTFT over all rows, and the
+median signed error of TPOT, whose mean over folds is the mean of its magnitudes."""
 
 TITLES = {"gpu": "a system", "model": "a model", "engine": "an engine"}
 TITLE = "current engines, {} left out; TTFT where KV fits"
@@ -49,7 +49,9 @@ def folds(rows: Sequence[Row], title: str = TITLE) -> Iterable[Fold]:
     for column, what in TITLES.items():
         part = {id(row): family(row) if column == "engine" else row[column] for row in rows}
         for name in sorted(set(part.values())):
-            train, test = ([row for row in rows if (part[id(row)] == name) == out] for out in (False, True))
+            train, test = (
+                [row for row in rows if (part[id(row)] == name) == out] for out in (False, True)
+            )
             yield Fold(title=title.format(what), name=name, column=column, train=train, test=test)
 
 
@@ -70,7 +72,9 @@ class Scored:
     errors: dict[str, NDArray[np.float64]]
 
     def figures(self, of: Iterable[bool] | None = None) -> Figures:
-        """The errors of ``SCORED`` in percent, over all rows or over some of them, of which each is told whether it counts."""
+        """The errors of ``SCORED`` in percent, over all rows or over some of them, of which each is
+        told whether it counts.
+        """
         mine = np.ones(len(self.rows), dtype=bool) if of is None else np.array(list(of), dtype=bool)
         tpot, fitting = self.errors["itl_ms"][mine], self.fits[mine]
         ttft = np.abs(self.errors["ttft_ms"][mine])
@@ -79,18 +83,37 @@ class Scored:
 
     def by(self, column: str) -> dict[str, Figures]:
         """The same for every value of a column."""
-        return {name: self.figures(row[column] == name for row in self.rows) for name in sorted({row[column] for row in self.rows})}
+        return {
+            name: self.figures(row[column] == name for row in self.rows)
+            for name in sorted({row[column] for row in self.rows})
+        }
 
     def held_out(self, without: str) -> list[HeldOut]:
-        """The errors one by one, where the terms have not seen the value of a column at all; TTFT where the KV cache holds all clients."""
-        errors_of = {"itl_ms": self.errors["itl_ms"], "ttft_ms": np.where(self.fits, self.errors["ttft_ms"], np.nan)}
-        return held_out_rows(self.points, errors_of, current=True, unseen_gpu=without == "gpu", unseen_engine=without == "engine")
+        """The errors one by one, where the terms have not seen the value of a column at all; TTFT
+        where the KV cache holds all clients.
+        """
+        errors_of = {
+            "itl_ms": self.errors["itl_ms"],
+            "ttft_ms": np.where(self.fits, self.errors["ttft_ms"], np.nan),
+        }
+        return held_out_rows(
+            self.points,
+            errors_of,
+            current=True,
+            unseen_gpu=without == "gpu",
+            unseen_engine=without == "engine",
+        )
 
 
 def scored(rows: Sequence[Row], terms: Terms) -> Scored:
     """Predict rows with some terms."""
     parts = SiliconRows(rows)
-    return Scored(rows=parts.rows, points=parts.points, fits=np.array(parts.cache_holds_all()), errors=errors(parts, terms))
+    return Scored(
+        rows=parts.rows,
+        points=parts.points,
+        fits=np.array(parts.cache_holds_all()),
+        errors=errors(parts, terms),
+    )
 
 
 def _mean(values: NDArray[np.float64]) -> float:
@@ -100,6 +123,11 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def add_means(tables: dict[str, dict[str, Figures]]) -> None:
-    """Give every table a row "mean" over its folds; it is a mean of magnitudes, because errors of both signs would cancel."""
+    """Give every table a row "mean" over its folds; it is a mean of magnitudes, because errors of
+    both signs would cancel.
+    """
     for table in tables.values():
-        table["mean"] = {name: round(float(np.nanmean([abs(each[name]) for each in table.values()])), 2) for name in SCORED}
+        table["mean"] = {
+            name: round(float(np.nanmean([abs(each[name]) for each in table.values()])), 2)
+            for name in SCORED
+        }

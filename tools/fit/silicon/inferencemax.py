@@ -1,4 +1,6 @@
-"""What InferenceMAX's scripts set when they measured a row, by the rules of ``inferencemax.yaml``."""
+"""What InferenceMAX's scripts set when they measured a row, by the rules of
+``inferencemax.yaml``.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ def run_of(row: Row, day: str) -> Row:
         day: of the measurement, such as 2026-03-25; empty where it is not known.
 
     Returns:
-        slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message), kv_fraction; and, where the script changes them,
-        graphs (tokens of a step with prompts as CUDA graphs), precision, tp, dp, ep, receive, rank_wait, wait_steps, wait_ratio and
-        ttft_ms.
+        slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message),
+        kv_fraction; and, where the script changes them, graphs (tokens of a step with prompts as
+        CUDA graphs), precision, tp, dp, ep, receive, rank_wait, wait_steps, wait_ratio and ttft_ms.
     """
     more = {
         "day": day,

@@ -1,7 +1,8 @@
-"""The usable rows of mixtures of experts in ``silicon_sample.csv``, by the rules of ``moe.yaml`` and ``inferencemax.yaml``.
+"""The usable rows of mixtures of experts in ``silicon_sample.csv``, by the rules of ``moe.yaml``
+and ``inferencemax.yaml``.
 
-The file has several dumps of the same measurements. Some multiply the parallel degrees, so a measurement counts once, with the
-degrees of a dump that does not, where there is one.
+The file has several dumps of the same measurements. Some multiply the parallel degrees, so a
+measurement counts once, with the degrees of a dump that does not, where there is one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def select_moe(file: Path) -> Selection:
     others = LeftOutLines()
     rows: dict[Measurement, Row] = {}
     lines = [(line, facts_of(line)) for line in sorted(read_sample(file), key=_is_multiplied)]
-    dumps = Counter(_measurement(line, facts) for line, facts in lines if RULES.unusable(facts) is None)
+    dumps = Counter(
+        _measurement(line, facts) for line, facts in lines if RULES.unusable(facts) is None
+    )
     for line, facts in lines:
         same = _measurement(line, facts)
         verdict = RULES.unusable(facts) or verdict_of(RULES.drafted, facts | {"dumps": dumps[same]})
@@ -59,9 +62,11 @@ def select_moe(file: Path) -> Selection:
 
 
 def _without_odd_runs(rows: Sequence[Row], others: LeftOutLines) -> list[Row]:
-    """The rows without those that another run of the same speaks against: faster ones of ``twins``, and far slower ones (``disturbed``).
+    """The rows without those that another run of the same speaks against: faster ones of ``twins``,
+    and far slower ones (``disturbed``).
 
-    Of two runs that differ, nobody says which was not what it seems. So those that are not used count as unexplained.
+    Of two runs that differ, nobody says which was not what it seems. So those that are not used
+    count as unexplained.
     """
     runs: dict[Measurement, list[float]] = {}
     for row in rows:
@@ -102,9 +107,13 @@ def _is_multiplied(line: Mapping[str, str]) -> bool:
 def degrees(line: Mapping[str, str]) -> tuple[int, int, int]:
     """tp, attention dp and ep of a line as it ran.
 
-    A dump that multiplies has ep in tp or dp once more where experts are split by both, and in dp and ep where not.
+    A dump that multiplies has ep in tp or dp once more where experts are split by both, and in dp
+    and ep where not.
     """
-    tp, dp, moe_tp, ep = (int(line[name] or 1) for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"))
+    tp, dp, moe_tp, ep = (
+        int(line[name] or 1)
+        for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+    )
     if _is_multiplied(line) and ep > 1 and tp * dp == moe_tp * ep:
         root = math.isqrt(tp * dp)
         if moe_tp == ep == root and 1 in (tp, dp):
@@ -117,7 +126,9 @@ def degrees(line: Mapping[str, str]) -> tuple[int, int, int]:
 
 
 def facts_of(line: Mapping[str, str]) -> Row:
-    """What the rules see of a line, with attention ranks where only the number of its configuration tells them."""
+    """What the rules see of a line, with attention ranks where only the number of its configuration
+    tells them.
+    """
     tp, dp, ep = degrees(line)
     config = re.search(r"config_id=(\d+)", line["silicon_data_source"])
     if config and int(config[1]) in RULES.configs_with_ranks:
@@ -127,7 +138,13 @@ def facts_of(line: Mapping[str, str]) -> Row:
 
 def _measurement(line: Mapping[str, str], facts: Row) -> Measurement:
     values = (float(f"{value:.{DIGITS}g}") for value in measured_of(line).values())
-    return (*(facts[name] for name in ("model", "system", "backend", "precision", "isl", "osl", "clients")), *values)
+    return (
+        *(
+            facts[name]
+            for name in ("model", "system", "backend", "precision", "isl", "osl", "clients")
+        ),
+        *values,
+    )
 
 
 def _row(line: Mapping[str, str], facts: Row) -> Row:

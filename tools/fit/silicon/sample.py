@@ -1,7 +1,9 @@
-"""``silicon_sample.csv`` of the wheel aiconfigurator-core: its lines, and the rules by which they are used.
+"""``silicon_sample.csv`` of the wheel aiconfigurator-core: its lines, and the rules by which they
+are used.
 
-Each kind of lines has a file of rules: ``dense.yaml``, ``moe.yaml`` and ``decode_pools.yaml``; what InferenceMAX's scripts set stands in
-``inferencemax.yaml``. Their conditions see the columns that ``facts`` gives.
+Each kind of lines has a file of rules: ``dense.yaml``, ``moe.yaml`` and ``decode_pools.yaml``; what
+InferenceMAX's scripts set stands in ``inferencemax.yaml``. Their conditions see the columns that
+``facts`` gives.
 """
 
 from __future__ import annotations
@@ -23,7 +25,18 @@ from tools.fit.rules import LeftOut, Rule, Verdict, settings, verdict_of
 Row = dict[str, Any]
 
 FILE = "silicon_sample.csv"
-COLUMNS = ("mode", "model_path", "system", "backend", "precision", "tp_size", "batch_size", "isl", "osl", "silicon_data_source")
+COLUMNS = (
+    "mode",
+    "model_path",
+    "system",
+    "backend",
+    "precision",
+    "tp_size",
+    "batch_size",
+    "isl",
+    "osl",
+    "silicon_data_source",
+)
 MEASURED = {"ttft_ms": "silicon_ttft_ms", "itl_ms": "silicon_tpot_ms"}
 
 OF_INFERENCEMAX = re.compile(r"source_file=(\d{4}-\d\d-\d\d\.csv|kimi)|db-dump/")
@@ -37,10 +50,12 @@ class SampleRules:
     Attributes:
         models: the catalog's names by the last part of ``model_path``.
         gpus: the catalog's names by ``system``.
-        formats: what sets ``format``, the catalog's name of a line's precision with the KV cache as the engine chooses it.
+        formats: what sets ``format``, the catalog's name of a line's precision with the KV cache as
+            the engine chooses it.
         left_out: which lines are not used.
         rows: what a line is in columns of a measured table, with the knobs of its run.
-        drafted: further lines that are not used, by how many lines hold the same measurement (``dumps``).
+        drafted: further lines that are not used, by how many lines hold the same measurement
+            (``dumps``).
         twins: rows of which, among several runs of the same, only the slowest is used.
         configs_with_ranks: configurations whose lines ran with a rank of attention per GPU.
         multiplied: parts of the source of lines whose parallel degrees are multiplied.
@@ -68,9 +83,11 @@ class SampleRules:
             tp, dp, ep: the parallel degrees with which it ran.
 
         Returns:
-            ``mode, system, backend, version, precision, source`` as the file has them; ``model, gpu, format`` in the catalog's
-            names, empty where it has none; ``tp, dp, ep, pp``, ``gpus`` (tp × dp), ``batch, isl, osl, clients`` as whole numbers, 0 where
-            not stated; ``lengths`` (such as 1024/8192), ``day``, ``dump`` (inferencemax or nvidia), ``blackwell`` and ``measured``.
+            ``mode, system, backend, version, precision, source`` as the file has them; ``model,
+            gpu, format`` in the catalog's names, empty where it has none; ``tp, dp, ep, pp``,
+            ``gpus`` (tp × dp), ``batch, isl, osl, clients`` as whole numbers, 0 where not stated;
+            ``lengths`` (such as 1024/8192), ``day``, ``dump`` (inferencemax or nvidia),
+            ``blackwell`` and ``measured``.
         """
         source, isl, osl = line["silicon_data_source"], _whole(line["isl"]), _whole(line["osl"])
         gpu = self.gpus.get(line["system"], "")
@@ -114,7 +131,8 @@ class Selection:
         rows: those that are used.
         left_out: the number of the others by reason.
         evidence: the same number by the class of what is known against them.
-        unexplained: those against which nothing is known but that predictions lie elsewhere: scored, and not fitted.
+        unexplained: those against which nothing is known but that predictions lie elsewhere:
+            scored, and not fitted.
     """
 
     rows: list[Row]
@@ -125,8 +143,15 @@ class Selection:
     @classmethod
     def of(cls, rows: Iterable[Row], others: LeftOutLines) -> Selection:
         """Rows that are used, and the other lines."""
-        left_out, evidence = (dict(counter.most_common()) for counter in (others.reasons, others.classes))
-        return cls(rows=list(rows), left_out=left_out, evidence=evidence, unexplained=list(others.unexplained.values()))
+        left_out, evidence = (
+            dict(counter.most_common()) for counter in (others.reasons, others.classes)
+        )
+        return cls(
+            rows=list(rows),
+            left_out=left_out,
+            evidence=evidence,
+            unexplained=list(others.unexplained.values()),
+        )
 
 
 def installed_sample() -> Path | None:
@@ -146,12 +171,20 @@ def read_sample(file: Path) -> list[dict[str, str]]:
     try:
         with file.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream)
-            missing = [name for name in (*COLUMNS, *MEASURED.values()) if name not in (reader.fieldnames or ())]
+            missing = [
+                name
+                for name in (*COLUMNS, *MEASURED.values())
+                if name not in (reader.fieldnames or ())
+            ]
             lines = [] if missing else list(reader)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read ({error}); give the file of the wheel aiconfigurator-core") from None
+        raise InputError(
+            f"{file} cannot be read ({error}); give the file of the wheel aiconfigurator-core"
+        ) from None
     if missing:
-        raise InputError(f"{file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core")
+        raise InputError(
+            f"{file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core"
+        )
     return lines
 
 

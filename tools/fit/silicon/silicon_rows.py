@@ -1,4 +1,5 @@
-"""Rows of ``silicon_sample.csv`` as residuals: with the knobs and the lengths that their benchmarks had.
+"""Rows of ``silicon_sample.csv`` as residuals: with the knobs and the lengths that their benchmarks
+had.
 
 Mean TTFT and TPOT are over ten requests per client, the opening burst included.
 """
@@ -21,7 +22,8 @@ from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 from tools.fit.silicon.sample import Row
 
 LIKE_PROMPTS, LIKE_DECODES, LIKE_MIXED, LEAST = 1.12, 1.2, 1.5, 1e-9
-"""Steps are alike whose prompt tokens, and decodes without and with prompts, are within these factors; weight of what no metric sees."""
+"""Steps are alike whose prompt tokens, and decodes without and with prompts, are within these
+factors; weight of what no metric sees."""
 
 
 class SiliconRows(LoadedRows):
@@ -47,7 +49,9 @@ class SiliconRows(LoadedRows):
         self.gaps = 1e3 * self.base[:, 1] / self.simulated("itl_ms")
 
     def _gather_like_steps(self, terms: dict[str, Any]) -> None:
-        """Bins of like steps as one, at their weighted mean: the fit is several times faster, and the sums stay those of the simulation."""
+        """Bins of like steps as one, at their weighted mean: the fit is several times faster, and
+        the sums stay those of the simulation.
+        """
         tokens, starting, decoding, share = self.shape
         width = np.where(tokens > 0, np.log(LIKE_MIXED), np.log(LIKE_DECODES))
         like = np.array(
@@ -59,12 +63,18 @@ class SiliconRows(LoadedRows):
                 np.round(np.log(share) / np.log(LIKE_DECODES)),
             ]
         )
-        _, first, group = np.unique(like.astype(np.int64), axis=1, return_index=True, return_inverse=True)
+        _, first, group = np.unique(
+            like.astype(np.int64), axis=1, return_index=True, return_inverse=True
+        )
         group, count = group.ravel(), first.size
         weight = self.weights[0, 0] + self.weights[1, 0] + LEAST * (1.0 + self.weights[2, 0])
         total = np.bincount(group, weight, count)
-        self.shape = np.array([np.bincount(group, weight * values, count) / total for values in self.shape])
-        self.weights = np.array([[np.bincount(group, values, count) for values in span] for span in self.weights])
+        self.shape = np.array(
+            [np.bincount(group, weight * values, count) / total for values in self.shape]
+        )
+        self.weights = np.array(
+            [[np.bincount(group, values, count) for values in span] for span in self.weights]
+        )
         self.row = self.row[first]
         c, _ = self.deployments.coefficients(terms)
         self.rest = self.base - self._sums(c)
@@ -72,7 +82,10 @@ class SiliconRows(LoadedRows):
     def cache_holds_all(self) -> list[bool]:
         """Whether the KV cache holds the longest request of every client at once."""
         pools = zip([point.of_rank for point in self.points], self.memory, strict=True)
-        return [(p.concurrency or 1) * _held(memory, p.isl + p.osl) <= memory.tokens for p, memory in pools]
+        return [
+            (p.concurrency or 1) * _held(memory, p.isl + p.osl) <= memory.tokens
+            for p, memory in pools
+        ]
 
 
 def point_of(row: Row) -> Point:
@@ -98,7 +111,9 @@ def point_of(row: Row) -> Point:
 
 
 def with_cache_named(row: Row) -> Row:
-    """The row with a format that names the KV cache: the rules of a file say what it was, and no engine's default is taken."""
+    """The row with a format that names the KV cache: the rules of a file say what it was, and no
+    engine's default is taken.
+    """
     precision = find_precision(row["precision"])
     return row | {"precision": f"{precision.weights}+{KV}{precision.kv}"}
 
@@ -112,4 +127,6 @@ def lengths(nominal: int, spread: float) -> Lengths:
     """Lengths that are uniform in (1 − spread … 1) × nominal tokens."""
     if spread == 0:
         return Lengths(mean=nominal)
-    return Lengths(kind="uniform", mean=nominal * (1 - spread / 2), std=nominal * spread / math.sqrt(12))
+    return Lengths(
+        kind="uniform", mean=nominal * (1 - spread / 2), std=nominal * spread / math.sqrt(12)
+    )

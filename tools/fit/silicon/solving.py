@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROUNDS, EVALUATIONS, TOLERANCE, SLOPE = 2, 15, 1e-4, 1e-5
-"""The simulations of every row, the evaluations after each, the tolerance of the search, and the step of the differences."""
+"""The simulations of every row, the evaluations after each, the tolerance of the search, and the
+step of the differences."""
 
 
 def solve_silicon(layout: SiliconLayout, rows: Sequence[Row]) -> Terms:
@@ -26,8 +27,12 @@ def solve_silicon(layout: SiliconLayout, rows: Sequence[Row]) -> Terms:
     return solved.terms(x)
 
 
-def solution(layout: SiliconLayout, rows: Sequence[Row]) -> tuple[SiliconLayout, NDArray[np.float64]]:
-    """The vector that explains the rows best, and the layout that it belongs to, front ends included."""
+def solution(
+    layout: SiliconLayout, rows: Sequence[Row]
+) -> tuple[SiliconLayout, NDArray[np.float64]]:
+    """The vector that explains the rows best, and the layout that it belongs to, front ends
+    included.
+    """
     from scipy.optimize import least_squares
 
     parts, x = SiliconRows(rows), layout.start
@@ -37,6 +42,12 @@ def solution(layout: SiliconLayout, rows: Sequence[Row]) -> tuple[SiliconLayout,
         parts.simulate(layout.terms(x))
         slopes = Slopes(layout, [(1.0, parts)], x, step=SLOPE)
         x = least_squares(
-            slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, ftol=TOLERANCE, xtol=TOLERANCE, max_nfev=EVALUATIONS
+            slopes.residuals,
+            x,
+            slopes.jacobian,
+            x_scale=layout.spread,
+            ftol=TOLERANCE,
+            xtol=TOLERANCE,
+            max_nfev=EVALUATIONS,
         ).x
     return layout, x

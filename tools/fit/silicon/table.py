@@ -1,8 +1,10 @@
-"""``silicon_sample.csv`` as a measured table that can be scored: which of its rows, and with which knobs and lengths.
+"""``silicon_sample.csv`` as a measured table that can be scored: which of its rows, and with which
+knobs and lengths.
 
-Dense models come first, then mixtures of experts, each by the rules of the file that fits them. Decode pools of disaggregated
-deployments, of which only the time per token is predicted, stand apart, and so do rows that the fit leaves out for no better reason than
-that they contradict the predictions ("unexplained").
+Dense models come first, then mixtures of experts, each by the rules of the file that fits them.
+Decode pools of disaggregated deployments, of which only the time per token is predicted, stand
+apart, and so do rows that the fit leaves out for no better reason than that they contradict the
+predictions ("unexplained").
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from tools.fit.silicon.silicon_rows import SiliconRows, with_cache_named
 
 
 def sample_file(path: Path) -> Path:
-    """The file itself, or that of the installed wheel where only its name is given and no such file is here.
+    """The file itself, or that of the installed wheel where only its name is given and no such file
+    is here.
 
     Raises:
         InputError: only the name is given, and the wheel is not installed.
@@ -33,7 +36,10 @@ def sample_file(path: Path) -> Path:
         return path
     found = installed_sample()
     if found is None:
-        raise InputError(f"{FILE} comes with {PACKAGE}, which is not installed; install that wheel, or give the file's path")
+        raise InputError(
+            f"{FILE} comes with {PACKAGE}, which is not installed; install that wheel, or give the"
+            " file's path"
+        )
     return found
 
 
@@ -53,7 +59,9 @@ def silicon_table(path: Path) -> MeasuredTable:
 
 def _table(parts: Sequence[list[Row]], remarks: tuple[str, ...]) -> MeasuredTable:
     """Rows as a table, each part of them in its order."""
-    places = [(rows, i) for rows in map(SiliconRows, filter(None, parts)) for i in range(len(rows.rows))]
+    places = [
+        (rows, i) for rows in map(SiliconRows, filter(None, parts)) for i in range(len(rows.rows))
+    ]
 
     def point(place: int) -> Point:
         rows, i = places[place]
@@ -86,9 +94,17 @@ def _remark(path: Path, what: str, chosen: Selection) -> str:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())
     classes = ", ".join(f"{count:,} {evidence}" for evidence, count in chosen.evidence.items())
     by_evidence = f" By evidence: {classes}." if classes else ""
-    return f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines: {reasons or 'none'}.{by_evidence}"
+    return (
+        f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines:"
+        f" {reasons or 'none'}.{by_evidence}"
+    )
 
 
 def _why(path: Path, rows: Sequence[Row]) -> str:
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in Counter(row["why"] for row in rows).most_common())
-    return f"{path.name}, {UNEXPLAINED}: {len(rows):,} rows that only contradict the predictions, in no fit: {reasons}."
+    reasons = ", ".join(
+        f"{count:,} {reason}" for reason, count in Counter(row["why"] for row in rows).most_common()
+    )
+    return (
+        f"{path.name}, {UNEXPLAINED}: {len(rows):,} rows that only contradict the predictions, in"
+        f" no fit: {reasons}."
+    )

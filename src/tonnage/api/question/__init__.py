@@ -1,1 +1,3 @@
-"""What people write, understood: names looked up, texts parsed, every error told at once with its place."""
+"""What people write, understood: names looked up, texts parsed, every error told at once with its
+place.
+"""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from tonnage.spec.prices import Prices
 
 
-_TIME = re.compile(r"^(.*?)\s*(?:(?:/|per|a|p\.?)\s*(year|yr|y|a|annum|month|mo)\.?)$", re.IGNORECASE)
+_TIME = re.compile(
+    r"^(.*?)\s*(?:(?:/|per|a|p\.?)\s*(year|yr|y|a|annum|month|mo)\.?)$", re.IGNORECASE
+)
 MONTHS = 12
 MOST_SPARE_INSTANCES = 1_000_000
 _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
@@ -41,7 +43,9 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
         if value is not None and not (math.isfinite(value) and 0 < value <= 1e9):
             raise InputError(f"{option(name)}: {value:g} is not a power; write kW above 0")
     if asked.max_racks is not None and asked.max_racks < 1:
-        raise InputError(f"{option('max_racks')}: {asked.max_racks} is not a number of racks; write 1 or more")
+        raise InputError(
+            f"{option('max_racks')}: {asked.max_racks} is not a number of racks; write 1 or more"
+        )
     return Aim(
         objective=asked.objective or "gpus",
         budget_usd=usd,
@@ -53,13 +57,18 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
 
 
 def budget_of(text: str) -> tuple[float, BudgetOf]:
-    """Read "500k USD" as what may be spent to buy, "200k USD/year" or "20k USD/month" as what a year may cost. Raises InputError."""
+    """Read "500k USD" as what may be spent to buy, "200k USD/year" or "20k USD/month" as what a
+    year may cost. Raises InputError.
+    """
     written = str(text).strip()
     match = _TIME.match(written)
     usd = number_of(match[1] if match else written, "usd")
     times = MONTHS if match is not None and match[2].lower().startswith("mo") else 1
     if usd is None or not 0 < usd <= 1e15:
-        raise InputError(f"{option('budget')}: '{written[:40]}' is not a budget in US dollars; write for example 500k USD or 200k USD/year")
+        raise InputError(
+            f"{option('budget')}: '{written[:40]}' is not a budget in US dollars; write for example"
+            " 500k USD or 200k USD/year"
+        )
     return usd * times, "purchase" if match is None else "year"
 
 
@@ -69,32 +78,67 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
         return None
     share, written = (None, "") if asked.availability is None else share_of(asked.availability)
     if share is not None and not 0.5 <= share <= 0.999_999_999:
-        raise InputError(f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
+        raise InputError(
+            f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%,"
+            " such as 99.9%"
+        )
     if (asked.mtbf is None) != (asked.repair_time is None):
         missing, given = ("mtbf", "repair_time") if asked.mtbf is None else ("repair_time", "mtbf")
         raise InputError(
-            f"{option(given)}: goes with {option(missing)}; give both, such as {option('mtbf')} 8000h {option('repair_time')} 24h"
+            f"{option(given)}: goes with {option(missing)}; give both, such as {option('mtbf')}"
+            f" 8000h {option('repair_time')} 24h"
         )
-    if asked.mtbf is None and (share is not None or asked.repairers is not None or asked.failing is not None):
-        name = "availability" if share is not None else "repairers" if asked.repairers is not None else "failing"
-        raise InputError(f"{option(name)}: goes with {option('mtbf')} and {option('repair_time')}, such as 8000h and 24h")
+    if asked.mtbf is None and (
+        share is not None or asked.repairers is not None or asked.failing is not None
+    ):
+        name = (
+            "availability"
+            if share is not None
+            else "repairers"
+            if asked.repairers is not None
+            else "failing"
+        )
+        raise InputError(
+            f"{option(name)}: goes with {option('mtbf')} and {option('repair_time')}, such as 8000h"
+            " and 24h"
+        )
     if asked.repairers is not None and not 1 <= asked.repairers <= MOST_SPARE_INSTANCES:
-        raise InputError(f"{option('repairers')}: {asked.repairers} is not a number of repairs; write 1 or more")
+        raise InputError(
+            f"{option('repairers')}: {asked.repairers} is not a number of repairs; write 1 or more"
+        )
     spare = asked.spare_instances or 0
     if not 0 <= spare <= MOST_SPARE_INSTANCES:
-        raise InputError(f"{option('spare_instances')}: {spare} is not a number of instances to add; write 0 to {MOST_SPARE_INSTANCES:,}")
-    only_spare: Unit = "instance" if asked.spare_instances is not None and asked.mtbf is None else "system"
-    return Reserve(unit=asked.failing or only_spare, asked=share, failures=_failures(asked), spare_instances=spare)
+        raise InputError(
+            f"{option('spare_instances')}: {spare} is not a number of instances to add; write 0 to"
+            f" {MOST_SPARE_INSTANCES:,}"
+        )
+    only_spare: Unit = (
+        "instance" if asked.spare_instances is not None and asked.mtbf is None else "system"
+    )
+    return Reserve(
+        unit=asked.failing or only_spare,
+        asked=share,
+        failures=_failures(asked),
+        spare_instances=spare,
+    )
 
 
 def _failures(asked: StandbyAsked) -> Failures | None:
     if asked.mtbf is None or asked.repair_time is None:
         return None
-    hours = {name: parse_duration(getattr(asked, name), option(name)) / 3600 for name in ("mtbf", "repair_time")}
+    hours = {
+        name: parse_duration(getattr(asked, name), option(name)) / 3600
+        for name in ("mtbf", "repair_time")
+    }
     for name, value in hours.items():
         if not 1e-6 <= value <= 1e9:
-            raise InputError(f"{option(name)}: '{getattr(asked, name)}' is not a time that failures take; write for example 8000h or 24h")
-    return Failures(mtbf_hours=hours["mtbf"], repair_hours=hours["repair_time"], repairers=asked.repairers)
+            raise InputError(
+                f"{option(name)}: '{getattr(asked, name)}' is not a time that failures take; write"
+                " for example 8000h or 24h"
+            )
+    return Failures(
+        mtbf_hours=hours["mtbf"], repair_hours=hours["repair_time"], repairers=asked.repairers
+    )
 
 
 SIZED_RPS = (1e-6, 1e9)  # least and largest load in requests per second that is looked at
@@ -106,19 +150,32 @@ _GROWTH = re.compile(
 
 
 def growth_of(text: float | str | None) -> float:
-    """Read "5%/month", "60% a year" or "2x/year" as the share by which a load grows in a month. Raises InputError."""
+    """Read "5%/month", "60% a year" or "2x/year" as the share by which a load grows in a month.
+    Raises InputError.
+    """
     written = str(text).strip()
     match = _GROWTH.match(written)
-    share = -1.0 if match is None else float(match[1]) - 1 if match[2].lower() in "x×" else float(match[1]) / 100
+    share = (
+        -1.0
+        if match is None
+        else float(match[1]) - 1
+        if match[2].lower() in "x×"
+        else float(match[1]) / 100
+    )
     if match is None or not -1 < share <= 100:
         number = re.fullmatch(r"([+-]?\d+(?:\.\d*)?)\s*%", written)
         what, example = ("says no time", number[1]) if number else ("is not a growth", "5")
-        raise InputError(f"{option('growth')}: '{written[:40]}' {what}; write for example {example}%/month or {example}%/year")
+        raise InputError(
+            f"{option('growth')}: '{written[:40]}' {what}; write for example {example}%/month or"
+            f" {example}%/year"
+        )
     return share if match[3].lower().startswith("m") else (1 + share) ** (1 / 12) - 1
 
 
 def with_growth(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
-    """The plan with the systems of its choice that the load takes later; as it is where no growth was requested, or nothing was chosen."""
+    """The plan with the systems of its choice that the load takes later; as it is where no growth
+    was requested, or nothing was chosen.
+    """
     from tonnage.sizing.fleet.existing import months_left
     from tonnage.sizing.search.search_space import narrowed
     from tonnage.sizing.sensitivity import changed_question
@@ -130,13 +187,17 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
     alone = replace(narrowed(question, best), deepen=False, demand=replace(demand, percentile=None))
 
     def after(months: int) -> Ahead | None:
-        """The systems of the choice at the load after so many months; None where that load is beyond what can be sized."""
+        """The systems of the choice at the load after so many months; None where that load is
+        beyond what can be sized.
+        """
         times = (1 + growth) ** months
         rate = demand.sizing_requests_per_second * times
         if not SIZED_RPS[0] <= rate <= SIZED_RPS[1]:
             return None
         candidates = answered(changed_question(alone, "rate", times - 1)).candidates
-        then = next((candidate for candidate in candidates if candidate.identity == best.identity), None)
+        then = next(
+            (candidate for candidate in candidates if candidate.identity == best.identity), None
+        )
         systems, exact = (None, None) if then is None else (then.systems, then.systems_exact)
         return Ahead(months=months, requests_per_second=rate, systems=systems, systems_exact=exact)
 
@@ -153,7 +214,9 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
 
 
 def _last(enough: Callable[[int], bool], most: int) -> int:
-    """The last month of 0 to ``most`` in which the systems are enough; the whole fleet, simulated, may ask for more than division."""
+    """The last month of 0 to ``most`` in which the systems are enough; the whole fleet, simulated,
+    may ask for more than division.
+    """
     if most <= 0 or enough(most):
         return max(0, most)
     low, high = 0, most
@@ -164,7 +227,9 @@ def _last(enough: Callable[[int], bool], most: int) -> int:
 
 
 def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
-    """The asker's own prices, and where they are. Raises InputError: a prices file that cannot be read."""
+    """The asker's own prices, and where they are. Raises InputError: a prices file that cannot be
+    read.
+    """
     from tonnage.spec.catalog.price_list import read_overrides
 
     if isinstance(scenario.prices, str):
@@ -173,7 +238,9 @@ def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
 
 
 def prices_of(scenario: Scenario) -> Prices:
-    """The catalog's prices with the asker's own in their place. Raises InputError: prices that cannot be."""
+    """The catalog's prices with the asker's own in their place. Raises InputError: prices that
+    cannot be.
+    """
     from tonnage.spec.catalog.price_list import catalog_prices
 
     overrides, where = overrides_of(scenario)
@@ -181,32 +248,49 @@ def prices_of(scenario: Scenario) -> Prices:
 
 
 def places(values: Many | None) -> tuple[str, ...]:
-    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api. Raises InputError: another place."""
+    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api. Raises
+    InputError: another place.
+    """
     from tonnage.plan.cost import WAYS
 
     found = () if values is None else listed(values, option("where"))
-    known: dict[str, str] = dict(zip(WAYS, WAYS, strict=True)) | dict.fromkeys(("onprem", "on-premise", "on-premises"), "on-prem")
+    known: dict[str, str] = dict(zip(WAYS, WAYS, strict=True)) | dict.fromkeys(
+        ("onprem", "on-premise", "on-premises"), "on-prem"
+    )
     plain = {name: name.lower().replace("_", "-").replace(" ", "-") for name in found}
     for name in found:
         if plain[name] not in known:
-            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}")
+            raise InputError(
+                f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}"
+            )
     return tuple(known[plain[name]] for name in found)
 
 
 def places_of(scenario: Scenario) -> tuple[Where, ...]:
-    """The ways of serving whose cost was requested, in the order in which they are shown; all if none was named."""
+    """The ways of serving whose cost was requested, in the order in which they are shown; all if
+    none was named.
+    """
     from tonnage.plan.cost import WAYS
 
-    return WAYS if scenario.where is None else tuple(way for way in WAYS if way in places(scenario.where))
+    return (
+        WAYS
+        if scenario.where is None
+        else tuple(way for way in WAYS if way in places(scenario.where))
+    )
 
 
 def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:
-    """The prices of a file or of nested values, with single ones such as "systems.dgx-h100=250000" in their place. Raises InputError."""
+    """The prices of a file or of nested values, with single ones such as "systems.dgx-h100=250000"
+    in their place. Raises InputError.
+    """
     from tonnage.spec.catalog.price_list import parse_price_flags, read_overrides
 
     base = read_overrides(prices) if isinstance(prices, str) else prices or {}
     if not isinstance(base, Mapping):
-        raise InputError(f"{option('prices')}: {prices!r} is not a list of prices; name a file, or write keys with values")
+        raise InputError(
+            f"{option('prices')}: {prices!r} is not a list of prices; name a file, or write keys"
+            " with values"
+        )
     return _over(dict(base), parse_price_flags(flags))
 
 
@@ -215,11 +299,14 @@ def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(base)
     for key, value in change.items():
         inner = found.get(key)
-        found[key] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+        found[key] = (
+            _over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+        )
     return found
 
 
-OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")  # the shape of a day without a load
+# the shape of a day without a load
+OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")
 
 
 def says_no_load(asked: DemandAsked) -> bool:
@@ -228,18 +315,31 @@ def says_no_load(asked: DemandAsked) -> bool:
 
 
 def check_day(asked: DemandAsked) -> None:
-    """Refuse a working day that is none. Raises InputError: hours, requests of a user, or a factor out of range."""
+    """Refuse a working day that is none. Raises InputError: hours, requests of a user, or a factor
+    out of range.
+    """
     hours, each, factor = asked.working_hours, asked.requests_per_user_day, asked.peak_factor
     if hours is not None and not 0 < hours <= HOURS_PER_DAY:
-        raise InputError(f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0, at most 24")
+        raise InputError(
+            f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0,"
+            " at most 24"
+        )
     if each is not None and not (math.isfinite(each) and 0 < each <= 1e15):
-        raise InputError(f"{option('requests_per_user_day')}: {each:g} is not a number of them; write a number above 0")
+        raise InputError(
+            f"{option('requests_per_user_day')}: {each:g} is not a number of them; write a number"
+            " above 0"
+        )
     if factor is not None and not (math.isfinite(factor) and factor >= 1):
-        raise InputError(f"{option('peak_factor')}: {factor:g} is not a factor; write how many times the mean the peak is, 1 or more")
+        raise InputError(
+            f"{option('peak_factor')}: {factor:g} is not a factor; write how many times the mean"
+            " the peak is, 1 or more"
+        )
 
 
 def with_day(plan: Plan, asked: DemandAsked) -> Plan:
-    """The plan of existing systems with a working day of what they carry; as it is where nothing exists or runs."""
+    """The plan of existing systems with a working day of what they carry; as it is where nothing
+    exists or runs.
+    """
     existing = plan.existing
     if existing is None or existing.requests_per_second <= 0 or plan.demand.offline:
         return plan

@@ -1,4 +1,6 @@
-"""Checks arguments as people write them: lists with commas, rates, limits, lengths and the parts of a prompt."""
+"""Checks arguments as people write them: lists with commas, rates, limits, lengths and the parts of
+a prompt.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,24 @@ R = TypeVar("R")
 
 
 def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Give a function that takes ``**asked`` the signature that ``help`` and notebooks show: one keyword per argument."""
+    """Give a function that takes ``**asked`` the signature that ``help`` and notebooks show: one
+    keyword per argument.
+    """
 
     def signed(function: Callable[P, R]) -> Callable[P, R]:
         own = inspect.signature(function)
-        kept = [part for part in own.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
+        kept = [
+            part
+            for part in own.parameters.values()
+            if part.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
         named = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=getattr(kind, "__forward_arg__", kind))
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=getattr(kind, "__forward_arg__", kind),
+            )
             for name, kind in arguments.__annotations__.items()
         ]
         setattr(function, "__signature__", own.replace(parameters=[*kept, *named]))  # noqa: B010 — a function's type does not declare it
@@ -60,21 +73,35 @@ def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def listed(values: Many, where: str) -> tuple[str, ...]:
-    """The values one by one, without repeats. Raises InputError: nothing is left, or an empty item between commas."""
-    parts = [values] if isinstance(values, int | float) else values.split(",") if isinstance(values, str) else [str(v) for v in values]
+    """The values one by one, without repeats. Raises InputError: nothing is left, or an empty item
+    between commas.
+    """
+    parts = (
+        [values]
+        if isinstance(values, int | float)
+        else values.split(",")
+        if isinstance(values, str)
+        else [str(v) for v in values]
+    )
     texts = [str(part).strip() for part in parts]
     if not texts or any(not text for text in texts):
-        raise InputError(f"{where}: '{values}' has an empty item; write one value or several with commas between")
+        raise InputError(
+            f"{where}: '{values}' has an empty item; write one value or several with commas between"
+        )
     return tuple(dict.fromkeys(texts))
 
 
 def whole_numbers(values: Many, where: str) -> tuple[int, ...]:
-    """The values as positive whole numbers. Raises InputError: one is not a whole number above zero."""
+    """The values as positive whole numbers. Raises InputError: one is not a whole number above
+    zero.
+    """
     numbers = []
     for text in listed(values, where):
         number = number_of(text)
         if number is None or not 1 <= number < 1e9 or not number.is_integer():
-            raise InputError(f"{where}: '{text}' is not a whole number above 0; write for example 1,2,4,8")
+            raise InputError(
+                f"{where}: '{text}' is not a whole number above 0; write for example 1,2,4,8"
+            )
         numbers.append(int(number))
     return tuple(numbers)
 
@@ -88,13 +115,21 @@ def only(values: Many, name: str) -> str:
 
 
 def only_whole_number(values: Many, name: str) -> int:
-    """The only one of the values, a positive whole number. Raises InputError: there are several, or it is none."""
+    """The only one of the values, a positive whole number. Raises InputError: there are several, or
+    it is none.
+    """
     return whole_numbers(only(values, name), option(name))[0]
 
 
 def rates(values: str | float | Iterable[float], where: str) -> tuple[float, ...]:
     """The values as finite numbers above zero. Raises InputError: one is not."""
-    texts = [str(values)] if isinstance(values, int | float) else values.split(",") if isinstance(values, str) else [str(v) for v in values]
+    texts = (
+        [str(values)]
+        if isinstance(values, int | float)
+        else values.split(",")
+        if isinstance(values, str)
+        else [str(v) for v in values]
+    )
     numbers = []
     for text in texts:
         try:
@@ -102,26 +137,38 @@ def rates(values: str | float | Iterable[float], where: str) -> tuple[float, ...
         except ValueError:
             number = math.nan
         if not (math.isfinite(number) and number > 0):
-            raise InputError(f"{where}: '{text}' is not a rate; write requests per second above 0, for example 1,2.5,4")
+            raise InputError(
+                f"{where}: '{text}' is not a rate; write requests per second above 0, for example"
+                " 1,2.5,4"
+            )
         numbers.append(number)
     return tuple(numbers)
 
 
 def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
-    """Limits by metric, such as ``slo(ttft="p95<=500ms", tpot=["mean 50ms"])``, contradictions refused. Raises InputError."""
+    """Limits by metric, such as ``slo(ttft="p95<=500ms", tpot=["mean 50ms"])``, contradictions
+    refused. Raises InputError.
+    """
     found: list[Limit] = []
     for metric in METRICS:
         given = limits.get(metric) or ()
         for text in [given] if isinstance(given, str) else given:
             limit = parse_limit(metric, text)
-            if any((other.metric, other.statistic) == (limit.metric, limit.statistic) for other in found):
-                raise InputError(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
+            if any(
+                (other.metric, other.statistic) == (limit.metric, limit.statistic)
+                for other in found
+            ):
+                raise InputError(
+                    f"{option(metric)}: {limit.statistic} is limited twice; keep one of them"
+                )
             found.append(limit)
     return (*found, *attainments(limits.get("attain")))
 
 
 def attainments(texts: str | Sequence[str] | None) -> tuple[Limit, ...]:
-    """Limits of joint attainment, such as "95%: ttft<=500ms & tpot<=50ms"; one or several. Raises InputError."""
+    """Limits of joint attainment, such as "95%: ttft<=500ms & tpot<=50ms"; one or several. Raises
+    InputError.
+    """
     limits = tuple(map(parse_attainment, [texts] if isinstance(texts, str) else texts or ()))
     for limit in limits:
         if limits.count(limit) > 1:
@@ -144,9 +191,13 @@ def seed_of(seed: int) -> int:
 def spare_of(count: int) -> int:
     """Spare systems, 0 or more. Raises InputError: it is negative, or more than anybody keeps."""
     if count > MOST_SPARE:
-        raise InputError(f"{option('spare')}: {count} is more than anybody keeps; write at most {MOST_SPARE:,}")
+        raise InputError(
+            f"{option('spare')}: {count} is more than anybody keeps; write at most {MOST_SPARE:,}"
+        )
     if count < 0:
-        raise InputError(f"{option('spare')}: {count} is negative; write how many systems to add, 0 or more")
+        raise InputError(
+            f"{option('spare')}: {count} is negative; write how many systems to add, 0 or more"
+        )
     return count
 
 
@@ -158,12 +209,17 @@ def confidence_asked(text: float | str | None) -> float:
         return CONFIDENCE
     (low, high), (share, written) = CONFIDENCES, share_of(text)
     if not low <= share <= high:
-        raise InputError(f"{option('confidence')}: '{written}' is not a confidence; write {100 * low:.0f} to {100 * high:.0f}, in percent")
+        raise InputError(
+            f"{option('confidence')}: '{written}' is not a confidence; write {100 * low:.0f} to"
+            f" {100 * high:.0f}, in percent"
+        )
     return share
 
 
 def share_of(text: float | str) -> tuple[float, str]:
-    """Read 95, "95%" or 0.95 as the share 0.95, NaN where it is no number; and the text itself, cut for a message."""
+    """Read 95, "95%" or 0.95 as the share 0.95, NaN where it is no number; and the text itself, cut
+    for a message.
+    """
     written = str(text).strip()
     try:
         value = float(written.removesuffix("%"))
@@ -173,15 +229,19 @@ def share_of(text: float | str) -> tuple[float, str]:
 
 
 def check_given(**values: object) -> None:
-    """Refuse a command that leaves out what it cannot do without. Raises InputError: naming every one that is missing."""
+    """Refuse a command that leaves out what it cannot do without. Raises InputError: naming every
+    one that is missing.
+    """
     missing = [option(name) for name, value in values.items() if value is None]
     if missing:
         raise InputError(
-            f"{', '.join(missing)}: missing; for example {option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+            f"{', '.join(missing)}: missing; for example {option('model')} llama-3.1-8b"
+            f" {option('isl')} 2000 {option('osl')} 200"
         )
 
 
-# Collects what is wrong with a question, so that all of it is reported at once, each with its place.
+# Collects what is wrong with a question, so that all of it is reported at once, each with its
+# place.
 
 
 T = TypeVar("T")
@@ -190,8 +250,8 @@ T = TypeVar("T")
 class Faults:
     """A list of everything that is wrong, each with its place.
 
-    What came from a file is named by its key there. What was given next to it stays an option in the message, for the
-    command or Python to spell.
+    What came from a file is named by its key there. What was given next to it stays an option in
+    the message, for the command or Python to spell.
 
     Attributes:
         source: the file; empty where there is none.
@@ -203,23 +263,32 @@ class Faults:
         """Take the file's name and the arguments that were given next to it."""
         self.source = source
         given = {name for name, value in (flags or {}).items() if value is not None}
-        self.keys = {leaf.name: leaf.key for leaf in leaves() if leaf.name not in given} if source else {}
+        self.keys = (
+            {leaf.name: leaf.key for leaf in leaves() if leaf.name not in given} if source else {}
+        )
         self.messages: list[str] = []
 
     def of(self, make: Callable[P, T], *values: P.args, **named: P.kwargs) -> T | None:
-        """What ``make`` makes of the values; None and a line more for each reason where it cannot."""
+        """What ``make`` makes of the values; None and a line more for each reason where it
+        cannot.
+        """
         try:
             return make(*values, **named)
         except InputError as error:
             self.messages += [self._placed(line) for line in error.marked.splitlines()]
             return None
 
-    def named(self, where: str, make: Callable[P, T], *values: P.args, **named: P.kwargs) -> T | None:
+    def named(
+        self, where: str, make: Callable[P, T], *values: P.args, **named: P.kwargs
+    ) -> T | None:
         """As ``of``, for a name that is looked up: an unknown name is reported with its place."""
         before = len(self.messages)
         found = self.of(make, *values, **named)
         at = self._placed(f"{where}: ")
-        self.messages[before:] = [line if where in line or at in line else f"{at}{line}" for line in self.messages[before:]]
+        self.messages[before:] = [
+            line if where in line or at in line else f"{at}{line}"
+            for line in self.messages[before:]
+        ]
         return found
 
     def say(self, message: str) -> None:
@@ -235,12 +304,15 @@ class Faults:
         return self.keys.get(path[-1]) or option(*path)
 
 
-# A file (YAML or JSON), nested values as a file holds them, a ``Scenario``, or None to say everything by name
+# A file (YAML or JSON), nested values as a file holds them, a ``Scenario``, or None to say
+# everything by name
 ScenarioLike = Scenario | Mapping[str, Any] | str | Path | None
 
 
 def document_of(scenario: ScenarioLike) -> tuple[Mapping[str, Any], str]:
-    """The nested values of a scenario, and the file that they came from; empty where there is none. Raises InputError."""
+    """The nested values of a scenario, and the file that they came from; empty where there is none.
+    Raises InputError.
+    """
     from tonnage.spec.scenario_file import read_document
 
     if isinstance(scenario, str | Path):
@@ -251,7 +323,9 @@ def document_of(scenario: ScenarioLike) -> tuple[Mapping[str, Any], str]:
 
 
 def plain(asked: Mapping[str, object]) -> dict[str, Any]:
-    """The arguments that were given, as a file would hold them: paths as text, and any iterable as a list."""
+    """The arguments that were given, as a file would hold them: paths as text, and any iterable as
+    a list.
+    """
     return {name: _plain(value) for name, value in asked.items() if value is not None}
 
 
@@ -263,7 +337,9 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthsFound:
-    """Lengths of one request, drawn apart or in pairs, the tokens of every prompt that were given as its parts, and what was understood."""
+    """Lengths of one request, drawn apart or in pairs, the tokens of every prompt that were given
+    as its parts, and what was understood.
+    """
 
     isl: Lengths
     osl: Lengths
@@ -278,32 +354,47 @@ class LengthsFound:
         return None if self.images is None else replace(self.images, prompt_tokens=self.isl.mean)
 
     def spread(self, spread: Spread) -> LengthsFound:
-        """With single numbers as means, around which lengths vary; ``exact:`` ones stay as they are, and all do where the share is 0."""
+        """With single numbers as means, around which lengths vary; ``exact:`` ones stay as they
+        are, and all do where the share is 0.
+        """
         from tonnage.plan.note import LengthsVary
 
         both: tuple[tuple[Which, Lengths], ...] = (("isl", self.isl), ("osl", self.osl))
-        single = {name: lengths for name, lengths in both if lengths.kind == "fixed" and not lengths.exact}
+        single = {
+            name: lengths for name, lengths in both if lengths.kind == "fixed" and not lengths.exact
+        }
         if self.pairs is not None or not single:
             return self
         changed: dict[str, Any] = {
-            name: with_spread(lengths, name, spread, self.added if name == "isl" else 0) for name, lengths in single.items()
+            name: with_spread(lengths, name, spread, self.added if name == "isl" else 0)
+            for name, lengths in single.items()
         }
         if isinstance(spread, RecordedLengths):
-            note = LengthsVary(which=tuple(single), share=0.0, recorded=spread.name, cvs=tuple(map(spread.cv, single)))
+            note = LengthsVary(
+                which=tuple(single),
+                share=0.0,
+                recorded=spread.name,
+                cvs=tuple(map(spread.cv, single)),
+            )
         else:
             note = LengthsVary(which=tuple(single), share=spread)
         return replace(self, **changed, remarks=(*self.remarks, note) if spread else self.remarks)
 
 
 def spread_of(text: str) -> Spread:
-    """Read "exact", "20%" or the kind of a recorded trace. Raises InputError: it is none of these."""
+    """Read "exact", "20%" or the kind of a recorded trace. Raises InputError: it is none of
+    these.
+    """
     recorded = recorded_lengths()
     plain_text = text.strip().lower()
     share = 0.0 if plain_text == "exact" else number_of(plain_text, "share")
     if share is not None and 0 <= share < 1:
         return share
     if plain_text not in recorded:
-        raise InputError(f"{option('spread')}: '{text}' is no spread; write exact, a share below 100% or one of {', '.join(recorded)}")
+        raise InputError(
+            f"{option('spread')}: '{text}' is no spread; write exact, a share below 100% or one of"
+            f" {', '.join(recorded)}"
+        )
     return recorded[plain_text]
 
 
@@ -313,21 +404,31 @@ def replays_lengths(asked: LengthsAsked) -> bool:
 
 
 def images_of(asked: LengthsAsked, models: Sequence[Model | None], faults: Faults) -> Images | None:
-    """The images of every prompt, by the rule of the one model in question; None without, or where something is wrong."""
+    """The images of every prompt, by the rule of the one model in question; None without, or where
+    something is wrong.
+    """
     known = [model for model in models if model is not None]
     if asked.images is None or not known:
         return None
     if len(known) > 1:
-        faults.say(f"{option('images')}: become other tokens in each model; ask about one model at a time, or leave it out")
+        faults.say(
+            f"{option('images')}: become other tokens in each model; ask about one model at a time,"
+            " or leave it out"
+        )
         return None
     return faults.of(parse_images, asked.images, known[0].name)
 
 
-def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faults, images: Images | None = None) -> LengthsFound | None:
+def lengths_found(
+    asked: LengthsAsked, recording: Recording | None, faults: Faults, images: Images | None = None
+) -> LengthsFound | None:
     """Lengths with everything added up; None where a text among them is none."""
     words = WORDS_PER_TOKEN if asked.words_per_token is None else asked.words_per_token
     if not 0.01 <= words <= 100:
-        faults.say(f"{option('words_per_token')}: {words:g} is not possible; write words of one token, 0.75 for English")
+        faults.say(
+            f"{option('words_per_token')}: {words:g} is not possible; write words of one token,"
+            " 0.75 for English"
+        )
         return None
     if twice := _given_twice(asked):
         faults.say(twice)
@@ -335,18 +436,26 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     before = len(faults.messages)
     added, remarks = _added(asked, words, faults, images)
     pairs = faults.of(read_pairs, asked.pairs, option("pairs")) if asked.pairs is not None else None
-    pairs = pairs if asked.mixture is None else faults.of(mixture_of, asked.mixture, option("mixture"))
+    pairs = (
+        pairs if asked.mixture is None else faults.of(mixture_of, asked.mixture, option("mixture"))
+    )
     if pairs is None and recording is not None and replays_lengths(asked):
         pairs = recording.pairs()
         if pairs is None:
-            faults.say(f"{option('isl')}, {option('osl')}: {recording.source} has no lengths; give them, or add the columns isl and osl")
+            faults.say(
+                f"{option('isl')}, {option('osl')}: {recording.source} has no lengths; give them,"
+                " or add the columns isl and osl"
+            )
     if pairs is not None:
         longer = pairs.longer(added)
         isl, osl = longer.lengths()
         return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks), images=images)
     if asked.isl is None or asked.osl is None:
         return None
-    texts: tuple[tuple[Which, str], ...] = (("isl", as_text(asked.isl)), ("osl", as_text(asked.osl)))
+    texts: tuple[tuple[Which, str], ...] = (
+        ("isl", as_text(asked.isl)),
+        ("osl", as_text(asked.osl)),
+    )
     isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
@@ -354,12 +463,28 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
         if "word" in text:
             from tonnage.plan.note import LengthInWords
 
-            remarks.append(LengthInWords(which=name, written=text, tokens=lengths.mean, words_per_token=words))
+            remarks.append(
+                LengthInWords(which=name, written=text, tokens=lengths.mean, words_per_token=words)
+            )
         if "char" in text.lower():
             from tonnage.plan.note import LengthInCharacters
 
-            remarks.append(LengthInCharacters(which=name, written=text, tokens=lengths.mean, characters_per_token=CHARACTERS_PER_TOKEN))
-    return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added, images=images)
+            remarks.append(
+                LengthInCharacters(
+                    which=name,
+                    written=text,
+                    tokens=lengths.mean,
+                    characters_per_token=CHARACTERS_PER_TOKEN,
+                )
+            )
+    return LengthsFound(
+        isl=isl_own.longer(added),
+        osl=osl_own,
+        pairs=None,
+        remarks=tuple(remarks),
+        added=added,
+        images=images,
+    )
 
 
 def _given_twice(asked: LengthsAsked) -> str:
@@ -369,7 +494,10 @@ def _given_twice(asked: LengthsAsked) -> str:
         others = ", ".join(option(name) for name in ("isl", "osl", "pairs"))
         return f"{option('mixture')} and {others}: both are given; the mixture is the lengths"
     if asked.pairs is not None and single:
-        return f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are the lengths"
+        return (
+            f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are"
+            " the lengths"
+        )
     return ""
 
 
@@ -378,8 +506,14 @@ def as_text(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
-def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | None) -> tuple[int, list[Note]]:
-    given: dict[Part, float | str | None] = {"system_prompt": asked.system_prompt, "retrieved": asked.retrieved, "history": asked.history}
+def _added(
+    asked: LengthsAsked, words: float, faults: Faults, images: Images | None
+) -> tuple[int, list[Note]]:
+    given: dict[Part, float | str | None] = {
+        "system_prompt": asked.system_prompt,
+        "retrieved": asked.retrieved,
+        "history": asked.history,
+    }
     if images is None and all(value is None for value in given.values()):
         return 0, []
     from tonnage.plan.note import PromptPart, PromptParts
@@ -390,6 +524,10 @@ def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | N
             part = faults.of(parse_part, as_text(value), option(name), words)
             if part is not None:
                 prompt_parts.append(PromptPart(part=name, count=part[0], tokens=part[1]))
-    prompt_parts += [] if images is None else [PromptPart(part="images", count=images.count, tokens=images.tokens)]
+    prompt_parts += (
+        []
+        if images is None
+        else [PromptPart(part="images", count=images.count, tokens=images.tokens)]
+    )
     total = round(sum(part.count * part.tokens for part in prompt_parts))
     return total, [PromptParts(tokens=total, parts=tuple(prompt_parts))] if prompt_parts else []

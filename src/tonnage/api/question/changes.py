@@ -1,4 +1,6 @@
-"""Texts that say how a fleet changes while it runs, such as "mtbf=30d repair=2h" and "metric=outstanding target=20 max=8"."""
+"""Texts that say how a fleet changes while it runs, such as "mtbf=30d repair=2h" and
+"metric=outstanding target=20 max=8".
+"""
 
 from __future__ import annotations
 
@@ -28,49 +30,92 @@ MOST_INSTANCES = 1_000
 
 
 def failures_of(text: str) -> Failures:
-    """Read "mtbf=30d repair=2h"; ``crews`` (repairs at once) and ``retry`` (none, unanswered or all) may follow. Raises InputError."""
+    """Read "mtbf=30d repair=2h"; ``crews`` (repairs at once) and ``retry`` (none, unanswered or
+    all) may follow. Raises InputError.
+    """
     where = option("fail")
     given = _given(text, FAIL, where, FAIL_EXAMPLE)
     if not {"mtbf", "repair"} <= set(given):
-        raise InputError(f"{where}: '{text}' does not say mtbf and repair; write for example {FAIL_EXAMPLE}")
+        raise InputError(
+            f"{where}: '{text}' does not say mtbf and repair; write for example {FAIL_EXAMPLE}"
+        )
     retry = given.get("retry", "unanswered")
     if retry not in RETRIES:
         raise InputError(f"{where}: retry={retry} is none of {', '.join(RETRIES)}")
     mtbf, repair = (_duration(given[name], name, where) for name in ("mtbf", "repair"))
     if mtbf <= 0:
-        raise InputError(f"{where}: mtbf={given['mtbf']} is no time between failures; write for example 30d")
-    return Failures(mtbf_s=mtbf, repair_s=repair, crews=_count(given, "crews", 0, where), retry=retry)  # type: ignore[arg-type]
+        raise InputError(
+            f"{where}: mtbf={given['mtbf']} is no time between failures; write for example 30d"
+        )
+    return Failures(
+        mtbf_s=mtbf,
+        repair_s=repair,
+        crews=_count(given, "crews", 0, where),
+        retry=retry,  # type: ignore[arg-type]
+    )
 
 
 def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
-    """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot may follow. Raises InputError.
+    """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot
+    may follow. Raises InputError.
 
-    Without ``start`` it is ``start_seconds``, over ``link`` (bytes per second, such as 1.25GB) and with ``boot`` next to the weights.
+    Without ``start`` it is ``start_seconds``, over ``link`` (bytes per second, such as 1.25GB) and
+    with ``boot`` next to the weights.
     """
     from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds
 
     where = option("autoscale")
     given = _given(text, SCALE, where, SCALE_EXAMPLE)
     if not {"metric", "target", "max"} <= set(given):
-        raise InputError(f"{where}: '{text}' does not say metric, target and max; write for example {SCALE_EXAMPLE}")
+        raise InputError(
+            f"{where}: '{text}' does not say metric, target and max; write for example"
+            f" {SCALE_EXAMPLE}"
+        )
     if given["metric"] not in METRICS:
         raise InputError(f"{where}: metric={given['metric']} is none of {', '.join(METRICS)}")
-    target, least, most = _number(given["target"]), _count(given, "min", 1, where), _count(given, "max", 0, where)
+    target, least, most = (
+        _number(given["target"]),
+        _count(given, "min", 1, where),
+        _count(given, "max", 0, where),
+    )
     warm = _count(given, "warm", 0, where)
     if not (0 < target < 1e12):
-        raise InputError(f"{where}: target={given['target']} is not possible; write what one instance is meant for, above 0")
+        raise InputError(
+            f"{where}: target={given['target']} is not possible; write what one instance is meant"
+            " for, above 0"
+        )
     if not 1 <= least <= most <= MOST_INSTANCES - warm:
-        raise InputError(f"{where}: min={least} and max={most} are not possible; write 1 ≤ min ≤ max, with warm at most {MOST_INSTANCES:,}")
-    times = {name: _duration(given[name], name, where) for name in ("start", "hold", "interval", "boot") if name in given}
+        raise InputError(
+            f"{where}: min={least} and max={most} are not possible; write 1 ≤ min ≤ max, with warm"
+            f" at most {MOST_INSTANCES:,}"
+        )
+    times = {
+        name: _duration(given[name], name, where)
+        for name in ("start", "hold", "interval", "boot")
+        if name in given
+    }
     if times.get("interval", 1.0) < 0.001:
         raise InputError(f"{where}: interval={given['interval']} is too short; write 1ms or more")
-    boot, link = times.pop("boot", BOOT_S), parse_bytes(given["link"], f"{where}: link") if "link" in given else LINK_BYTES_S
+    boot, link = (
+        times.pop("boot", BOOT_S),
+        parse_bytes(given["link"], f"{where}: link") if "link" in given else LINK_BYTES_S,
+    )
     if link <= 0:
-        raise InputError(f"{where}: link={given['link']} moves nothing; write bytes per second, such as 1.25GB")
+        raise InputError(
+            f"{where}: link={given['link']} moves nothing; write bytes per second, such as 1.25GB"
+        )
     start = times.pop("start", None)
     start = start_seconds(deployment, link, boot) if start is None else start
     named: dict[str, Any] = {f"{name}_s": seconds for name, seconds in times.items()}
-    return Autoscale(metric=given["metric"], target=target, least=least, most=most, start_s=start, warm=warm, **named)  # type: ignore[arg-type]
+    return Autoscale(
+        metric=given["metric"],  # type: ignore[arg-type]
+        target=target,
+        least=least,
+        most=most,
+        start_s=start,
+        warm=warm,
+        **named,
+    )
 
 
 def _given(text: str, known: Iterable[str], where: str, example: str) -> dict[str, str]:
@@ -78,7 +123,10 @@ def _given(text: str, known: Iterable[str], where: str, example: str) -> dict[st
     for part in text.split():
         name, sign, value = part.partition("=")
         if not sign or name not in known or name in found or not value:
-            raise InputError(f"{where}: '{part}' is not understood; write for example {example}, once each of {', '.join(known)}")
+            raise InputError(
+                f"{where}: '{part}' is not understood; write for example {example}, once each of"
+                f" {', '.join(known)}"
+            )
         found[name] = value
     return found
 
@@ -107,7 +155,9 @@ def _count(given: dict[str, str], name: str, default: int, where: str) -> int:
     return int(text)
 
 
-EXAMPLE = '"8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=32768; drain=60s start=2min"'
+EXAMPLE = (
+    '"8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=32768; drain=60s start=2min"'
+)
 KNOBS = ("max_batch_size", "max_num_tokens")
 LENGTH = "max_model_len"
 TIMES = ("drain", "start")
@@ -120,36 +170,63 @@ class Seasons:
     """The settings of a fleet by the hour."""
 
     by_hour: tuple[int, ...]  # for each hour of the day the place of its settings in the next two
-    deployments: tuple[Deployment, ...]  # an instance with each settings; the first are those of the other hours
-    contexts: tuple[int, ...]  # longest request that each of them takes, prompt and output, in tokens
+    # an instance with each settings; the first are those of the other hours
+    deployments: tuple[Deployment, ...]
+    # longest request that each of them takes, prompt and output, in tokens
+    contexts: tuple[int, ...]
     restarts: Restarts  # how long it takes to change from one to another
 
 
 def seasons_of(text: str, deployment: Deployment) -> Seasons:
-    """Read parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons between. Raises InputError."""
+    """Read parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons
+    between. Raises InputError.
+    """
     from tonnage.perf.pipeline import start_seconds
 
-    by_hour, deployments, contexts = [0] * HOURS_PER_DAY, [deployment], [deployment.model.max_context]
+    by_hour, deployments, contexts = (
+        [0] * HOURS_PER_DAY,
+        [deployment],
+        [deployment.model.max_context],
+    )
     times: dict[str, float] = {}
     for part in filter(None, (each.strip() for each in text.split(";"))):
         first, *rest = part.split()
         if "=" in first:
             for word in (first, *rest):
-                times[_named(word, TIMES)[0]] = parse_duration(_named(word, TIMES)[1], f"{option('seasons')}: {word.partition('=')[0]}")
+                times[_named(word, TIMES)[0]] = parse_duration(
+                    _named(word, TIMES)[1], f"{option('seasons')}: {word.partition('=')[0]}"
+                )
             continue
         for hour in _hours(first):
             if by_hour[hour]:
-                raise InputError(f"{option('seasons')}: hour {hour} has two settings; let the hours of each part begin where others end")
+                raise InputError(
+                    f"{option('seasons')}: hour {hour} has two settings; let the hours of each part"
+                    " begin where others end"
+                )
             by_hour[hour] = len(deployments)
         knobs = dict(_setting(word) for word in rest)
         if not knobs:
-            raise InputError(f"{option('seasons')}: '{part}' sets nothing; write for example {EXAMPLE}")
-        contexts.append(min(knobs.pop(LENGTH, deployment.model.max_context), deployment.model.max_context))
+            raise InputError(
+                f"{option('seasons')}: '{part}' sets nothing; write for example {EXAMPLE}"
+            )
+        contexts.append(
+            min(knobs.pop(LENGTH, deployment.model.max_context), deployment.model.max_context)
+        )
         deployments.append(replace(deployment, knobs=replace(deployment.knobs, **knobs)))  # type: ignore[arg-type]
     if len(deployments) == 1:
-        raise InputError(f"{option('seasons')}: '{text}' names no hours; write for example {EXAMPLE}")
-    restarts = Restarts(drain_s=times.get("drain", DRAIN_S), start_s=times["start"] if "start" in times else start_seconds(deployment))
-    return Seasons(by_hour=tuple(by_hour), deployments=tuple(deployments), contexts=tuple(contexts), restarts=restarts)
+        raise InputError(
+            f"{option('seasons')}: '{text}' names no hours; write for example {EXAMPLE}"
+        )
+    restarts = Restarts(
+        drain_s=times.get("drain", DRAIN_S),
+        start_s=times["start"] if "start" in times else start_seconds(deployment),
+    )
+    return Seasons(
+        by_hour=tuple(by_hour),
+        deployments=tuple(deployments),
+        contexts=tuple(contexts),
+        restarts=restarts,
+    )
 
 
 def _hours(text: str) -> list[int]:
@@ -159,8 +236,13 @@ def _hours(text: str) -> list[int]:
         raise InputError(f"{option('seasons')}: '{text}' are no hours; write for example {EXAMPLE}")
     begin, end = int(first), int(last)
     if begin >= HOURS_PER_DAY or not 0 < end <= HOURS_PER_DAY or begin == end:
-        raise InputError(f"{option('seasons')}: {text} is not a part of a day; write hours from 0-1 to 23-24, or 22-6 over midnight")
-    return [hour % HOURS_PER_DAY for hour in range(begin, end if end > begin else end + HOURS_PER_DAY)]
+        raise InputError(
+            f"{option('seasons')}: {text} is not a part of a day; write hours from 0-1 to 23-24, or"
+            " 22-6 over midnight"
+        )
+    return [
+        hour % HOURS_PER_DAY for hour in range(begin, end if end > begin else end + HOURS_PER_DAY)
+    ]
 
 
 def _setting(word: str) -> tuple[str, int]:
@@ -173,7 +255,10 @@ def _setting(word: str) -> tuple[str, int]:
 def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
     name, sign, value = word.partition("=")
     if not sign or name not in known or not value:
-        raise InputError(f"{option('seasons')}: '{word}' is not understood; write for example {EXAMPLE}, with {', '.join(known)}")
+        raise InputError(
+            f"{option('seasons')}: '{word}' is not understood; write for example {EXAMPLE}, with"
+            f" {', '.join(known)}"
+        )
     return name, value
 
 
@@ -181,33 +266,50 @@ LONGEST_START_S = 86_400.0
 
 
 def scaling_of(asked: ScalingAsked) -> tuple[float, float | None] | None:
-    """The share of the hours in which a rule may break limits, and the seconds of a start if they are given; None without ``autoscale``.
+    """The share of the hours in which a rule may break limits, and the seconds of a start if they
+    are given; None without ``autoscale``.
 
     Raises InputError: a part without ``autoscale``, or a value out of range.
     """
     if not asked.autoscale:
-        alone = next((name for name in ("broken_hours", "start_time") if getattr(asked, name) is not None), None)
+        alone = next(
+            (name for name in ("broken_hours", "start_time") if getattr(asked, name) is not None),
+            None,
+        )
         if alone is not None:
-            raise InputError(f"{option(alone)}: goes with {option('autoscale')}; ask for it too, or leave this out")
+            raise InputError(
+                f"{option(alone)}: goes with {option('autoscale')}; ask for it too, or leave"
+                " this out"
+            )
         return None
-    start = None if asked.start_time is None else parse_duration(asked.start_time, option("start_time"))
+    start = (
+        None if asked.start_time is None else parse_duration(asked.start_time, option("start_time"))
+    )
     if start is not None and start > LONGEST_START_S:
-        raise InputError(f"{option('start_time')}: {asked.start_time} is longer than a day; write for example 3min")
+        raise InputError(
+            f"{option('start_time')}: {asked.start_time} is longer than a day; write for example"
+            " 3min"
+        )
     return 0.0 if asked.broken_hours is None else _share(asked.broken_hours), start
 
 
 def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None:
-    """Refuse a rule where there are no hours to scale over, or nothing to hold. Raises InputError: naming what is missing."""
+    """Refuse a rule where there are no hours to scale over, or nothing to hold. Raises InputError:
+    naming what is missing.
+    """
     if scaling_of(scenario.scaling) is None or demand is None:
         return
     where = option("autoscale")
     if mode == "offline" or scenario.search.load == "closed":
         what = "a job" if mode == "offline" else "a closed loop"
-        raise InputError(f"{where}: {what} has no hours to scale over; ask for requests that come by the hour, or leave this out")
+        raise InputError(
+            f"{where}: {what} has no hours to scale over; ask for requests that come by the hour,"
+            " or leave this out"
+        )
     if demand.profile is None and scenario.demand.trace is None:
         raise InputError(
-            f"{where}: needs the load by the hour; give {option('profile')} with 24 or 168 hourly loads, {option('users')} with their "
-            f"working hours, or {option('trace')}"
+            f"{where}: needs the load by the hour; give {option('profile')} with 24 or 168 hourly"
+            f" loads, {option('users')} with their working hours, or {option('trace')}"
         )
 
 
@@ -218,12 +320,19 @@ def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan
         return plan
     from tonnage.sizing.fleet.autoscaling import autoscaling
 
-    return replace(plan, autoscaling=autoscaling(question, plan, broken_share=asked[0], start_s=asked[1]))
+    return replace(
+        plan, autoscaling=autoscaling(question, plan, broken_share=asked[0], start_s=asked[1])
+    )
 
 
 def _share(text: float | str) -> float:
-    """Read 5, "5%" or 0.05 as the share 0.05. Raises InputError: no number from 0 to below 100 %."""
+    """Read 5, "5%" or 0.05 as the share 0.05. Raises InputError: no number from 0 to below 100
+    %.
+    """
     share, written = share_of(text)
     if not 0 <= share < 1:
-        raise InputError(f"{option('broken_hours')}: '{written}' is not a share of the hours; write for example 5%")
+        raise InputError(
+            f"{option('broken_hours')}: '{written}' is not a share of the hours; write for"
+            " example 5%"
+        )
     return share

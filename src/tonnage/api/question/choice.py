@@ -1,9 +1,11 @@
-"""The choice among finished candidates: by what the asker wants least of, inside what may be spent, drawn and filled.
+"""The choice among finished candidates: by what the asker wants least of, inside what may be spent,
+drawn and filled.
 
-The search ends with the best deployment of every GPU type, and the first of them checked as a whole fleet. Here standby systems for
-failures is added, prices and power are read, and the candidates are put into another order. Where another one comes first, the same
-question is asked again for its GPU type alone, so that its knobs are tried and its fleet is checked; if that takes other systems, the order
-is made again. The remaining one then gets every part of a plan.
+The search ends with the best deployment of every GPU type, and the first of them checked as a whole
+fleet. Here standby systems for failures is added, prices and power are read, and the candidates are
+put into another order. Where another one comes first, the same question is asked again for its GPU
+type alone, so that its knobs are tried and its fleet is checked; if that takes other systems, the
+order is made again. The remaining one then gets every part of a plan.
 """
 
 from __future__ import annotations
@@ -36,9 +38,18 @@ if TYPE_CHECKING:
 MOST_CHECKED = 12  # most candidates whose fleet is checked before one is chosen
 
 # What a plan says of its choice, and of nothing without one
-OF_THE_CHOICE = ("explain", "sensitivity", "fleet_check", "tail", "prefix_cache", "job", "percentile_answer")
+OF_THE_CHOICE = (
+    "explain",
+    "sensitivity",
+    "fleet_check",
+    "tail",
+    "prefix_cache",
+    "job",
+    "percentile_answer",
+)
 
-Search = Callable[..., "Plan"]  # what answers a question, as ``sizing.planner.size`` does, with one memory for all of them
+# what answers a question, as ``sizing.planner.size`` does, with one memory for all of them
+Search = Callable[..., "Plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +87,42 @@ class Race:
     def outlay(self, plan: Plan, candidate: Candidate) -> Outlay:
         """What a candidate costs and draws."""
         model = catalog_id(plan.scenario.model)
-        spent = outlay(candidate, traffic_of(plan), self.prices, spare=self.question.spare, model=model, where=self.where)
-        return replace(spent, job_usd=rented_job(plan, candidate, self.prices, self.question.spare) if "cloud" in self.where else 0.0)
+        spent = outlay(
+            candidate,
+            traffic_of(plan),
+            self.prices,
+            spare=self.question.spare,
+            model=model,
+            where=self.where,
+        )
+        return replace(
+            spent,
+            job_usd=(
+                rented_job(plan, candidate, self.prices, self.question.spare)
+                if "cloud" in self.where
+                else 0.0
+            ),
+        )
 
     def key(self, candidate: Candidate, spent: Outlay, of_type: Outlay) -> tuple[object, ...]:
         """What the candidates are sorted by: the objective first, then as the search sorts them.
 
-        The fewest GPUs of several types are the cheapest of these types, then the one that draws the least power. ``of_type`` is what the
-        cheapest deployment on as many GPUs of the candidate's type costs and draws: within a type the search decides.
+        The fewest GPUs of several types are the cheapest of these types, then the one that draws
+        the least power. ``of_type`` is what the cheapest deployment on as many GPUs of the
+        candidate's type costs and draws: within a type the search decides.
         """
         watts = _or_infinite(spent.drawn_watts) * candidate.systems
         aimed: dict[str, tuple[float, ...]] = {
-            "gpus": (candidate.gpus, *_usd(of_type), _or_infinite(of_type.drawn_watts) * candidate.systems),
-            "cost": (_or_infinite(spent.job_usd), _or_infinite(spent.cheapest_usd_per_year), _or_infinite(spent.own_usd_per_year)),
+            "gpus": (
+                candidate.gpus,
+                *_usd(of_type),
+                _or_infinite(of_type.drawn_watts) * candidate.systems,
+            ),
+            "cost": (
+                _or_infinite(spent.job_usd),
+                _or_infinite(spent.cheapest_usd_per_year),
+                _or_infinite(spent.own_usd_per_year),
+            ),
             "power": (watts,),
             "latency": (mean_latency(candidate),),
         }
@@ -96,33 +130,58 @@ class Race:
         return (unsure, *aimed[self.aim.objective], *rest)
 
     def broken(self, plan: Plan, candidate: Candidate, spent: Outlay) -> Reason | None:
-        """What a candidate exceeds of what may be spent, drawn or filled, and what that would carry; None where it exceeds nothing."""
+        """What a candidate exceeds of what may be spent, drawn or filled, and what that would
+        carry; None where it exceeds nothing.
+        """
         aim, watts = self.aim, spent.system_watts
         if aim.budget_usd is not None:
             usd = spent.purchase_usd if aim.budget_of == "purchase" else spent.cheapest_usd_per_year
             if usd is None or usd > aim.budget_usd * (1 + 1e-9):
-                return OverBudget(usd=usd, budget_usd=aim.budget_usd, budget_of=aim.budget_of, **self._paid(plan, candidate, usd))
+                return OverBudget(
+                    usd=usd,
+                    budget_usd=aim.budget_usd,
+                    budget_of=aim.budget_of,
+                    **self._paid(plan, candidate, usd),
+                )
         kw = None if watts is None else watts * candidate.systems / 1e3
         if aim.max_kw is not None and (kw is None or kw > aim.max_kw * (1 + 1e-9)):
             systems = None if watts is None else math.floor(aim.max_kw * 1e3 / watts + 1e-9)
             return OverPower(kw=kw, most_kw=aim.max_kw, **self._carried(candidate, systems))
         if aim.max_racks is not None:
-            taken = None if watts is None else footprint(candidate.systems, watts, spent.watts_from, rack_kw=aim.rack_kw)
+            taken = (
+                None
+                if watts is None
+                else footprint(candidate.systems, watts, spent.watts_from, rack_kw=aim.rack_kw)
+            )
             if taken is None or taken.racks > aim.max_racks:
                 systems = None if taken is None else taken.per_rack * aim.max_racks
                 racks = None if taken is None else taken.racks
-                return OverRacks(racks=racks, most_racks=aim.max_racks, rack_kw=aim.rack_kw, **self._carried(candidate, systems))
+                return OverRacks(
+                    racks=racks,
+                    most_racks=aim.max_racks,
+                    rack_kw=aim.rack_kw,
+                    **self._carried(candidate, systems),
+                )
         return None
 
     def _carried(self, candidate: Candidate, systems: int | None) -> dict[str, Any]:
-        """What so many systems of a candidate carry, with standby ones among them; fewer than it takes carry less than it is for."""
+        """What so many systems of a candidate carry, with standby ones among them; fewer than it
+        takes carry less than it is for.
+        """
         if systems is None:
             return {}
-        asked, needed = self.question.demand.sizing_requests_per_second, _serving(candidate, self.question.spare)
+        asked, needed = (
+            self.question.demand.sizing_requests_per_second,
+            _serving(candidate, self.question.spare),
+        )
         serving = max(0, systems - (candidate.systems - needed))
         carried = candidate.fleet.of(serving).instances * candidate.sized_rate
         carried = carried if carried < asked else asked * serving / needed
-        return {"system": candidate.system, "most_systems": systems, "most_requests_per_second": carried}
+        return {
+            "system": candidate.system,
+            "most_systems": systems,
+            "most_requests_per_second": carried,
+        }
 
     def _paid(self, plan: Plan, candidate: Candidate, usd: float | None) -> dict[str, Any]:
         """What the budget buys of a candidate that costs more, or pays for in a year."""
@@ -134,24 +193,41 @@ class Race:
         return self._carried(candidate, math.floor(most / (usd / candidate.systems) + 1e-9))
 
     def _of_a_year(self, plan: Plan, candidate: Candidate, most: float) -> dict[str, Any]:
-        """The most instances of a candidate whose own load costs no more in a year, owned or rented, and the systems that hold them."""
-        asked, traffic, model = self.question.demand.sizing_requests_per_second, traffic_of(plan), catalog_id(plan.scenario.model)
-        standing, rate = candidate.systems - _serving(candidate, self.question.spare), candidate.sized_rate
+        """The most instances of a candidate whose own load costs no more in a year, owned or
+        rented, and the systems that hold them.
+        """
+        asked, traffic, model = (
+            self.question.demand.sizing_requests_per_second,
+            traffic_of(plan),
+            catalog_id(plan.scenario.model),
+        )
+        standing, rate = (
+            candidate.systems - _serving(candidate, self.question.spare),
+            candidate.sized_rate,
+        )
 
         def held(instances: int) -> int:
             return candidate.fleet.holding(instances).systems + standing
 
         def paid(instances: int) -> bool:
-            fewer = candidate.on(systems=held(instances), instances=candidate.fleet.of(held(instances)).instances)
+            fewer = candidate.on(
+                systems=held(instances), instances=candidate.fleet.of(held(instances)).instances
+            )
             load = traffic.times(instances * rate / asked)
-            usd = outlay(fewer, load, self.prices, spare=self.question.spare, model=model, where=self.where).own_usd_per_year
+            usd = outlay(
+                fewer, load, self.prices, spare=self.question.spare, model=model, where=self.where
+            ).own_usd_per_year
             return usd is not None and usd <= most
 
         low, high = 0, math.ceil(asked / rate)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if paid(middle) else (low, middle)
-        return {"system": candidate.system, "most_systems": held(low) if low else 0, "most_requests_per_second": low * rate}
+        return {
+            "system": candidate.system,
+            "most_systems": held(low) if low else 0,
+            "most_requests_per_second": low * rate,
+        }
 
 
 def _or_infinite(amount: float | None) -> float:
@@ -164,7 +240,9 @@ def _usd(spent: Outlay) -> tuple[float, float]:
     return (_or_infinite(spent.job_usd), _or_infinite(spent.own_usd_per_year))
 
 
-def _cheapest_of_types(running: Sequence[Candidate], spent: Mapping[int, Outlay]) -> dict[tuple[str, int], Outlay]:
+def _cheapest_of_types(
+    running: Sequence[Candidate], spent: Mapping[int, Outlay]
+) -> dict[tuple[str, int], Outlay]:
     """What the cheapest deployment costs on each type and number of GPUs."""
     cheapest: dict[tuple[str, int], Outlay] = {}
     for candidate in running:
@@ -176,11 +254,25 @@ def _cheapest_of_types(running: Sequence[Candidate], spent: Mapping[int, Outlay]
 
 def _serving(candidate: Candidate, spare: int) -> int:
     """Systems that carry load."""
-    return candidate.systems - spare - (0 if candidate.standby is None else candidate.standby.extra_systems)
+    return (
+        candidate.systems
+        - spare
+        - (0 if candidate.standby is None else candidate.standby.extra_systems)
+    )
 
 
-def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
-    """The plan with the choice that the scenario asks for. Raises InputError: a cost is to be the least and no candidate has a price."""
+def chosen(
+    question: Question,
+    plan: Plan,
+    scenario: Scenario,
+    *,
+    prices: Prices,
+    where: tuple[Where, ...],
+    search: Search,
+) -> Plan:
+    """The plan with the choice that the scenario asks for. Raises InputError: a cost is to be the
+    least and no candidate has a price.
+    """
     aim, reserve = aim_of(scenario.choice), reserve_of(scenario.standby)
     plain = aim is None and reserve is None
     if not plan.candidates or (plain and plan.demand.of_existing):
@@ -193,10 +285,15 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
         spent = {id(candidate): race.outlay(plan, candidate) for candidate in running}
         _check_priced(race.aim, list(spent.values()))
         cheapest = _cheapest_of_types(running, spent)
-        running.sort(key=lambda each: race.key(each, spent[id(each)], cheapest[each.gpu, each.gpus]))
+        running.sort(
+            key=lambda each: race.key(each, spent[id(each)], cheapest[each.gpu, each.gpus])
+        )
         if plain and running[0] is first:
             return plan
-        broken = {id(candidate): race.broken(plan, candidate, spent[id(candidate)]) for candidate in running}
+        broken = {
+            id(candidate): race.broken(plan, candidate, spent[id(candidate)])
+            for candidate in running
+        }
         best = next((candidate for candidate in running if broken[id(candidate)] is None), None)
         if best is None or id(best) in sure or len(sure) > MOST_CHECKED:
             break
@@ -211,40 +308,89 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     if best is None and question.load == "open" and not question.offline:
         _carried_by_search(question, running, broken, search)
     if best is not None and id(best) not in sure:
-        best = next(candidate for candidate in running if broken[id(candidate)] is None and id(candidate) in sure)
-    over = [rejected(candidate.identity, why) for candidate in running if (why := broken[id(candidate)]) is not None]
-    kept = [candidate for candidate in running if broken[id(candidate)] is None and candidate is not best]
+        best = next(
+            candidate
+            for candidate in running
+            if broken[id(candidate)] is None and id(candidate) in sure
+        )
+    over = [
+        rejected(candidate.identity, why)
+        for candidate in running
+        if (why := broken[id(candidate)]) is not None
+    ]
+    kept = [
+        candidate
+        for candidate in running
+        if broken[id(candidate)] is None and candidate is not best
+    ]
     candidates = () if best is None else (best, *kept)
     deep = None if best is None else plan if best is first else search(_alone(question, best))
     return _made(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
 
 
-def _carried_by_search(question: Question, running: Sequence[Candidate], broken: dict[int, Reason | None], search: Search) -> None:
-    """Put what the search finds that the allowed systems, or instances, carry in place of what division says, of what carries most."""
+def _carried_by_search(
+    question: Question,
+    running: Sequence[Candidate],
+    broken: dict[int, Reason | None],
+    search: Search,
+) -> None:
+    """Put what the search finds that the allowed systems, or instances, carry in place of what
+    division says, of what carries most.
+    """
     found = set[int]()
     while True:
-        most = {id(candidate): getattr(broken[id(candidate)], "most_requests_per_second", None) or 0.0 for candidate in running}
+        most = {
+            id(candidate): getattr(broken[id(candidate)], "most_requests_per_second", None) or 0.0
+            for candidate in running
+        }
         best = max(running, key=lambda one: most[id(one)])
         why = broken[id(best)]
-        if id(best) in found or not most[id(best)] or not isinstance(why, Most) or why.most_systems is None:
+        if (
+            id(best) in found
+            or not most[id(best)]
+            or not isinstance(why, Most)
+            or why.most_systems is None
+        ):
             return
         found.add(id(best))
         asked = narrowed(question, best)
-        system, count = system_for(question, asked.gpus[0]), why.most_systems - (best.systems - _serving(best, question.spare))
-        if isinstance(why, OverBudget) and why.budget_of == "year" and best.parallelism.gpus < system.gpus:  # single instances are paid for
-            system, count = replace(system, gpus=best.parallelism.gpus), round(most[id(best)] / best.sized_rate)
-        existing = search(replace(asked, have=(Owned(count=count, system=system),), spare=0, deepen=False), rows=False).existing
+        system, count = (
+            system_for(question, asked.gpus[0]),
+            why.most_systems - (best.systems - _serving(best, question.spare)),
+        )
+        # single instances are paid for
+        if (
+            isinstance(why, OverBudget)
+            and why.budget_of == "year"
+            and best.parallelism.gpus < system.gpus
+        ):
+            system, count = (
+                replace(system, gpus=best.parallelism.gpus),
+                round(most[id(best)] / best.sized_rate),
+            )
+        existing = search(
+            replace(asked, have=(Owned(count=count, system=system),), spare=0, deepen=False),
+            rows=False,
+        ).existing
         if existing is None:
             return
         carried = existing.requests_per_second
         rented = system.gpus == best.parallelism.gpus  # which the price counts as the whole fleet's
-        broken[id(best)] = replace(why, most_requests_per_second=min(carried, most[id(best)]) if rented else carried)
+        broken[id(best)] = replace(
+            why, most_requests_per_second=min(carried, most[id(best)]) if rented else carried
+        )
 
 
-def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
+def with_runner_up(
+    question: Question, plan: Plan, *, prices: Prices, where: tuple[Where, ...], search: Search
+) -> Plan:
     """The plan with the best deployment on another GPU type; arguments as of ``chosen``."""
     choice = plan.choice
-    others = {candidate.gpu: candidate for candidate in reversed(plan.candidates) if choice is not None and candidate.gpu != choice.gpu}
+    others = {
+        candidate.gpu: candidate
+        for candidate in reversed(plan.candidates)
+        if choice is not None and candidate.gpu != choice.gpu
+    }
     if choice is None or not others or question.offline or plan.demand.of_existing:
         return plan
     race = Race(question=question, aim=Aim(), reserve=None, prices=prices, where=where)
@@ -271,14 +417,21 @@ def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tup
             usd_per_year=usd,
             more_usd_per_year=None if usd is None or own is None else usd - own,
         )
-        rows = tuple(other if one.identity == other.identity else one for one in plan.candidates)  # its row came from short runs
+        # its row came from short runs
+        rows = tuple(other if one.identity == other.identity else one for one in plan.candidates)
         return replace(plan, runner_up=runner_up, candidates=rows)
     return plan
 
 
 def _alone(question: Question, candidate: Candidate) -> Question:
-    """The question for the GPU type of a candidate; where the shortest answers are requested, for the deployment itself."""
-    return narrowed(question, candidate) if question.objective == "latency" else _of_gpu(question, candidate)
+    """The question for the GPU type of a candidate; where the shortest answers are requested, for
+    the deployment itself.
+    """
+    return (
+        narrowed(question, candidate)
+        if question.objective == "latency"
+        else _of_gpu(question, candidate)
+    )
 
 
 def _of_gpu(question: Question, candidate: Candidate) -> Question:
@@ -288,18 +441,43 @@ def _of_gpu(question: Question, candidate: Candidate) -> Question:
 
 
 def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
-    """Refuse to look for the least of what is known of no candidate. Raises InputError: no price, or no power, is known."""
+    """Refuse to look for the least of what is known of no candidate. Raises InputError: no price,
+    or no power, is known.
+    """
     if aim.objective == "cost" and all(outlay.cheapest_usd_per_year is None for outlay in spent):
-        raise InputError(f"{option('objective')}: cost cannot decide, as none of the deployments has a price; give {option('price')}")
+        raise InputError(
+            f"{option('objective')}: cost cannot decide, as none of the deployments has a price;"
+            f" give {option('price')}"
+        )
     if aim.objective == "power" and all(outlay.system_watts is None for outlay in spent):
-        raise InputError(f"{option('objective')}: power cannot decide, as that of none of the systems is known")
+        raise InputError(
+            f"{option('objective')}: power cannot decide, as that of none of the systems is known"
+        )
 
 
-def _made(plan: Plan, deep: Plan | None, candidates: tuple[Candidate, ...], out: tuple[Rejected, ...], aim: Aim | None) -> Plan:
-    """The plan with other candidates, and all that it says of its choice taken from the answer to that one alone."""
+def _made(
+    plan: Plan,
+    deep: Plan | None,
+    candidates: tuple[Candidate, ...],
+    out: tuple[Rejected, ...],
+    aim: Aim | None,
+) -> Plan:
+    """The plan with other candidates, and all that it says of its choice taken from the answer to
+    that one alone.
+    """
     if deep is None:
         nothing: dict[str, Any] = dict.fromkeys(OF_THE_CHOICE)
-        return replace(plan, candidates=(), rejected=out, pareto=(), aim=aim, curve=(), warnings=(), routers=(), **nothing)
+        return replace(
+            plan,
+            candidates=(),
+            rejected=out,
+            pareto=(),
+            aim=aim,
+            curve=(),
+            warnings=(),
+            routers=(),
+            **nothing,
+        )
     standby = candidates[0].standby
     return replace(
         deep,

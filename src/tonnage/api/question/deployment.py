@@ -14,7 +14,15 @@ from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_known
 from tonnage.spec.catalog.checkpoints import as_run
-from tonnage.spec.deployment import Deployment, EngineKnobs, KvRule, Parallelism, Scheduler, parse_adapters, parse_speculation
+from tonnage.spec.deployment import (
+    Deployment,
+    EngineKnobs,
+    KvRule,
+    Parallelism,
+    Scheduler,
+    parse_adapters,
+    parse_speculation,
+)
 from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, hosted, linked
 from tonnage.spec.precision import find_precision
@@ -54,36 +62,48 @@ def deployment_of(
     max_model_len: int | None = None,
     shares: Mapping[str, float | None] | None = None,
 ) -> Deployment:
-    """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and another source of step times.
+    """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and
+    another source of step times.
 
-    Without a ``precision`` it is the format that the model is published in (``Model.usual_precision``). ``shares`` are of the memory, by
-    name (``SHARE_OF``).
+    Without a ``precision`` it is the format that the model is published in
+    (``Model.usual_precision``). ``shares`` are of the memory, by name (``SHARE_OF``).
 
     Raises InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
     """
     found_model = with_context(find_model(model, layout), max_model_len)
     found_gpu, spec = find_gpu(gpu), find_engine(engine)
-    found_precision = as_run(find_precision(precision or found_model.usual_precision), found_model, spec, found_gpu)
+    found_precision = as_run(
+        find_precision(precision or found_model.usual_precision), found_model, spec, found_gpu
+    )
     if lacking := found_gpu.lacks(found_precision):
         raise InputError(
-            f"{option('precision')}: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another"
+            f"{option('precision')}: {found_gpu.name} ({found_gpu.arch}) has {lacking} for"
+            f" {found_precision.name}; choose another"
         )
     if lacking := spec.lacks(found_precision):
         raise InputError(f"{option('precision')}: {lacking}; choose another")
     set_knobs = {name: value for name, value in (knobs or {}).items() if value is not None}
     for name, value in set_knobs.items():
         if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= MOST:
-            raise InputError(f"{option(name)}: {value} is not possible; write {f'at most {MOST:,}' if value > MOST else '1 or more'}")
+            raise InputError(
+                f"{option(name)}: {value} is not possible; write"
+                f" {f'at most {MOST:,}' if value > MOST else '1 or more'}"
+            )
     defaults = default_knobs(spec, found_gpu, dp)
     share = shares_of(shares or {}, (spec,)).get(defaults.kv_rule, defaults.kv_fraction)
     chosen: EngineKnobs = replace(defaults, **{"kv_fraction": share, **set_knobs})  # type: ignore[arg-type]
     _check_waits(chosen, spec.name)
     if chosen.long_prefill_token_threshold > 0 and chosen.scheduler != "vllm":
-        raise InputError(f"{option('long_prefill_token_threshold')}: {spec.name} has no such setting, vLLM does ({option('engine')} vllm)")
+        raise InputError(
+            f"{option('long_prefill_token_threshold')}: {spec.name} has no such setting, vLLM does"
+            f" ({option('engine')} vllm)"
+        )
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
-    (found_gpu,) = limited((found_gpu if link is None else linked(found_gpu, link, tp),), power_cap, gpu_clock, source)
+    (found_gpu,) = limited(
+        (found_gpu if link is None else linked(found_gpu, link, tp),), power_cap, gpu_clock, source
+    )
     (found_gpu,) = in_hosts((found_gpu,), host_speed, source)
     deployment = Deployment(
         model=found_model,
@@ -111,19 +131,28 @@ SHARE_OF: dict[KvRule, str] = {
 
 
 def engines_meant(values: Mapping[str, object]) -> tuple[str, ...]:
-    """The engines whose share of the memory is among values by name: no other is tried where none is named."""
+    """The engines whose share of the memory is among values by name: no other is tried where none
+    is named.
+    """
     return tuple(engine for rule, engine in SHARE_OF.items() if values.get(rule) is not None)
 
 
-def shares_of(values: Mapping[str, float | None], engines: Sequence[EnginePreset]) -> dict[KvRule, float]:
-    """The shares of the memory among values by name. Raises InputError: a share that cannot be, or that none of the engines has."""
+def shares_of(
+    values: Mapping[str, float | None], engines: Sequence[EnginePreset]
+) -> dict[KvRule, float]:
+    """The shares of the memory among values by name. Raises InputError: a share that cannot be, or
+    that none of the engines has.
+    """
     shares: dict[KvRule, float] = {}
     for rule, engine in SHARE_OF.items():
         share = values.get(rule)
         if share is None:
             continue
         if not 0 < share <= 1:
-            raise InputError(f"{option(rule)}: {share:g} is not a share of the memory; write a number above 0 and at most 1, such as 0.9")
+            raise InputError(
+                f"{option(rule)}: {share:g} is not a share of the memory; write a number above 0"
+                " and at most 1, such as 0.9"
+            )
         if engines and all(preset.kv_rule != rule for preset in engines):
             instead = f"write {option(engines[0].kv_rule)} {share:g} or {option('engine')} {engine}"
             raise InputError(f"{option(rule)}: {engines[0].name} has no such setting; {instead}")
@@ -132,64 +161,99 @@ def shares_of(values: Mapping[str, float | None], engines: Sequence[EnginePreset
 
 
 def with_context(model: Model, most: int | None) -> Model:
-    """The model with a shorter context. Raises InputError: it is below two tokens, or longer than the model's."""
+    """The model with a shorter context. Raises InputError: it is below two tokens, or longer than
+    the model's.
+    """
     if most is None:
         return model
     if most < 2:
-        raise InputError(f"{option('max_model_len')}: {most} is not possible; write tokens of a prompt and its output, 2 or more")
+        raise InputError(
+            f"{option('max_model_len')}: {most} is not possible; write tokens of a prompt and its"
+            " output, 2 or more"
+        )
     if most > model.max_context:
         raise InputError(
-            f"{option('max_model_len')}: {most:,} is longer than the context of {model.name}; write at most {model.max_context}"
+            f"{option('max_model_len')}: {most:,} is longer than the context of {model.name}; write"
+            f" at most {model.max_context}"
         )
     return replace(model, max_context=most)
 
 
 def _check_waits(knobs: EngineKnobs, engine: str) -> None:
-    """Refuse settings by which requests wait that the engine does not have, or that do not go together."""
+    """Refuse settings by which requests wait that the engine does not have, or that do not go
+    together.
+    """
     waits = knobs.batch_wait_steps > 0, knobs.batch_wait_ratio > 0
     if knobs.receive_interval > 1 and knobs.scheduler != "sglang":
         raise InputError(
-            f"{option('receive_interval')}: {engine} has no such setting, SGLang does ({option('engine')} sglang); leave it out"
+            f"{option('receive_interval')}: {engine} has no such setting, SGLang does"
+            f" ({option('engine')} sglang); leave it out"
         )
     if any(waits) and knobs.scheduler != "tensorrt-llm":
         raise InputError(
-            f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: {engine} has no such settings, TensorRT-LLM does; leave them out"
+            f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: {engine} has no such"
+            " settings, TensorRT-LLM does; leave them out"
         )
     if any(waits) != all(waits) or not 0 <= knobs.batch_wait_ratio <= 1:
         raise InputError(
             f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: "
-            f"go together, the ratio above 0 and at most 1, for example 20 and 0.9"
+            "go together, the ratio above 0 and at most 1, for example 20 and 0.9"
         )
 
 
 def joined(gpus: Sequence[Gpu], link: str | None, tp: int) -> tuple[Gpu, ...]:
-    """The GPUs with the link over PCIe that is requested; those with NVLink keep theirs. Raises InputError: as ``linked``."""
+    """The GPUs with the link over PCIe that is requested; those with NVLink keep theirs. Raises
+    InputError: as ``linked``.
+    """
     if link is None or all(gpu.link in FABRICS for gpu in gpus):
         return tuple(gpus if link is None else (linked(gpu, link, tp) for gpu in gpus))
     return tuple(gpu if gpu.link in FABRICS else linked(gpu, link, tp) for gpu in gpus)
 
 
-def stated(gpus: Sequence[Gpu], search: SearchAsked, tp: int, source: StepSource | None) -> tuple[Gpu, ...]:
-    """The GPUs with the link, the power limit, the clocks and the host that a question states. Raises InputError."""
-    return in_hosts(limited(joined(gpus, search.link, tp), search.power_cap, search.gpu_clock, source), search.host_speed, source)
+def stated(
+    gpus: Sequence[Gpu], search: SearchAsked, tp: int, source: StepSource | None
+) -> tuple[Gpu, ...]:
+    """The GPUs with the link, the power limit, the clocks and the host that a question states.
+    Raises InputError.
+    """
+    return in_hosts(
+        limited(joined(gpus, search.link, tp), search.power_cap, search.gpu_clock, source),
+        search.host_speed,
+        source,
+    )
 
 
-def in_hosts(gpus: Sequence[Gpu], speed: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
-    """The GPUs in hosts of the speed that is requested. Raises InputError: no such speed, or step times that have their host in them."""
+def in_hosts(
+    gpus: Sequence[Gpu], speed: float | None, source: StepSource | None
+) -> tuple[Gpu, ...]:
+    """The GPUs in hosts of the speed that is requested. Raises InputError: no such speed, or step
+    times that have their host in them.
+    """
     if speed is None:
         return tuple(gpus)
     if source is not None:
-        raise InputError(f"{option('host_speed')}: step times of {source.name} have their host in them; leave one of the two out")
+        raise InputError(
+            f"{option('host_speed')}: step times of {source.name} have their host in them; leave"
+            " one of the two out"
+        )
     return tuple(hosted(gpu, speed) for gpu in gpus)
 
 
-def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
+def limited(
+    gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None
+) -> tuple[Gpu, ...]:
     """The GPUs under the power limit or the locked clocks that are requested. Raises InputError."""
     name = "gpu_clock" if power_cap is None else "power_cap"
     if power_cap is not None and gpu_clock is not None:
-        raise InputError(f"{option('gpu_clock')}: {option('power_cap')} sets the clock too; leave one of the two out")
+        raise InputError(
+            f"{option('gpu_clock')}: {option('power_cap')} sets the clock too; leave one of the"
+            " two out"
+        )
     if source is not None and (power_cap is not None or gpu_clock is not None):
-        raise InputError(f"{option(name)}: scales the fitted step times; drop {option('step_model')}, or leave this out")
+        raise InputError(
+            f"{option(name)}: scales the fitted step times; drop {option('step_model')}, or leave"
+            " this out"
+        )
     if gpu_clock is not None:
         return tuple(clocked(gpu, gpu_clock) for gpu in gpus)
     if power_cap is None:
@@ -197,7 +261,10 @@ def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None,
     slower = tuple(capped(gpu, power_cap) for gpu in gpus)
     if slower == tuple(gpus):
         boards = ", ".join(f"{gpu.tdp_w:g} W of {gpu.name}" for gpu in gpus)
-        raise InputError(f"{option('power_cap')}: {power_cap} is no lower than the board power ({boards}); lower it, or leave it out")
+        raise InputError(
+            f"{option('power_cap')}: {power_cap} is no lower than the board power ({boards}); lower"
+            " it, or leave it out"
+        )
     return slower
 
 
@@ -212,7 +279,10 @@ def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
     own = find_engine(engine).knobs.scheduler
     if batcher == "max-utilization":
         if own not in ("tensorrt-llm", "static"):
-            raise InputError(f"{option('batcher')}: max-utilization is a capacity policy of TensorRT-LLM; {engine} has none, leave it out")
+            raise InputError(
+                f"{option('batcher')}: max-utilization is a capacity policy of TensorRT-LLM;"
+                f" {engine} has none, leave it out"
+            )
         return "max-utilization"
     return "tensorrt-llm" if own == "static" else own
 
@@ -220,23 +290,41 @@ def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
 MOST_POOL_INSTANCES = 1_000
 
 
-def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment) -> Disaggregated | None:
-    """The two pools that are requested, both of the one deployment; None where none are. Raises InputError."""
+def pools_of(
+    own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
+) -> Disaggregated | None:
+    """The two pools that are requested, both of the one deployment; None where none are. Raises
+    InputError.
+    """
     asked = search.disaggregated
     if asked is None or asked is False:
         for name in ("kv_link", "kv_overlap"):
             if getattr(search, name) is not None:
-                raise InputError(f"{option(name)}: is of two pools; add {option('disaggregated')} 1:2")
+                raise InputError(
+                    f"{option(name)}: is of two pools; add {option('disaggregated')} 1:2"
+                )
         return None
-    if str(own.get("instances", 1)) != "1" or own.get("window") is not None or deployment.knobs.scheduler == "static":
-        raise InputError(f"{option('disaggregated')}: goes with in-flight batching, without {option('instances')} or {option('window')}")
+    if (
+        str(own.get("instances", 1)) != "1"
+        or own.get("window") is not None
+        or deployment.knobs.scheduler == "static"
+    ):
+        raise InputError(
+            f"{option('disaggregated')}: goes with in-flight batching, without"
+            f" {option('instances')} or {option('window')}"
+        )
     if deployment.parallelism.pp > 1:
-        raise InputError(f"{option('disaggregated')}: two pools are simulated without pipeline stages; leave out {option('pp')}")
+        raise InputError(
+            f"{option('disaggregated')}: two pools are simulated without pipeline stages; leave out"
+            f" {option('pp')}"
+        )
     from tonnage.simulator.disaggregated import Disaggregated
 
     prefill, decode = _numbers(asked)
     return Disaggregated(
-        prefill=deployment if deployment.speculation is None else replace(deployment, speculation=None),
+        prefill=(
+            deployment if deployment.speculation is None else replace(deployment, speculation=None)
+        ),
         decode=deployment,
         prefill_instances=prefill,
         decode_instances=decode,
@@ -256,20 +344,58 @@ def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
     away = f"drop {option('disaggregated')}, or"
     counting = f"choose from {', '.join(COUNTING)}"
     refused = (
-        (mode == "offline", f"a job is not sized in two pools; {away} ask for a peak with latency limits"),
-        (search_asked.load == "closed", f"a closed loop is not sized in two pools; {away} write {option('load')} open"),
-        (scenario.demand.trace is not None, f"recorded arrivals are not sized in two pools; {away} describe them by {option('peak_rps')}"),
-        (shares, f"prompts that share something are not sized in two pools; {away} leave out what they share"),
-        (search_asked.speculation is not None, f"speculative decoding is not sized in two pools; {away} drop {option('speculation')}"),
-        (scenario.benchmarks is not None, f"benchmarks measure instances that do both; {away} drop {option('benchmarks')}"),
-        (search_asked.router not in (None, *COUNTING), f"a router of two pools counts requests; {option('router')}: {counting}"),
-        (_any(scenario.standby), f"what stands by for failures is not sized in two pools; {away} add systems with {option('spare')}"),
-        (_any(scenario.scaling), f"two pools are not scaled over hours; {away} drop {option('autoscale')}"),
+        (
+            mode == "offline",
+            f"a job is not sized in two pools; {away} ask for a peak with latency limits",
+        ),
+        (
+            search_asked.load == "closed",
+            f"a closed loop is not sized in two pools; {away} write {option('load')} open",
+        ),
+        (
+            scenario.demand.trace is not None,
+            (
+                f"recorded arrivals are not sized in two pools; {away} describe them by"
+                f" {option('peak_rps')}"
+            ),
+        ),
+        (
+            shares,
+            (
+                f"prompts that share something are not sized in two pools; {away} leave out what"
+                " they share"
+            ),
+        ),
+        (
+            search_asked.speculation is not None,
+            f"speculative decoding is not sized in two pools; {away} drop {option('speculation')}",
+        ),
+        (
+            scenario.benchmarks is not None,
+            f"benchmarks measure instances that do both; {away} drop {option('benchmarks')}",
+        ),
+        (
+            search_asked.router not in (None, *COUNTING),
+            f"a router of two pools counts requests; {option('router')}: {counting}",
+        ),
+        (
+            _any(scenario.standby),
+            (
+                f"what stands by for failures is not sized in two pools; {away} add systems with"
+                f" {option('spare')}"
+            ),
+        ),
+        (
+            _any(scenario.scaling),
+            f"two pools are not scaled over hours; {away} drop {option('autoscale')}",
+        ),
     )
     said = next((why for found, why in refused if found), None)
     if said is not None:
         raise InputError(f"{option('disaggregated')}: {said}")
-    return Pools(link_bytes_s=link_asked(search_asked.kv_link), overlap=bool(search_asked.kv_overlap))
+    return Pools(
+        link_bytes_s=link_asked(search_asked.kv_link), overlap=bool(search_asked.kv_overlap)
+    )
 
 
 def _any(part: StandbyAsked | ScalingAsked) -> bool:
@@ -278,18 +404,28 @@ def _any(part: StandbyAsked | ScalingAsked) -> bool:
 
 def _numbers(asked: object) -> tuple[int, int]:
     parts = str(asked).split(":")
-    if len(parts) != 2 or not all(part.isdecimal() and 1 <= int(part) <= MOST_POOL_INSTANCES for part in parts):
-        raise InputError(f"{option('disaggregated')}: '{asked}' is not two numbers of instances; write prefill:decode, such as 1:2")
+    if len(parts) != 2 or not all(
+        part.isdecimal() and 1 <= int(part) <= MOST_POOL_INSTANCES for part in parts
+    ):
+        raise InputError(
+            f"{option('disaggregated')}: '{asked}' is not two numbers of instances; write"
+            " prefill:decode, such as 1:2"
+        )
     return int(parts[0]), int(parts[1])
 
 
 def link_asked(asked: object) -> float | None:
-    """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is given. Raises InputError."""
+    """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is
+    given. Raises InputError.
+    """
     if asked is None:
         return None
     found = parse_bytes(str(asked).strip().removesuffix("/s"), option("kv_link"))
     if found <= 0:
-        raise InputError(f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above 0, such as 50GB/s")
+        raise InputError(
+            f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above"
+            " 0, such as 50GB/s"
+        )
     return float(found)
 
 
@@ -307,5 +443,7 @@ def router_of(name: str | None, *, by_content: bool = False, default: str = DEFA
     known = [each for each in ROUTERS if by_content or each not in BY_CONTENT]
     plain = None if name is None else name.strip().lower().replace("_", "-").replace(" ", "-")
     if plain is not None and plain not in known:
-        raise InputError(f"{option('router')}: '{name}' is not a router; choose from {', '.join(known)}")
+        raise InputError(
+            f"{option('router')}: '{name}' is not a router; choose from {', '.join(known)}"
+        )
     return plain or default

@@ -1,4 +1,6 @@
-"""Questions that come from elsewhere, such as a page or an agent: they name files of one folder alone."""
+"""Questions that come from elsewhere, such as a page or an agent: they name files of one folder
+alone.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,27 @@ _LONGEST_NAME = 255
 
 
 def check_inside(value: Any, folder: Path, where: str = "") -> None:
-    """Refuse a value, nested ones too, that names a file outside of the folder, or a hidden one. Raises InputError: naming the leaf."""
+    """Refuse a value, nested ones too, that names a file outside of the folder, or a hidden one.
+    Raises InputError: naming the leaf.
+    """
     for leaf, text in _texts(value, where):
         if any(_leads_out(token, folder) for token in (text, *_TOKENS.split(text))):
-            raise InputError(f"{option(leaf[:40])}: names a file outside of the folder that is served; put it there, and name it alone")
+            raise InputError(
+                f"{option(leaf[:40])}: names a file outside of the folder that is served; put it"
+                " there, and name it alone"
+            )
 
 
 def files_named(value: Any, folder: Path) -> set[Path]:
     """The files of the folder that a value, which ``check_inside`` let through, may name."""
-    tokens = {token for _, text in _texts(value, "") for token in (text, *_TOKENS.split(text)) if token}
-    return {folder / token for token in tokens if len(token) <= _LONGEST_NAME and (folder / token).is_file()}
+    tokens = {
+        token for _, text in _texts(value, "") for token in (text, *_TOKENS.split(text)) if token
+    }
+    return {
+        folder / token
+        for token in tokens
+        if len(token) <= _LONGEST_NAME and (folder / token).is_file()
+    }
 
 
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
@@ -46,7 +59,10 @@ def _leads_out(token: str, folder: Path) -> bool:
     try:
         if not (folder / token).exists():
             return False
-        real, hidden = (folder / token).resolve(), any(part.startswith(".") for part in Path(token).parts)
+        real, hidden = (
+            (folder / token).resolve(),
+            any(part.startswith(".") for part in Path(token).parts),
+        )
         return hidden or not real.is_relative_to(folder.resolve())
     except (OSError, ValueError):
         return False

@@ -1,4 +1,6 @@
-"""Makes the loads that an engine is simulated under: closed loops of clients, or open loops of requests per second."""
+"""Makes the loads that an engine is simulated under: closed loops of clients, or open loops of
+requests per second.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,21 @@ WINDOW_REQUESTS = 1_000_000
 MOST_TOKENS = 2e10
 MOST_REQUESTS = 5_000_000
 MOST_RATE = 1e9
-_STATE = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*/\s*s\s+for\s+(\S.*?)\s*$", re.IGNORECASE)  # A state, such as "2/s for 60s"
+# A state, such as "2/s for 60s"
+_STATE = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*/\s*s\s+for\s+(\S.*?)\s*$", re.IGNORECASE)
 
 Rates = str | float | Iterable[float]
 
 
-def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Process, cv: float, turnaround_s: float) -> list[Arrivals]:
-    """One load for every number of clients, or for every rate; with both every rate, of which so many requests are in flight at most.
+def loads_of(
+    concurrency: Many | None,
+    request_rate: Rates | None,
+    process: Process,
+    cv: float,
+    turnaround_s: float,
+) -> list[Arrivals]:
+    """One load for every number of clients, or for every rate; with both every rate, of which so
+    many requests are in flight at most.
 
     Raises InputError: neither is given, or one is no such number, or there are several caps.
     """
@@ -56,32 +66,59 @@ def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Proc
     if request_rate is None:
         if not clients:
             raise InputError(
-                f"{option('concurrency')}, {option('request_rate')}: neither given; give one of them, for example "
-                f"{option('concurrency')} 1,10,100, or a rate with the most requests in flight"
+                f"{option('concurrency')}, {option('request_rate')}: neither given; give one of"
+                f" them, for example {option('concurrency')} 1,10,100, or a rate with the most"
+                " requests in flight"
             )
         return [ClosedLoop(concurrency=n, turnaround_s=turnaround_s) for n in clients]
     if process == "gamma":
         checked_cv(cv)
     if len(clients) > 1:
-        raise InputError(f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight; give one number")
+        raise InputError(
+            f"{option('concurrency')}: with {option('request_rate')} it caps the requests in"
+            " flight; give one number"
+        )
     cap = clients[0] if clients else 0
-    return [OpenLoop(rate=rate, process=process, cv=cv, in_flight=cap) for rate in rates(request_rate, option("request_rate"))]
+    return [
+        OpenLoop(rate=rate, process=process, cv=cv, in_flight=cap)
+        for rate in rates(request_rate, option("request_rate"))
+    ]
 
 
 def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]:
-    """Traffic of two states, as it is or with each mean that is given. Raises InputError: no such states, or a closed loop."""
+    """Traffic of two states, as it is or with each mean that is given. Raises InputError: no such
+    states, or a closed loop.
+    """
     where, form = option("mmpp"), "2/s for 60s, 20/s for 10s"
     if text is None or own.get("concurrency") is not None:
-        raise InputError(f"{option('arrivals')}: mmpp needs the two states of {where}, such as '{form}', and an open loop")
+        raise InputError(
+            f"{option('arrivals')}: mmpp needs the two states of {where}, such as '{form}', and an"
+            " open loop"
+        )
     matches = [_STATE.match(part) for part in text.split(",")]
     states = [(float(match[1]), parse_duration(match[2], where)) for match in matches if match]
     if len(matches) != 2 or len(states) != 2:
-        raise InputError(f"{where}: '{text}' is not two states; write rates and mean stays such as '{form}'")
+        raise InputError(
+            f"{where}: '{text}' is not two states; write rates and mean stays such as '{form}'"
+        )
     (calm, first), (busy, second) = states
-    if max(calm, busy) <= 0 or max(calm, busy) > MOST_RATE or not 0 < min(first, second) <= max(first, second) <= LONGEST_S:
-        raise InputError(f"{where}: '{text}' has no requests or no time in a state; write such as '{form}'")
-    once, rate = ModulatedArrivals(rates=(calm, busy), stays_s=(first, second)), own.get("request_rate")
-    return [once] if rate is None else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
+    if (
+        max(calm, busy) <= 0
+        or max(calm, busy) > MOST_RATE
+        or not 0 < min(first, second) <= max(first, second) <= LONGEST_S
+    ):
+        raise InputError(
+            f"{where}: '{text}' has no requests or no time in a state; write such as '{form}'"
+        )
+    once, rate = (
+        ModulatedArrivals(rates=(calm, busy), stays_s=(first, second)),
+        own.get("request_rate"),
+    )
+    return (
+        [once]
+        if rate is None
+        else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
+    )
 
 
 def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
@@ -92,47 +129,74 @@ def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
     if seconds <= 0:
         raise InputError(f"{option('window')}: '{text}' is empty; write for example 216s")
     if seconds > LONGEST_S:
-        raise InputError(f"{option('window')}: '{text}' is longer than a simulated run may be; write at most {LONGEST_S:,.0f}s (104 days)")
+        raise InputError(
+            f"{option('window')}: '{text}' is longer than a simulated run may be; write at most"
+            f" {LONGEST_S:,.0f}s (104 days)"
+        )
     if not isinstance(loads[0], ClosedLoop):
         raise InputError(
-            f"{option('window')}: belongs to a closed loop; give {option('concurrency')}, or {option('requests')} for an open loop"
+            f"{option('window')}: belongs to a closed loop; give {option('concurrency')}, or"
+            f" {option('requests')} for an open loop"
         )
     return seconds
 
 
-def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, window_s: float | None) -> Workload:
-    """The requests of one load; if no number is given 1,000, in a closed loop at least 10 per client, of a trace all, in a window no end.
+def workload_of(
+    lengths: LengthsFound, load: Simulated, requests: int | None, window_s: float | None
+) -> Workload:
+    """The requests of one load; if no number is given 1,000, in a closed loop at least 10 per
+    client, of a trace all, in a window no end.
 
     Raises InputError: more requests or tokens than a run may have.
     """
     count = requests
     if count is None:
-        count = max(DEFAULT_REQUESTS, 10 * load.concurrency) if isinstance(load, ClosedLoop) else DEFAULT_REQUESTS
-        count = len(load.recording) if isinstance(load, TraceArrivals) else load.most if isinstance(load, HourlyArrivals) else count
+        count = (
+            max(DEFAULT_REQUESTS, 10 * load.concurrency)
+            if isinstance(load, ClosedLoop)
+            else DEFAULT_REQUESTS
+        )
+        count = (
+            len(load.recording)
+            if isinstance(load, TraceArrivals)
+            else load.most
+            if isinstance(load, HourlyArrivals)
+            else count
+        )
         count = WINDOW_REQUESTS if window_s is not None else count
     if not 1 <= count <= MOST_REQUESTS:
-        raise InputError(f"{option('requests')}: {count} is not possible; write 1 to {MOST_REQUESTS:,}")
+        raise InputError(
+            f"{option('requests')}: {count} is not possible; write 1 to {MOST_REQUESTS:,}"
+        )
     if count * lengths.osl.mean > MOST_TOKENS and window_s is None:
         raise InputError(
-            f"{option('requests')}: {count:,} × {lengths.osl.mean:,.0f} output tokens are more than the {MOST_TOKENS:.0e} "
-            "that a run may have; ask for fewer"
+            f"{option('requests')}: {count:,} × {lengths.osl.mean:,.0f} output tokens are more than"
+            f" the {MOST_TOKENS:.0e} that a run may have; ask for fewer"
         )
-    return Workload(isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count)
+    return Workload(
+        isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count
+    )
 
 
 def recording_from(path: str, where: str, unit: str | None = None) -> Recording:
-    """A trace in one of the formats of ``spec.recording`` (``unit`` likewise), a run folder, or a load client's file. Raises InputError."""
+    """A trace in one of the formats of ``spec.recording`` (``unit`` likewise), a run folder, or a
+    load client's file. Raises InputError.
+    """
     from tonnage.formats.sessions import read_sessions
 
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):
         return traffic_from(path, where).recording
-    return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where, unit)
+    return (
+        _of_client(path, where) if _is_clients(path, where) else read_recording(path, where, unit)
+    )
 
 
 def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
-    """The recorded sessions that a demand names; None where its trace is none of sessions. Raises InputError: as ``read_sessions``."""
+    """The recorded sessions that a demand names; None where its trace is none of sessions. Raises
+    InputError: as ``read_sessions``.
+    """
     if asked.trace is None:
         return None
     from tonnage.formats.sessions import read_sessions
@@ -141,7 +205,9 @@ def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
 
 
 def traffic_from(path: str, where: str, unit: str | None = None) -> Traffic:
-    """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
+    """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as
+    above, or no lengths.
+    """
     from tonnage.formats.sessions import read_sessions
     from tonnage.workload.traffic import Traffic, read_traffic
 
@@ -151,13 +217,22 @@ def traffic_from(path: str, where: str, unit: str | None = None) -> Traffic:
         return read_traffic(path, where, unit)
     recording = _of_client(path, where)
     if not recording.isl:
-        raise InputError(f"{where}: {path} holds texts and no counts of prompt tokens; import it with a tokenizer and name the run folder")
+        raise InputError(
+            f"{where}: {path} holds texts and no counts of prompt tokens; import it with a"
+            " tokenizer and name the run folder"
+        )
     return Traffic(recording=recording)
 
 
 def _is_clients(path: str, where: str) -> bool:
     """Whether a file, or a folder, is what a load client kept of single requests."""
-    from tonnage.formats.tool_format import csv_lines, first_document, holds_requests, listed_rows, request_file
+    from tonnage.formats.tool_format import (
+        csv_lines,
+        first_document,
+        holds_requests,
+        listed_rows,
+        request_file,
+    )
 
     if Path(path).is_dir():
         return request_file(Path(path)) is not None
@@ -169,27 +244,44 @@ def _is_clients(path: str, where: str) -> bool:
             return False
         text = csv_lines(text, path)
     document = first_document(text)
-    if isinstance(document, dict) and isinstance(document.get("data"), list) and "payloads" in str(document["data"][:1]):
-        raise InputError(f"{where}: {path} holds prompts and no times; name the profile_export file that the tool wrote for the same run")
+    if (
+        isinstance(document, dict)
+        and isinstance(document.get("data"), list)
+        and "payloads" in str(document["data"][:1])
+    ):
+        raise InputError(
+            f"{where}: {path} holds prompts and no times; name the profile_export file that the"
+            " tool wrote for the same run"
+        )
     rows = listed_rows(document)
     return holds_requests(document if rows is None else rows[0])
 
 
 def _of_client(path: str, where: str) -> Recording:
-    """The requests of the one run of a load client's file that were answered, at the moments at which they were due."""
+    """The requests of the one run of a load client's file that were answered, at the moments at
+    which they were due.
+    """
     from tonnage.bench.reply import kept_answer
     from tonnage.formats.tool_format import Reading, read_requests
 
     runs = read_requests(Path(path), Reading(answer=kept_answer))
     if len(runs) > 1:
-        raise InputError(f"{where}: {path} holds {len(runs)} runs; a trace is one: give a file with a single run")
+        raise InputError(
+            f"{where}: {path} holds {len(runs)} runs; a trace is one: give a file with a single run"
+        )
     return _recorded(runs[0], path, where)
 
 
 def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
-    answered = sorted((request for request in run.requests if not request.outcome and request.osl >= 1), key=lambda one: one.due_ns)
+    answered = sorted(
+        (request for request in run.requests if not request.outcome and request.osl >= 1),
+        key=lambda one: one.due_ns,
+    )
     if len(answered) < 2 or answered[0].due_ns == answered[-1].due_ns:
-        raise InputError(f"{where}: {path} holds {len(answered)} answered requests; a trace has two or more, at times that differ")
+        raise InputError(
+            f"{where}: {path} holds {len(answered)} answered requests; a trace has two or more, at"
+            " times that differ"
+        )
     counted = all(imported_request.isl >= 1 for imported_request in answered)
     return Recording(
         due_ns=tuple(imported_request.due_ns - answered[0].due_ns for imported_request in answered),
@@ -203,29 +295,46 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
 
 EXAMPLE = '"chat 0.7 ttft=1s, batch 0.3"'
 MOST_CLASSES = 100
-# Output tokens of a run with priorities or deadlines where they are not compiled: the readable simulator makes them in about a minute
+# Output tokens of a run with priorities or deadlines where they are not compiled: the readable
+# simulator makes them in about a minute
 MOST_LENGTH = 20_000_000
 
 
 def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
-    """Read "chat 0.7 ttft=1s, batch 0.3": classes with their shares, the highest priority first, and a limit on TTFT. Raises InputError."""
+    """Read "chat 0.7 ttft=1s, batch 0.3": classes with their shares, the highest priority first,
+    and a limit on TTFT. Raises InputError.
+    """
     if text is None:
         return ()
     where, found = option("classes"), []
     for part in text.split(","):
         words = part.split()
-        if len(words) not in (2, 3) or (len(words) == 3 and not words[2].lower().startswith("ttft=")):
+        if len(words) not in (2, 3) or (
+            len(words) == 3 and not words[2].lower().startswith("ttft=")
+        ):
             raise InputError(
-                f"{where}: '{part.strip()}' is not a class; write name, share and a limit on the first token, such as {EXAMPLE}"
+                f"{where}: '{part.strip()}' is not a class; write name, share and a limit on the"
+                f" first token, such as {EXAMPLE}"
             )
         ttft_s = None if len(words) == 2 else parse_duration(words[2][len("ttft=") :], where)
         found.append(TrafficClass(name=words[0], share=_share(words[1], where), ttft_s=ttft_s))
-    if len({traffic_class.name for traffic_class in found}) < len(found) or len(found) > MOST_CLASSES:
-        raise InputError(f"{where}: '{text}' has a class twice, or more than {MOST_CLASSES} of them; write for example {EXAMPLE}")
+    if (
+        len({traffic_class.name for traffic_class in found}) < len(found)
+        or len(found) > MOST_CLASSES
+    ):
+        raise InputError(
+            f"{where}: '{text}' has a class twice, or more than {MOST_CLASSES} of them; write for"
+            f" example {EXAMPLE}"
+        )
     total = math.fsum(traffic_class.share for traffic_class in found)
     if abs(total - 1) > 1e-6:
-        raise InputError(f"{where}: the shares of '{text}' sum to {total:g}; write shares of the requests that sum to 1")
-    return tuple(replace(traffic_class, share=traffic_class.share / total) for traffic_class in found)
+        raise InputError(
+            f"{where}: the shares of '{text}' sum to {total:g}; write shares of the requests that"
+            " sum to 1"
+        )
+    return tuple(
+        replace(traffic_class, share=traffic_class.share / total) for traffic_class in found
+    )
 
 
 def _share(text: str, where: str) -> float:
@@ -234,16 +343,26 @@ def _share(text: str, where: str) -> float:
     except ValueError:
         share = math.nan
     if not 0 < share <= 1:
-        raise InputError(f"{where}: '{text}' is not a share of the requests; write a number above 0, at most 1")
+        raise InputError(
+            f"{where}: '{text}' is not a share of the requests; write a number above 0, at most 1"
+        )
     return share
 
 
 def with_classes(
-    workloads: Sequence[Workload], asked: str | None, knobs: EngineKnobs, limits: Slo, *, alone: bool, drafted: bool
+    workloads: Sequence[Workload],
+    asked: str | None,
+    knobs: EngineKnobs,
+    limits: Slo,
+    *,
+    alone: bool,
+    drafted: bool,
 ) -> tuple[Workload, ...]:
-    """Workloads whose requests have these classes; with deadlines and no classes, all have the tightest limit on the TTFT.
+    """Workloads whose requests have these classes; with deadlines and no classes, all have the
+    tightest limit on the TTFT.
 
-    Raises InputError: classes that cannot be, or that are not simulated with the rest of the question.
+    Raises InputError: classes that cannot be, or that are not simulated with the rest of the
+    question.
     """
     classes = classes_of(asked)
     if not classes and not knobs.ranks:
@@ -252,21 +371,37 @@ def with_classes(
     if not classes:
         seconds = [limit.seconds for limit in limits if limit.metric == "ttft"]
         if knobs.queue_order == "priority":
-            raise InputError(f"{option('queue_order')}: priority goes by class; give {option('classes')} {EXAMPLE}")
+            raise InputError(
+                f"{option('queue_order')}: priority goes by class; give {option('classes')}"
+                f" {EXAMPLE}"
+            )
         if not seconds:
-            raise InputError(f"{needing}: needs a limit on the first token; give {option('ttft')} p95<=1s, or {option('classes')}")
+            raise InputError(
+                f"{needing}: needs a limit on the first token; give {option('ttft')} p95<=1s, or"
+                f" {option('classes')}"
+            )
         classes = (TrafficClass(name="all", share=1.0, ttft_s=min(seconds)),)
-    elif (knobs.shed or knobs.queue_order == "deadline") and all(traffic_class.ttft_s is None for traffic_class in classes):
-        raise InputError(f"{needing}: none of the classes has a limit on its first token; write such as {EXAMPLE}")
+    elif (knobs.shed or knobs.queue_order == "deadline") and all(
+        traffic_class.ttft_s is None for traffic_class in classes
+    ):
+        raise InputError(
+            f"{needing}: none of the classes has a limit on its first token; write such as"
+            f" {EXAMPLE}"
+        )
     if not alone:
         whose = ", ".join(option(name) for name in ("classes", "queue_order", "shed"))
-        raise InputError(f"{whose}: classes are simulated on one instance by itself so far, and without sessions; leave the others out")
+        raise InputError(
+            f"{whose}: classes are simulated on one instance by itself so far, and without"
+            " sessions; leave the others out"
+        )
     for workload in workloads:
         outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
         plain = is_for_reference(knobs, drafted=drafted, shares=workload.shares)
         if plain and workload.requests * outputs > MOST_LENGTH:
             raise InputError(
-                f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens each are more than the {MOST_LENGTH:,} for "
-                "which the readable simulator runs priorities and deadlines with speculative decoding or shared prompts; ask for fewer"
+                f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens"
+                f" each are more than the {MOST_LENGTH:,} for which the readable simulator runs"
+                " priorities and deadlines with speculative decoding or shared prompts; ask for"
+                " fewer"
             )
     return tuple(replace(workload, classes=classes) for workload in workloads)

@@ -1,4 +1,6 @@
-"""Understands what requests share and how they follow one another, recorded sessions, and the memory below the KV cache."""
+"""Understands what requests share and how they follow one another, recorded sessions, and the
+memory below the KV cache.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from tonnage.simulator.tiers import Tier, tiers_of
 from tonnage.spec.catalog import system_of
 from tonnage.spec.catalog.entries import offloadings, recorded_lengths
 from tonnage.spec.kv_tiers import OFF, USUAL, KvTiers, parse_kv_tiers
-from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, Spread, check_context, parse_lengths, parse_part
+from tonnage.spec.lengths import (
+    WORDS_PER_TOKEN,
+    Lengths,
+    Spread,
+    check_context,
+    parse_lengths,
+    parse_part,
+)
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import DemandAsked, Mode, Scenario, SessionsAsked
@@ -35,23 +44,43 @@ MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
 
 
 def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
-    """The sessions that a scenario asks for; None where requests have nothing to do with one another. Raises InputError."""
+    """The sessions that a scenario asks for; None where requests have nothing to do with one
+    another. Raises InputError.
+    """
     asked = scenario.sessions
     if replace(asked, longest_pause=None) == SessionsAsked():
         return None
     words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
     prefix = _prefix(asked, words)
-    turns = Lengths(mean=1.0) if asked.turns is None else parse_lengths(as_text(asked.turns), option("turns"))
+    turns = (
+        Lengths(mean=1.0)
+        if asked.turns is None
+        else parse_lengths(as_text(asked.turns), option("turns"))
+    )
     if turns.longest > MOST_TURNS:
-        raise InputError(f"{option('turns')}: '{asked.turns}' is more than {MOST_TURNS:,} turns of one conversation; write fewer")
+        raise InputError(
+            f"{option('turns')}: '{asked.turns}' is more than {MOST_TURNS:,} turns of one"
+            " conversation; write fewer"
+        )
     calls = 0 if asked.tool_calls is None else asked.tool_calls
     if not 0 <= calls <= MOST_CALLS:
-        raise InputError(f"{option('tool_calls')}: {calls} is not possible; write 0 to {MOST_CALLS}")
+        raise InputError(
+            f"{option('tool_calls')}: {calls} is not possible; write 0 to {MOST_CALLS}"
+        )
     if asked.think_time is not None and turns.longest <= 1:
-        raise InputError(f"{option('think_time')}: is the time between two turns; give {option('turns')} too")
+        raise InputError(
+            f"{option('think_time')}: is the time between two turns; give {option('turns')} too"
+        )
     if not calls and (asked.tool_delay is not None or asked.tool_tokens is not None):
-        raise InputError(f"{option('tool_delay')}, {option('tool_tokens')}: belong to tools; give {option('tool_calls')} too")
-    result = None if asked.tool_tokens is None else parse_lengths(as_text(asked.tool_tokens), option("tool_tokens"), words)
+        raise InputError(
+            f"{option('tool_delay')}, {option('tool_tokens')}: belong to tools; give"
+            f" {option('tool_calls')} too"
+        )
+    result = (
+        None
+        if asked.tool_tokens is None
+        else parse_lengths(as_text(asked.tool_tokens), option("tool_tokens"), words)
+    )
     return Sessions(
         prefix_tokens=prefix,
         prefix_share=1.0 if asked.shared_prefix_share is None else asked.shared_prefix_share,
@@ -69,15 +98,26 @@ def _prefix(asked: SessionsAsked, words: float) -> int:
     share, number = asked.shared_prefix_share, asked.shared_prefixes
     if asked.shared_prefix is None:
         if share is not None or number is not None:
-            raise InputError(f"{option('shared_prefix')}: missing; say how many tokens are shared, for example 1000")
+            raise InputError(
+                f"{option('shared_prefix')}: missing; say how many tokens are shared, for example"
+                " 1000"
+            )
         return 0
     count, tokens = parse_part(as_text(asked.shared_prefix), option("shared_prefix"), words)
     if round(count * tokens) < 1:
-        raise InputError(f"{option('shared_prefix')}: '{asked.shared_prefix}' is below one token; write 1 or more")
+        raise InputError(
+            f"{option('shared_prefix')}: '{asked.shared_prefix}' is below one token; write 1 or"
+            " more"
+        )
     if share is not None and not 0 < share <= 1:
-        raise InputError(f"{option('shared_prefix_share')}: {share:g} is not a share; write a number above 0, at most 1")
+        raise InputError(
+            f"{option('shared_prefix_share')}: {share:g} is not a share; write a number above 0, at"
+            " most 1"
+        )
     if number is not None and not 1 <= number <= MOST_PREFIXES:
-        raise InputError(f"{option('shared_prefixes')}: {number} is not possible; write 1 to {MOST_PREFIXES:,}")
+        raise InputError(
+            f"{option('shared_prefixes')}: {number} is not possible; write 1 to {MOST_PREFIXES:,}"
+        )
     return round(count * tokens)
 
 
@@ -86,12 +126,16 @@ def _pause(text: str | None, name: str) -> Pause:
 
 
 def asked_tiers(text: str | None, unless: KvTiers = OFF) -> KvTiers:
-    """Memory below the KV cache as a question asks for it, or ``unless`` where it says nothing. Raises InputError: another form."""
+    """Memory below the KV cache as a question asks for it, or ``unless`` where it says nothing.
+    Raises InputError: another form.
+    """
     return parse_kv_tiers(text, tuple(offloading.name for offloading in offloadings())) or unless
 
 
 def simulated_tiers(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
-    """The same for one instance of a deployment. Raises InputError as well: the system lacks one; DoesNotFit: weights exceed the memory."""
+    """The same for one instance of a deployment. Raises InputError as well: the system lacks one;
+    DoesNotFit: weights exceed the memory.
+    """
     kv_tiers = asked_tiers(text)
     return () if kv_tiers.off else tiers_below(kv_tiers, deployment, system_of(deployment.gpu))
 
@@ -101,79 +145,122 @@ def tiers_below(asked: KvTiers, deployment: Deployment, system: System) -> tuple
     from tonnage.perf.memory import memory_plan
 
     block = deployment.knobs.tokens_per_block
-    return tiers_of(asked, deployment, memory_plan(deployment), memories=system.kv_tiers, gpus_per_system=system.gpus, block_tokens=block)
+    return tiers_of(
+        asked,
+        deployment,
+        memory_plan(deployment),
+        memories=system.kv_tiers,
+        gpus_per_system=system.gpus,
+        block_tokens=block,
+    )
 
 
 OF_SESSIONS = ("turns", "shared_prefix")
 
 
 def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
-    """The recording with the ids of its blocks only where they say something: they fit the lengths, and some of them come again."""
+    """The recording with the ids of its blocks only where they say something: they fit the lengths,
+    and some of them come again.
+    """
     from tonnage.sizing.question import found_tokens
 
     blocks, isl = recording.blocks, recording.isl
-    known = blocks and isl and replays_lengths(scenario.lengths) and block_tokens(blocks, isl) is not None
+    known = (
+        blocks
+        and isl
+        and replays_lengths(scenario.lengths)
+        and block_tokens(blocks, isl) is not None
+    )
     return recording if known and found_tokens(blocks, isl) > 0 else replace(recording, blocks=())
 
 
-def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording | None) -> Sharing | None:
+def sharing_of(
+    scenario: Scenario, lengths: LengthsFound, recording: Recording | None
+) -> Sharing | None:
     """What the prompts of a scenario share; None where they share nothing. Raises InputError."""
     from tonnage.sizing.question import Sharing
 
     sessions, tiers = sessions_of(scenario, lengths), asked_tiers(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))
     if sessions is not None and (recording is not None or lengths.pairs is not None):
-        raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
+        raise InputError(
+            f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')}"
+            " without a trace or pairs"
+        )
     if sessions is not None and (not sessions.single or sessions.prefix_tokens):
         return Sharing(sessions=sessions, new=lengths.isl, tiers=tiers)
     if recording is not None and recording.blocks:
         return Sharing(recording=recording, tiers=tiers)
     if not tiers.off:
-        raise InputError(f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give {option('turns')} or the like")
+        raise InputError(
+            f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give"
+            f" {option('turns')} or the like"
+        )
     return None
 
 
 def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) -> None:
-    """Refuse requests, or whole conversations, that exceed the model's context. Raises InputError: with the longest of them."""
+    """Refuse requests, or whole conversations, that exceed the model's context. Raises InputError:
+    with the longest of them.
+    """
     if sharing is None or sharing.sessions is None:
         check_context(model, lengths.isl, lengths.osl, lengths.pairs)
     else:
         check_sessions(sharing.sessions, model, lengths.isl, lengths.osl)
 
 
-def check_sessions(sessions: Sessions, model: Model, isl: Lengths, osl: Lengths, *, recorded: bool = False) -> None:
-    """Refuse sessions of ``recorded`` requests, or that exceed the model's context. Raises InputError: with the longest of them."""
+def check_sessions(
+    sessions: Sessions, model: Model, isl: Lengths, osl: Lengths, *, recorded: bool = False
+) -> None:
+    """Refuse sessions of ``recorded`` requests, or that exceed the model's context. Raises
+    InputError: with the longest of them.
+    """
     whose, longest = ", ".join(map(option, OF_SESSIONS)), sessions.longest(isl, osl)
     if recorded:
-        raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
+        raise InputError(
+            f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')}"
+            " without a trace or pairs"
+        )
     if longest > model.max_context:
         raise InputError(
-            f"{whose}: a conversation comes to {longest:,} tokens, more than the context of {model.name}, {model.max_context:,}; "
-            "ask for fewer turns or shorter ones"
+            f"{whose}: a conversation comes to {longest:,} tokens, more than the context of"
+            f" {model.name}, {model.max_context:,}; ask for fewer turns or shorter ones"
         )
 
 
-# Shares by which lengths vary around a mean without a given spread; a smaller one where the context leaves no more room.
-# Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
-# of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; a log-normal distribution hardly differs from these.
+# Shares by which lengths vary around a mean without a given spread; a smaller one where the context
+# leaves no more room. Equal requests end together and come back together, and the queue that
+# follows is an artefact: with 2,000 and 200 tokens exactly, the p95 of TTFT of eight instances at
+# 85 % load is twice that of lengths within 20 %; a log-normal distribution hardly differs from
+# these.
 SPREADS = (0.2, 0.1, 0.05, 0.02)
 
 
-def spread_lengths(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:
-    """The lengths with single numbers as means, around which they vary: as far as every model's context has room for the longest.
+def spread_lengths(
+    lengths: LengthsFound,
+    scenario: Scenario,
+    recording: Recording | None,
+    models: Sequence[Model | None],
+) -> LengthsFound:
+    """The lengths with single numbers as means, around which they vary: as far as every model's
+    context has room for the longest.
 
-    They vary as ``spread`` says; where it says nothing as recorded traffic of the use case does, or by the first of ``SPREADS``.
+    They vary as ``spread`` says; where it says nothing as recorded traffic of the use case does, or
+    by the first of ``SPREADS``.
     """
     if (asked := scenario.lengths.spread) is not None:
         spread = lengths.spread(spread_of(asked))
         for model in models:
             if (
                 model is not None
-                and spread.isl.longest + spread.osl.longest > model.max_context >= lengths.isl.longest + lengths.osl.longest
+                and spread.isl.longest + spread.osl.longest
+                > model.max_context
+                >= lengths.isl.longest + lengths.osl.longest
             ):
                 raise InputError(
-                    f"{option('spread')}: requests as spread as '{asked}' come to {spread.isl.longest + spread.osl.longest:,} tokens, more "
-                    f"than the context of {model.name}, {model.max_context:,}; write 20%, or exact"
+                    f"{option('spread')}: requests as spread as '{asked}' come to"
+                    f" {spread.isl.longest + spread.osl.longest:,} tokens, more than the context of"
+                    f" {model.name}, {model.max_context:,}; write 20%, or exact"
                 )
         return spread
     recorded = [row for row in recorded_lengths().values() if scenario.use_case in row.use_cases]
@@ -192,44 +279,73 @@ def spread_lengths(lengths: LengthsFound, scenario: Scenario, recording: Recordi
 
 
 def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Load) -> None:
-    """Refuse jobs and closed loops of conversations, and a controller of instances with caches. Raises InputError: one of them."""
+    """Refuse jobs and closed loops of conversations, and a controller of instances with caches.
+    Raises InputError: one of them.
+    """
     if sharing is not None and scenario.scaling.autoscale:
-        raise InputError(f"{option('autoscale')}: is found for prompts that share nothing so far; leave it out, or what they share")
+        raise InputError(
+            f"{option('autoscale')}: is found for prompts that share nothing so far; leave it out,"
+            " or what they share"
+        )
     if sharing is not None and sharing.follows and mode == "offline":
-        raise InputError(f"{option('turns')}: the requests of a job are all there at its start and follow no other; leave this out")
+        raise InputError(
+            f"{option('turns')}: the requests of a job are all there at its start and follow no"
+            " other; leave this out"
+        )
     if sharing is not None and sharing.follows and load == "closed":
-        raise InputError(f"{option('turns')}: conversations are sized as an open loop; leave out {option('load')} closed")
+        raise InputError(
+            f"{option('turns')}: conversations are sized as an open loop; leave out"
+            f" {option('load')} closed"
+        )
 
 
 def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "") -> str:
-    """The router of a plan; where none is named, one that real fleets have: least outstanding requests.
+    """The router of a plan; where none is named, one that real fleets have: least outstanding
+    requests.
 
-    A deployment target has the routers of ``spec.targets``, and its first one where none is named and prompts share nothing. Of
-    conversations it is the hashing of sessions, and of a trace whose prompts name their blocks one that looks at prompts.
+    A deployment target has the routers of ``spec.targets``, and its first one where none is named
+    and prompts share nothing. Of conversations it is the hashing of sessions, and of a trace whose
+    prompts name their blocks one that looks at prompts.
 
     Raises InputError: no router, or one that looks at what prompts share where these share nothing.
     """
     follows = sharing is not None and sharing.follows
-    usual = "session" if follows else "prefix-aware" if sharing is not None and sharing.recording is not None else DEFAULT_ROUTER
+    usual = (
+        "session"
+        if follows
+        else (
+            "prefix-aware"
+            if sharing is not None and sharing.recording is not None
+            else DEFAULT_ROUTER
+        )
+    )
     found = router_of(name, by_content=sharing is not None or name in BY_CONTENT, default=usual)
     if sharing is None and found in BY_CONTENT:
         raise InputError(
-            f"{option('router')}: {found} looks at what prompts share, and these share nothing; give {option('turns')}, "
-            f"{option('shared_prefix')} or a trace with hash_ids, or another router"
+            f"{option('router')}: {found} looks at what prompts share, and these share nothing;"
+            f" give {option('turns')}, {option('shared_prefix')} or a trace with hash_ids, or"
+            " another router"
         )
     runs = TARGETS.get(deploy_on)
     if runs is None or found in runs.routers:
         return found
     if name is None:
-        return "prefix-aware" if sharing is not None and "prefix-aware" in runs.routers else runs.routers[0]
+        return (
+            "prefix-aware"
+            if sharing is not None and "prefix-aware" in runs.routers
+            else runs.routers[0]
+        )
     raise InputError(
-        f"{option('router')}: {deploy_on} has no router like {found}; write {' or '.join(runs.routers)}, or another {option('deploy_on')}"
+        f"{option('router')}: {deploy_on} has no router like {found}; write"
+        f" {' or '.join(runs.routers)}, or another {option('deploy_on')}"
     )
 
 
-LONGEST_PAUSE_S = 600.0  # recorded pauses are cut to this for sizing: a person who is away longer holds no session
+# recorded pauses are cut to this for sizing: a person who is away longer holds no session
+LONGEST_PAUSE_S = 600.0
 
-SHARE_ACTIVE = 0.2  # share of the engineers who are in a session at the same time, where the question gives none
+# share of the engineers who are in a session at the same time, where the question gives none
+SHARE_ACTIVE = 0.2
 
 UNITS = ("sessions", "sessions_per_hour", "engineers")
 LIMITS_OF_SESSIONS = ("first_ttft", "further_ttft", "slowdown")
@@ -237,9 +353,14 @@ MOST_SESSIONS = 1e7
 
 
 def sessions_questions(
-    scenario: Scenario, held: RecordedSessions, models: Mapping[Model, tuple[Precision, ...]], rest: Mapping[str, Any], faults: Faults
+    scenario: Scenario,
+    held: RecordedSessions,
+    models: Mapping[Model, tuple[Precision, ...]],
+    rest: Mapping[str, Any],
+    faults: Faults,
 ) -> tuple[Question, ...]:
-    """A question for each model, about sessions from a file, as the model can serve them. Raises InputErrors: all that cannot be used.
+    """A question for each model, about sessions from a file, as the model can serve them. Raises
+    InputErrors: all that cannot be used.
 
     Args:
         models: each with the formats that are tried where none is named.
@@ -257,34 +378,71 @@ def sessions_questions(
         pairs = None if own is None else own.recording.pairs()
         if own is not None and pairs is not None and demand is not None:
             isl, osl = pairs.lengths()
-            asked = {**rest, "precisions": rest["precisions"] or precisions, "sharing": Sharing(recorded=own, tiers=tiers), "tune": False}
-            questions.append(Question(model=model, isl=isl, osl=osl, pairs=pairs, demand=demand, **asked))
+            asked = {
+                **rest,
+                "precisions": rest["precisions"] or precisions,
+                "sharing": Sharing(recorded=own, tiers=tiers),
+                "tune": False,
+            }
+            questions.append(
+                Question(model=model, isl=isl, osl=osl, pairs=pairs, demand=demand, **asked)
+            )
     InputErrors.raise_if(faults.messages)
     return tuple(questions)
 
 
 def longest_pause_of(asked: SessionsAsked) -> float:
     """Seconds to which recorded pauses are cut. Raises InputError: no duration."""
-    return LONGEST_PAUSE_S if asked.longest_pause is None else parse_duration(asked.longest_pause, option("longest_pause"))
+    return (
+        LONGEST_PAUSE_S
+        if asked.longest_pause is None
+        else parse_duration(asked.longest_pause, option("longest_pause"))
+    )
 
 
 def check_no_sessions(scenario: Scenario) -> None:
-    """Refuse what belongs to recorded sessions where the trace is none of these. Raises InputError: naming it."""
+    """Refuse what belongs to recorded sessions where the trace is none of these. Raises InputError:
+    naming it.
+    """
     said = [name for name in (*UNITS, "share_active") if getattr(scenario.demand, name) is not None]
     said += [name for name in LIMITS_OF_SESSIONS if getattr(scenario.limits, name) is not None]
     said += ["longest_pause"] if scenario.sessions.longest_pause is not None else []
     if said:
-        raise InputError(f"{option(said[0])}: belongs to recorded sessions; give {option('trace')} a file of them (docs/workload.md)")
+        raise InputError(
+            f"{option(said[0])}: belongs to recorded sessions; give {option('trace')} a file of"
+            " them (docs/workload.md)"
+        )
 
 
 def check_sessions_alone(scenario: Scenario) -> None:
     """Refuse what is not sized with recorded sessions. Raises InputError: naming it."""
     demand, search = scenario.demand, scenario.search
-    others = ("peak_rps", "mean_rps", "users", "calls_per_year", "profile", "requests", "peak_percentile", "peak_factor")
+    others = (
+        "peak_rps",
+        "mean_rps",
+        "users",
+        "calls_per_year",
+        "profile",
+        "requests",
+        "peak_percentile",
+        "peak_factor",
+    )
     said = [name for name in others if getattr(demand, name) is not None]
-    said += [name for name in ("isl", "osl", "pairs", "mixture", "images") if getattr(scenario.lengths, name) is not None]
-    said += [name for name in ("turns", "shared_prefix", "tool_calls") if getattr(scenario.sessions, name) is not None]
-    said += [name for name in ("disaggregated", "speculation", "arrivals", "load") if getattr(search, name) is not None]
+    said += [
+        name
+        for name in ("isl", "osl", "pairs", "mixture", "images")
+        if getattr(scenario.lengths, name) is not None
+    ]
+    said += [
+        name
+        for name in ("turns", "shared_prefix", "tool_calls")
+        if getattr(scenario.sessions, name) is not None
+    ]
+    said += [
+        name
+        for name in ("disaggregated", "speculation", "arrivals", "load")
+        if getattr(search, name) is not None
+    ]
     said += ["autoscale"] if scenario.scaling.autoscale else []
     said += [name for name in ("have", "benchmarks") if getattr(scenario, name) is not None]
     if search.router not in (None, "session"):
@@ -294,25 +452,38 @@ def check_sessions_alone(scenario: Scenario) -> None:
 
 
 def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
-    """How many sessions there are at once, as requests per second at the pace that was recorded. Raises InputError."""
+    """How many sessions there are at once, as requests per second at the pace that was recorded.
+    Raises InputError.
+    """
     from tonnage.plan.demand import Demand, DemandSource
     from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
 
     given = [name for name in UNITS if getattr(asked, name) is not None]
     if len(given) != 1:
         what = "several are given" if given else "none is given"
-        such = f"say with one of them how many recorded sessions there are, such as {option('sessions')} 400"
+        such = (
+            "say with one of them how many recorded sessions there are, such as"
+            f" {option('sessions')} 400"
+        )
         raise InputError(f"{', '.join(map(option, UNITS))}: {what}; {such}")
     if asked.share_active is not None and asked.engineers is None:
-        raise InputError(f"{option('share_active')}: goes with {option('engineers')}; add for example {option('engineers')} 400")
+        raise InputError(
+            f"{option('share_active')}: goes with {option('engineers')}; add for example"
+            f" {option('engineers')} 400"
+        )
     lasts_h = float(held.lasts_s.mean()) / 3600
     share = SHARE_ACTIVE if asked.share_active is None else asked.share_active
     if not 0 < share <= 1:
-        raise InputError(f"{option('share_active')}: {share:g} is not a share; write a number above 0, at most 1")
+        raise InputError(
+            f"{option('share_active')}: {share:g} is not a share; write a number above 0, at most 1"
+        )
     value = float(getattr(asked, given[0]))
     sessions = value * {"sessions": 1.0, "sessions_per_hour": lasts_h, "engineers": share}[given[0]]
     if not (math.isfinite(value) and 0 < sessions <= MOST_SESSIONS):
-        raise InputError(f"{option(given[0])}: {value:g} is not possible; write above 0, at most {MOST_SESSIONS:,.0f} sessions at once")
+        raise InputError(
+            f"{option(given[0])}: {value:g} is not possible; write above 0, at most"
+            f" {MOST_SESSIONS:,.0f} sessions at once"
+        )
     rate = sessions * held.pace
     hours = WORKING_HOURS if asked.working_hours is None else asked.working_hours
     days = WORKING_DAYS if asked.working_days is None else asked.working_days
@@ -331,12 +502,21 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
     )
     mean = math.fsum(week) / len(week)
     return Demand(
-        peak_requests_per_second=rate, sizing_requests_per_second=rate, mean_requests_per_second=mean, source=source, profile=week
+        peak_requests_per_second=rate,
+        sizing_requests_per_second=rate,
+        mean_requests_per_second=mean,
+        source=source,
+        profile=week,
     )
 
 
 def served_by(held: RecordedSessions, model: Model) -> RecordedSessions:
-    """The sessions without the requests that exceed a model's context. Raises InputError: no request is left."""
+    """The sessions without the requests that exceed a model's context. Raises InputError: no
+    request is left.
+    """
     if not (held.isl + held.osl <= model.max_context).any():
-        raise InputError(f"{option('trace')}: every request of {held.source} exceeds the {model.max_context:,} tokens of {model.name}")
+        raise InputError(
+            f"{option('trace')}: every request of {held.source} exceeds the {model.max_context:,}"
+            f" tokens of {model.name}"
+        )
     return held.within(model.max_context)

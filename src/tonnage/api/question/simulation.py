@@ -1,4 +1,6 @@
-"""Reads the question of ``tonnage.simulate``: one deployment and its loads, from a scenario and arguments next to it."""
+"""Reads the question of ``tonnage.simulate``: one deployment and its loads, from a scenario and
+arguments next to it.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,29 @@ from tonnage.api.question.arguments import (
     spread_of,
 )
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
-from tonnage.api.question.deployment import BY_CONTENT, deployment_of, engines_meant, pools_of, router_of, scheduler_of
-from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
-from tonnage.api.question.sessions import check_sessions, longest_pause_of, served_by, sessions_of, simulated_tiers
+from tonnage.api.question.deployment import (
+    BY_CONTENT,
+    deployment_of,
+    engines_meant,
+    pools_of,
+    router_of,
+    scheduler_of,
+)
+from tonnage.api.question.loads import (
+    loads_of,
+    modulated_loads,
+    sessions_of_file,
+    window_of,
+    with_classes,
+    workload_of,
+)
+from tonnage.api.question.sessions import (
+    check_sessions,
+    longest_pause_of,
+    served_by,
+    sessions_of,
+    simulated_tiers,
+)
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import Failures
@@ -37,7 +59,15 @@ from tonnage.spec.deployment import Alike, Deployment, Slo
 from tonnage.spec.lengths import check_context
 from tonnage.spec.scenario import SHARES, DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.use_cases import with_defaults
-from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, OpenLoop, Simulated, TraceArrivals, Workload
+from tonnage.spec.workload import (
+    Arrivals,
+    ClosedLoop,
+    HourlyArrivals,
+    OpenLoop,
+    Simulated,
+    TraceArrivals,
+    Workload,
+)
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
@@ -49,27 +79,56 @@ if TYPE_CHECKING:
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
 # Engine knobs that a scenario has
 KNOBS = (
-    *("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends"),
+    *(
+        "max_batch_size",
+        "max_num_tokens",
+        "chunked_prefill",
+        "prefix_caching",
+        "stream_interval",
+        "front_ends",
+    ),
     "long_prefill_token_threshold",
 )
 
 
 # Leaves of a search that ``deployment_of`` reads by itself
-OF_DEPLOYMENT = ("coefficients", "step_model", "speculation", "lora", "power_cap", "gpu_clock", "link", "host_speed", "max_model_len")
+OF_DEPLOYMENT = (
+    "coefficients",
+    "step_model",
+    "speculation",
+    "lora",
+    "power_cap",
+    "gpu_clock",
+    "link",
+    "host_speed",
+    "max_model_len",
+)
 
 
 MOST_INSTANCES = 1_000
 
-OWN = tuple(one.name for one in fields(SimulationAsked))  # arguments that no scenario has; ``requests`` there is the size of a job
+# arguments that no scenario has; ``requests`` there is the size of a job
+OWN = tuple(one.name for one in fields(SimulationAsked))
 
 # Leaves that are no knobs of an engine
-LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale", "seasons")
+LOADS = (
+    "concurrency",
+    "request_rate",
+    "requests",
+    "window",
+    "batcher",
+    "instances",
+    "fail",
+    "autoscale",
+    "seasons",
+)
 
 
 CHANGING = ("fail", "autoscale", "seasons")  # what changes a fleet while it serves
 
 
-OF_GROUP = ("gpu", "tp", "pp", "precision", "engine")  # leaves in which the groups of a fleet may differ
+# leaves in which the groups of a fleet may differ
+OF_GROUP = ("gpu", "tp", "pp", "precision", "engine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +140,17 @@ class Simulation:
     window_s: float | None  # seconds in which completions count; None for the whole run
     seed: int  # of every random draw
     instances: int = 1  # which share each load; 1 is an instance by itself
-    unlike: tuple[Alike, ...] = ()  # groups that the instances fall into; empty where all are of the deployment
+    # groups that the instances fall into; empty where all are of the deployment
+    unlike: tuple[Alike, ...] = ()
     router: str = "least-outstanding"  # what shares it
     pools: Disaggregated | None = None  # two pools in its place
     tiers: tuple[Tier, ...] = ()  # memory below the KV cache of each instance
     failures: Failures | None = None  # how the instances fail; None where they do not
-    autoscale: Autoscale | None = None  # how a controller scales them; None where all serve all the time
+    # how a controller scales them; None where all serve all the time
+    autoscale: Autoscale | None = None
     limits: Slo = ()  # whose violations are counted
-    seasons: Seasons | None = None  # settings of the engines by the hour; None where they are the same at all hours
+    # settings of the engines by the hour; None where they are the same at all hours
+    seasons: Seasons | None = None
 
     @property
     def groups(self) -> tuple[Alike, ...]:
@@ -112,11 +174,13 @@ class Simulation:
 
 
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
-    """Understand a scenario as a simulation: its model, lengths and knobs, and the one deployment that its search names.
+    """Understand a scenario as a simulation: its model, lengths and knobs, and the one deployment
+    that its search names.
 
     The load is given by name: a scenario's demand is what all instances together carry.
 
-    Raises InputErrors: everything that cannot be used, or several deployments where one is simulated.
+    Raises InputErrors: everything that cannot be used, or several deployments where one is
+    simulated.
     """
     from tonnage.spec.scenario_file import displaced, scenario_of
 
@@ -134,7 +198,11 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     if deployment is not None and lengths is not None:
         deployment = replace(deployment, images=lengths.pictured)
     sessions = faults.of(sessions_of, found, lengths) if lengths is not None else None
-    tiers = faults.of(simulated_tiers, found.search.kv_tiers, deployment) if deployment is not None else None
+    tiers = (
+        faults.of(simulated_tiers, found.search.kv_tiers, deployment)
+        if deployment is not None
+        else None
+    )
     faults.of(seed_of, found.seed or 0)
     faults.of(_check_load, found, own)
     InputErrors.raise_if(faults.messages)
@@ -148,32 +216,50 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
         recorded = isinstance(first.arrivals, TraceArrivals) or first.pairs is not None
         _check_shared(made)
         check_sessions(sessions, deployment.model, first.isl, first.osl, recorded=recorded)
-        made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
+        made = replace(
+            made,
+            workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads),
+        )
     several = made.instances > 1 or made.pools is not None or made.changes
     alone = not several and deployment.parallelism.dp == 1 and sessions is None
     drafted = deployment.speculation is not None
-    workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone, drafted=drafted)
+    workloads = with_classes(
+        made.workloads,
+        found.search.classes,
+        deployment.knobs,
+        made.limits,
+        alone=alone,
+        drafted=drafted,
+    )
     made = replace(made, workloads=workloads)
     arrivals = workloads[0].arrivals
-    if isinstance(arrivals, OpenLoop) and arrivals.in_flight and (not alone or workloads[0].recorded is not None):
+    if (
+        isinstance(arrivals, OpenLoop)
+        and arrivals.in_flight
+        and (not alone or workloads[0].recorded is not None)
+    ):
         raise InputError(
-            f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight of one instance, without sessions and "
-            "attention ranks; leave one of the two out"
+            f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight"
+            " of one instance, without sessions and attention ranks; leave one of the two out"
         )
     if made.workloads[0].shares and made.changes:
         said = ", ".join(map(option, CHANGING))
         raise InputError(
-            f"{said}: cannot be combined with shared prompts yet ({option('turns')}, {option('shared_prefix')}, a trace with hash_ids); "
-            "leave out one of the two"
+            f"{said}: cannot be combined with shared prompts yet ({option('turns')},"
+            f" {option('shared_prefix')}, a trace with hash_ids); leave out one of the two"
         )
     if made.router in BY_CONTENT and not made.workloads[0].shares:
         blind = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(
-            f"{option('router')}: {made.router} looks at what prompts share, and these share nothing; give {option('turns')}, "
-            f"{option('shared_prefix')} or a trace with hash_ids, or choose one of {blind}"
+            f"{option('router')}: {made.router} looks at what prompts share, and these share"
+            f" nothing; give {option('turns')}, {option('shared_prefix')} or a trace with hash_ids,"
+            f" or choose one of {blind}"
         )
     if tiers and not made.workloads[0].shares:
-        raise InputError(f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give {option('turns')} or the like")
+        raise InputError(
+            f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give"
+            f" {option('turns')} or the like"
+        )
     return replace(made, tiers=tiers or ())
 
 
@@ -181,13 +267,23 @@ def _check_shared(asked: Simulation) -> None:
     """Refuse what is not simulated where requests follow one another."""
     whose = ", ".join(option(n) for n in ("turns", "shared_prefix", "trace"))
     if asked.pools is not None:
-        raise InputError(f"{whose}: two pools are simulated without shared prompts so far; leave out {option('disaggregated')}")
+        raise InputError(
+            f"{whose}: two pools are simulated without shared prompts so far; leave out"
+            f" {option('disaggregated')}"
+        )
     if asked.deployment.parallelism.dp > 1:
-        raise InputError(f"{whose}: attention ranks with KV caches of their own are simulated without shared prompts so far")
+        raise InputError(
+            f"{whose}: attention ranks with KV caches of their own are simulated without shared"
+            " prompts so far"
+        )
 
 
 def _simulation(
-    found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound, unlike: tuple[Alike, ...]
+    found: Scenario,
+    own: Mapping[str, Any],
+    deployment: Deployment,
+    lengths: LengthsFound,
+    unlike: tuple[Alike, ...],
 ) -> Simulation:
     from tonnage.perf.terms import client_turnaround_s
 
@@ -196,7 +292,13 @@ def _simulation(
     recorded = sessions_asked(found, deployment.model)
     alone = own.get("concurrency") is None and own.get("request_rate") is None
     if recorded is not None and not alone:
-        loads = loads_of(own.get("concurrency"), own.get("request_rate"), "poisson", cv, client_turnaround_s(deployment))
+        loads = loads_of(
+            own.get("concurrency"),
+            own.get("request_rate"),
+            "poisson",
+            cv,
+            client_turnaround_s(deployment),
+        )
     elif recorded is not None:
         loads = [TraceArrivals(recording=recorded.recording)]
     elif found.search.arrivals == "trace":
@@ -206,20 +308,35 @@ def _simulation(
     elif found.search.arrivals == "mmpp":
         loads = modulated_loads(found.search.mmpp, own)
     elif found.search.mmpp is not None:
-        raise InputError(f"{option('mmpp')}: belongs to {option('arrivals')} mmpp; add that, or leave it out")
+        raise InputError(
+            f"{option('mmpp')}: belongs to {option('arrivals')} mmpp; add that, or leave it out"
+        )
     else:
         process = found.search.arrivals or "poisson"
-        loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
+        loads = loads_of(
+            own.get("concurrency"),
+            own.get("request_rate"),
+            process,
+            cv,
+            client_turnaround_s(deployment),
+        )
     window_s = window_of(own.get("window"), loads)
     if recorded is None:
         check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
     pools = pools_of(own, found.search, deployment)
     if pools is not None and any(own.get(name) is not None for name in CHANGING):
         raise InputError(
-            f"{option('disaggregated')}: two pools neither fail nor change so far; leave out {', '.join(map(option, CHANGING))}"
+            f"{option('disaggregated')}: two pools neither fail nor change so far; leave out"
+            f" {', '.join(map(option, CHANGING))}"
         )
-    most = own.get("requests") if recorded is None or window_s is not None else own.get("requests", len(recorded.isl))
-    workloads = tuple(replace(workload_of(lengths, load, most, window_s), recorded=recorded) for load in loads)
+    most = (
+        own.get("requests")
+        if recorded is None or window_s is not None
+        else own.get("requests", len(recorded.isl))
+    )
+    workloads = tuple(
+        replace(workload_of(lengths, load, most, window_s), recorded=recorded) for load in loads
+    )
     if recorded is not None and (pairs := recorded.recording.pairs()) is not None:
         isl, osl = pairs.lengths()
         workloads = tuple(replace(workload, isl=isl, osl=osl) for workload in workloads)
@@ -229,13 +346,21 @@ def _simulation(
         window_s=window_s,
         seed=found.seed or 0,
         pools=pools,
-        limits=slo(ttft=found.limits.ttft, itl=found.limits.itl, tpot=found.limits.tpot, e2e=found.limits.e2e, attain=found.limits.attain),
+        limits=slo(
+            ttft=found.limits.ttft,
+            itl=found.limits.itl,
+            tpot=found.limits.tpot,
+            e2e=found.limits.e2e,
+            attain=found.limits.attain,
+        ),
         **_fleet(own, found.search.router, deployment, loads, unlike),
     )
 
 
 def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
-    """The recorded sessions that a demand names, as a model can serve them; None where it names none. Raises InputError."""
+    """The recorded sessions that a demand names, as a model can serve them; None where it names
+    none. Raises InputError.
+    """
     recorded = sessions_of_file(found.demand)
     if recorded is None or not replays_lengths(found.lengths):
         return None
@@ -250,12 +375,24 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
 
     recording = recording_of(found.demand)
     if recording is None:
-        raise InputError(f"{option('arrivals')}: trace needs a file of recorded requests; give a scenario whose demand has a trace")
+        raise InputError(
+            f"{option('arrivals')}: trace needs a file of recorded requests; give a scenario whose"
+            " demand has a trace"
+        )
     if own.get("concurrency") is not None:
-        raise InputError(f"{option('concurrency')}: clients of a closed loop replay no trace; give {option('request_rate')} or neither")
+        raise InputError(
+            f"{option('concurrency')}: clients of a closed loop replay no trace; give"
+            f" {option('request_rate')} or neither"
+        )
     rate = own.get("request_rate")
-    stretched = [recording] if rate is None else [recording.at_mean(each) for each in rates(rate, option("request_rate"))]
-    return [TraceArrivals(recording=each, lengths=replays_lengths(found.lengths)) for each in stretched]
+    stretched = (
+        [recording]
+        if rate is None
+        else [recording.at_mean(each) for each in rates(rate, option("request_rate"))]
+    )
+    return [
+        TraceArrivals(recording=each, lengths=replays_lengths(found.lengths)) for each in stretched
+    ]
 
 
 def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
@@ -264,20 +401,34 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
 
     hours = demand_asked(found.demand).profile if found.demand.profile is not None else None
     if hours is None or own.get("concurrency") is not None:
-        raise InputError(f"{option('arrivals')}: profile needs the hourly loads of {option('profile')} and an open loop")
+        raise InputError(
+            f"{option('arrivals')}: profile needs the hourly loads of {option('profile')} and an"
+            " open loop"
+        )
     once, rate = HourlyArrivals(hours=tuple(hours)), own.get("request_rate")
-    return [once] if rate is None else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
+    return (
+        [once]
+        if rate is None
+        else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
+    )
 
 
-_GROUP = re.compile(r"\s+\+\s+")  # between two groups: a plus inside a format has no spaces around it
+# between two groups: a plus inside a format has no spaces around it
+_GROUP = re.compile(r"\s+\+\s+")
 
 
 def _groups(found: Scenario, own: Mapping[str, Any]) -> tuple[Alike, ...]:
-    """The groups of "2 gpu=h100 weight=3 + 1 gpu=l40s"; empty where one number is of all. Raises InputErrors: what cannot be used."""
+    """The groups of "2 gpu=h100 weight=3 + 1 gpu=l40s"; empty where one number is of all. Raises
+    InputErrors: what cannot be used.
+    """
     text = str(own.get("instances", 1))
     if number_of(text) is not None:
         return ()
-    where, faults, groups = option("instances"), Faults("", {**dict.fromkeys(OWN, True), **dict.fromkeys(OF_GROUP, True)}), []
+    where, faults, groups = (
+        option("instances"),
+        Faults("", {**dict.fromkeys(OWN, True), **dict.fromkeys(OF_GROUP, True)}),
+        [],
+    )
     for part in _GROUP.split(text.strip()):
         count, *settings = part.split()
         pairs = dict(setting.partition("=")[::2] for setting in settings)
@@ -285,7 +436,10 @@ def _groups(found: Scenario, own: Mapping[str, Any]) -> tuple[Alike, ...]:
         unknown = [name for name, value in pairs.items() if name not in OF_GROUP or not value]
         if unknown or not weight or weight <= 0 or not count.isdecimal():
             form = f"a number, then any of {', '.join(OF_GROUP)} and weight"
-            raise InputError(f"{where}: '{part}' is no group of instances; write {form}, such as \"2 gpu=h100 weight=3 + 1 gpu=l40s\"")
+            raise InputError(
+                f"{where}: '{part}' is no group of instances; write {form}, such as \"2 gpu=h100"
+                ' weight=3 + 1 gpu=l40s"'
+            )
         deployment = _deployment(replace(found, search=replace(found.search, **pairs)), own, faults)
         if deployment is not None:
             groups.append(Alike(deployment=deployment, instances=int(count), weight=weight))
@@ -294,33 +448,58 @@ def _groups(found: Scenario, own: Mapping[str, Any]) -> tuple[Alike, ...]:
 
 
 def _fleet(
-    own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated], unlike: tuple[Alike, ...]
+    own: Mapping[str, Any],
+    asked: str | None,
+    deployment: Deployment,
+    loads: Sequence[Simulated],
+    unlike: tuple[Alike, ...],
 ) -> dict[str, Any]:
     router = router_of(asked, by_content=True)
-    number = float(sum(group.instances for group in unlike)) if unlike else number_of(str(own.get("instances", 1)))
+    number = (
+        float(sum(group.instances for group in unlike))
+        if unlike
+        else number_of(str(own.get("instances", 1)))
+    )
     if number is None or not number.is_integer() or not 1 <= number <= MOST_INSTANCES:
-        raise InputError(f"{option('instances')}: {own['instances']} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
+        raise InputError(
+            f"{option('instances')}: {own['instances']} is not possible; write a whole number from"
+            f" 1 to {MOST_INSTANCES:,}"
+        )
     instances = int(number)
     failures = None if own.get("fail") is None else failures_of(own["fail"])
     autoscale = None if own.get("autoscale") is None else autoscale_of(own["autoscale"], deployment)
     if autoscale is not None and "instances" in own:
-        raise InputError(f"{option('instances')}: {option('autoscale')} says how many there are, with min and max; leave this out")
+        raise InputError(
+            f"{option('instances')}: {option('autoscale')} says how many there are, with min and"
+            " max; leave this out"
+        )
     instances = instances if autoscale is None else autoscale.instances
     seasons = None if own.get("seasons") is None else seasons_of(own["seasons"], deployment)
     if unlike and (autoscale is not None or seasons is not None):
-        raise InputError(f"{option('instances')}: unlike ones are neither scaled nor changed by the hour; write a number")
+        raise InputError(
+            f"{option('instances')}: unlike ones are neither scaled nor changed by the hour; write"
+            " a number"
+        )
     if seasons is not None and (failures is not None or autoscale is not None):
-        raise InputError(f"{option('seasons')}: simulated without {option('fail')} and {option('autoscale')} so far; leave these out")
+        raise InputError(
+            f"{option('seasons')}: simulated without {option('fail')} and {option('autoscale')} so"
+            " far; leave these out"
+        )
     if seasons is not None and instances * len(seasons.deployments) > MOST_INSTANCES:
         raise InputError(
-            f"{option('seasons')}: {len(seasons.deployments)} settings of {instances} instances are more than {MOST_INSTANCES:,}"
+            f"{option('seasons')}: {len(seasons.deployments)} settings of {instances} instances are"
+            f" more than {MOST_INSTANCES:,}"
         )
     if instances == 1 and failures is None and autoscale is None and seasons is None:
         return {}
-    if isinstance(loads[0], ClosedLoop) or deployment.parallelism.dp > 1 or deployment.speculation is not None:
+    if (
+        isinstance(loads[0], ClosedLoop)
+        or deployment.parallelism.dp > 1
+        or deployment.speculation is not None
+    ):
         raise InputError(
-            f"{option('instances')}: several instances share an open loop ({option('request_rate')}), without attention ranks "
-            "and speculative decoding so far"
+            f"{option('instances')}: several instances share an open loop"
+            f" ({option('request_rate')}), without attention ranks and speculative decoding so far"
         )
     changing = {"failures": failures, "autoscale": autoscale, "seasons": seasons}
     return {"instances": instances, "unlike": unlike, "router": router, **changing}
@@ -332,8 +511,12 @@ def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> 
         from tonnage.api.question.sizing import recording_of
 
         recording = faults.of(recording_of, found.demand)
-    whole = lengths_asked.pairs is not None or lengths_asked.mixture is not None or trace is not None
-    missing = [name for name in ("isl", "osl") if getattr(lengths_asked, name) is None and not whole]
+    whole = (
+        lengths_asked.pairs is not None or lengths_asked.mixture is not None or trace is not None
+    )
+    missing = [
+        name for name in ("isl", "osl") if getattr(lengths_asked, name) is None and not whole
+    ]
     missing = [*(["model"] if found.model is None else []), *missing]
     if missing:
         said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
@@ -347,19 +530,31 @@ def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> 
 def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:
     """The one deployment that the scenario's search names."""
     search = found.search
-    names: dict[str, Any] = {"model": faults.of(only, found.model, "model") if found.model is not None else None}
+    names: dict[str, Any] = {
+        "model": faults.of(only, found.model, "model") if found.model is not None else None
+    }
     shares: dict[str, float | None] = {rule: getattr(search, rule) for rule in SHARES}
     usual = {**DEFAULTS, "engine": next(iter(engines_meant(shares)), DEFAULTS["engine"])}
-    names |= {name: faults.of(only, getattr(search, name) or default, name) for name, default in usual.items()}
-    names["precision"] = "" if search.precision is None else faults.of(only, search.precision, "precision")
-    degrees: dict[str, Any] = {name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")}
+    names |= {
+        name: faults.of(only, getattr(search, name) or default, name)
+        for name, default in usual.items()
+    }
+    names["precision"] = (
+        "" if search.precision is None else faults.of(only, search.precision, "precision")
+    )
+    degrees: dict[str, Any] = {
+        name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")
+    }
     if any(value is None for value in (*names.values(), *degrees.values())):
         return None
     knobs = {name: faults.of(_knob, getattr(search, name), name) for name in KNOBS}
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose = {"layout": found.layout or "", **{name: getattr(search, name) for name in OF_DEPLOYMENT}}
+    whose = {
+        "layout": found.layout or "",
+        **{name: getattr(search, name) for name in OF_DEPLOYMENT},
+    }
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, shares=shares, **whose)
 
 
@@ -375,7 +570,9 @@ def _knob(value: Any, name: str) -> Any:
 
 
 def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
-    """Refuse a scenario whose demand would have to be the load: that is what all instances together carry."""
+    """Refuse a scenario whose demand would have to be the load: that is what all instances together
+    carry.
+    """
     if (
         found.search.arrivals in ("trace", "profile", "mmpp")
         or found.demand == DemandAsked()
@@ -387,6 +584,6 @@ def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
 
     rate = demand_asked(found.demand, recording_of(found.demand)).sizing_requests_per_second
     raise InputError(
-        f"{option('concurrency')}, {option('request_rate')}: neither given; the demand of {rate:g} requests/s is for all "
-        "instances together, so say what comes to the one that is simulated"
+        f"{option('concurrency')}, {option('request_rate')}: neither given; the demand of {rate:g}"
+        " requests/s is for all instances together, so say what comes to the one that is simulated"
     )

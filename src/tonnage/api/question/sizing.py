@@ -1,4 +1,6 @@
-"""From a written scenario to a question: names looked up, files read, texts understood; every error at once."""
+"""From a written scenario to a question: names looked up, files read, texts understood; every error
+at once.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, says_no_load
+from tonnage.api.question.aims import (
+    aim_of,
+    check_day,
+    growth_of,
+    overrides_of,
+    places,
+    reserve_of,
+    says_no_load,
+)
 from tonnage.api.question.arguments import (
     Faults,
     Many,
@@ -24,7 +34,14 @@ from tonnage.api.question.arguments import (
     whole_numbers,
 )
 from tonnage.api.question.changes import check_scaling
-from tonnage.api.question.deployment import SHARE_OF, engines_meant, shares_of, sized_pools, stated, with_context
+from tonnage.api.question.deployment import (
+    SHARE_OF,
+    engines_meant,
+    shares_of,
+    sized_pools,
+    stated,
+    with_context,
+)
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.sessions import (
     check_lengths,
@@ -45,14 +62,40 @@ from tonnage.plan.note import DefaultPart, OlderPreset, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, newer_than_known, system_of
-from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_adapters, parse_limit, parse_speculation
+from tonnage.spec.catalog import (
+    find_engine,
+    find_gpu,
+    find_model,
+    find_system,
+    gpu_of,
+    machine_meant,
+    newer_than_known,
+    system_of,
+)
+from tonnage.spec.deployment import (
+    LIMITED,
+    METRICS,
+    Limit,
+    Slo,
+    parse_adapters,
+    parse_limit,
+    parse_speculation,
+)
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile
-from tonnage.spec.scenario import DEFAULT_GPUS, DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, SearchAsked, UseCase
+from tonnage.spec.scenario import (
+    DEFAULT_GPUS,
+    DemandAsked,
+    LengthsAsked,
+    LimitsAsked,
+    Mode,
+    Scenario,
+    SearchAsked,
+    UseCase,
+)
 from tonnage.spec.targets import target_runs
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
@@ -68,7 +111,9 @@ DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
 
-def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None) -> tuple[Question, ...]:
+def questions_of(
+    written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None
+) -> tuple[Question, ...]:
     """What a scenario asks, once per model. Raises InputErrors: everything that cannot be used."""
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
@@ -79,20 +124,45 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     made = [faults.of(judged, name) for name in names]
     held = faults.of(sessions_of_file, scenario.demand)
     if held is not None:
-        rest = {"slo": _limits(scenario.limits, faults), **_search(scenario, faults, Sharing(recorded=held))}
+        rest = {
+            "slo": _limits(scenario.limits, faults),
+            **_search(scenario, faults, Sharing(recorded=held)),
+        }
         _check_choice(scenario, "streaming", faults)
         found = tuple(model for model in models if model is not None)
-        return sessions_questions(scenario, held, {model: usual_precisions(model, rest["gpus"]) for model in found}, rest, faults)
+        return sessions_questions(
+            scenario,
+            held,
+            {model: usual_precisions(model, rest["gpus"]) for model in found},
+            rest,
+            faults,
+        )
     faults.of(check_no_sessions, scenario)
     recorded = faults.of(recording_of, scenario.demand)
     recording = None if recorded is None else shared_blocks(recorded, scenario)
-    lengths = lengths_found(scenario.lengths, recording, faults, images_of(scenario.lengths, models, faults))
-    lengths = None if lengths is None else faults.of(spread_lengths, lengths, scenario, recording, models)
+    lengths = lengths_found(
+        scenario.lengths, recording, faults, images_of(scenario.lengths, models, faults)
+    )
+    lengths = (
+        None if lengths is None else faults.of(spread_lengths, lengths, scenario, recording, models)
+    )
     sharing = None if lengths is None else faults.of(sharing_of, scenario, lengths, recording)
-    demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
-    mode = scenario.mode or ("offline" if demand is not None and demand.offline_requests is not None else "streaming")
+    demand = (
+        None
+        if recording is None and scenario.demand.trace is not None
+        else faults.of(_demand, scenario, recording)
+    )
+    mode = scenario.mode or (
+        "offline" if demand is not None and demand.offline_requests is not None else "streaming"
+    )
     limits = _limits(scenario.limits, faults)
-    _check_limits(limits, mode, demand, faults, "mode" if defaults is None or defaults.mode is None else "use_case")
+    _check_limits(
+        limits,
+        mode,
+        demand,
+        faults,
+        "mode" if defaults is None or defaults.mode is None else "use_case",
+    )
     for model in models if lengths is not None else ():
         if model is not None and lengths is not None:
             faults.of(check_lengths, model, lengths, sharing)
@@ -104,47 +174,86 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     InputErrors.raise_if(faults.messages)
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
-    whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
+    whole = (
+        lengths.isl
+        if sharing is None or sharing.recording is not None
+        else sharing.best(lengths.osl).isl
+    )
     asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs}
     asked |= {"sharing": sharing, "images": lengths.pictured}
-    asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
+    asked |= {
+        "demand": demand,
+        "slo": limits,
+        "mode": mode,
+        "recording": recording,
+        "replays_lengths": replays_lengths(scenario.lengths),
+    }
     named = rest.pop("precisions")
     questions: list[Question] = []
     for model, note in zip(models, made, strict=True):
         if model is not None:
             own = (find_precision(model.usual_precision if note is None else note.precision),)
-            usual = own if any(made) else usual_precisions(model, rest["gpus"])  # a checkpoint of compress, next to its original
-            notes = (*remarks, *_older_presets(scenario), *lengths.remarks, *(() if note is None else (note,)))
-            questions.append(Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest))
+            # a checkpoint of compress, next to its original
+            usual = own if any(made) else usual_precisions(model, rest["gpus"])
+            notes = (
+                *remarks,
+                *_older_presets(scenario),
+                *lengths.remarks,
+                *(() if note is None else (note,)),
+            )
+            questions.append(
+                Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest)
+            )
     return tuple(questions)
 
 
 def _older_presets(scenario: Scenario) -> tuple[OlderPreset, ...]:
     """The presets that answer for newer versions of their engines."""
-    names = () if scenario.search.engine is None else _names(scenario.search.engine, option("engine"), Faults())
-    return tuple(OlderPreset(requested=name, preset=preset) for name in names if (preset := newer_than_known(name)))
+    names = (
+        ()
+        if scenario.search.engine is None
+        else _names(scenario.search.engine, option("engine"), Faults())
+    )
+    return tuple(
+        OlderPreset(requested=name, preset=preset)
+        for name in names
+        if (preset := newer_than_known(name))
+    )
 
 
 def _model(name: str, scenario: Scenario) -> Model:
-    """A model by its name, in the scenario's layout, with the context that engines are to be started with."""
+    """A model by its name, in the scenario's layout, with the context that engines are to be
+    started with.
+    """
     return with_context(find_model(name, scenario.layout or ""), scenario.search.max_model_len)
 
 
 def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:
     """The formats that are tried where none is named.
 
-    They are FP16 and FP8 where the model is published in 16 bits; else the published one, and FP16 next to it where one of the GPUs
-    cannot compute in that.
+    They are FP16 and FP8 where the model is published in 16 bits; else the published one, and FP16
+    next to it where one of the GPUs cannot compute in that.
     """
     precision = find_precision(model.usual_precision)
     if precision.weight_format in DEFAULT_PRECISIONS[:1]:
         return tuple(find_precision(name) for name in DEFAULT_PRECISIONS)
-    return (precision,) if all(gpu.supports(precision) for gpu in gpus) else (precision, find_precision(DEFAULT_PRECISIONS[0]))
+    return (
+        (precision,)
+        if all(gpu.supports(precision) for gpu in gpus)
+        else (precision, find_precision(DEFAULT_PRECISIONS[0]))
+    )
 
 
 def _alone(written: Scenario) -> Scenario:
-    """The scenario; where it names a model and systems that exist and says nothing of their load, that of a chat."""
-    said = written.use_case, written.lengths.isl, written.lengths.osl, written.lengths.pairs or written.lengths.mixture
+    """The scenario; where it names a model and systems that exist and says nothing of their load,
+    that of a chat.
+    """
+    said = (
+        written.use_case,
+        written.lengths.isl,
+        written.lengths.osl,
+        written.lengths.pairs or written.lengths.mixture,
+    )
     if _of_existing(written) and all(part is None for part in said):
         return replace(written, use_case=ALONE)
     return written
@@ -161,9 +270,14 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
         return _at_once(scenario)
     if not _of_existing(scenario):
         return demand_asked(scenario.demand, recording)
-    needing = next((name for name in ("growth", "benchmarks") if getattr(scenario, name) is not None), None)
+    needing = next(
+        (name for name in ("growth", "benchmarks") if getattr(scenario, name) is not None), None
+    )
     if needing is not None:
-        raise InputError(f"{option(needing)}: needs today's load beside {option('have')}; add for example {option('peak_rps')} 20")
+        raise InputError(
+            f"{option(needing)}: needs today's load beside {option('have')}; add for example"
+            f" {option('peak_rps')} 20"
+        )
     check_day(scenario.demand)
     return carried_by_existing()
 
@@ -171,20 +285,36 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
 def _note(defaults: Defaults) -> UseCaseDefaults:
     limits = tuple(map(limit_of, defaults.limits))
     parts = tuple(DefaultPart(part=name, written=text) for name, text in defaults.parts.items())
-    return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits, parts=parts)
+    return UseCaseDefaults(
+        use_case=defaults.use_case,
+        mode=defaults.mode,
+        isl=defaults.isl,
+        osl=defaults.osl,
+        limits=limits,
+        parts=parts,
+    )
 
 
 def _check_given(scenario: Scenario, faults: Faults) -> None:
     """Refuse a question that leaves out what it cannot do without."""
-    lengths_asked, replayed = scenario.lengths, scenario.demand.trace is not None or scenario.lengths.pairs is not None
+    lengths_asked, replayed = (
+        scenario.lengths,
+        scenario.demand.trace is not None or scenario.lengths.pairs is not None,
+    )
     replayed = replayed or lengths_asked.mixture is not None
-    needed = {"model": scenario.model, "isl": lengths_asked.isl or replayed, "osl": lengths_asked.osl or replayed}
+    needed = {
+        "model": scenario.model,
+        "isl": lengths_asked.isl or replayed,
+        "osl": lengths_asked.osl or replayed,
+    }
     missing = [name for name, value in needed.items() if value is None or value is False]
     if missing:
         said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
         example = "model: llama-3.1-8b, lengths: {isl: 2000, osl: 200}" if faults.source else said
         keys = ", ".join(faults.keys.get(name, option(name)) for name in missing)
-        faults.messages.append(f"{f'{faults.source}: ' if faults.source else ''}{keys}: missing; for example {example}")
+        faults.messages.append(
+            f"{f'{faults.source}: ' if faults.source else ''}{keys}: missing; for example {example}"
+        )
 
 
 def _names(values: Many | None, where: str, faults: Faults) -> tuple[str, ...]:
@@ -202,16 +332,29 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def _at_once(scenario: Scenario) -> Demand:
-    """So many requests in flight, at the rate of answers that take a second; ``api.sizing.answer`` finds the rate of the choice's."""
+    """So many requests in flight, at the rate of answers that take a second; ``api.sizing.answer``
+    finds the rate of the choice's.
+    """
     demand_asked = scenario.demand
-    others = [one.name for one in fields(demand_asked) if one.name != "concurrency" and getattr(demand_asked, one.name) is not None]
-    others += [name for name in ("benchmarks", "have", "growth") if getattr(scenario, name) is not None]
+    others = [
+        one.name
+        for one in fields(demand_asked)
+        if one.name != "concurrency" and getattr(demand_asked, one.name) is not None
+    ]
+    others += [
+        name for name in ("benchmarks", "have", "growth") if getattr(scenario, name) is not None
+    ]
     others += ["load"] if scenario.search.load == "closed" else []
     if others:
-        raise InputError(f"{option('concurrency')} and {option(others[0])}: do not go together; give one of them")
+        raise InputError(
+            f"{option('concurrency')} and {option(others[0])}: do not go together; give one of them"
+        )
     count = demand_asked.concurrency or 0.0
     if not (math.isfinite(count) and 1 <= count <= MOST_AT_ONCE):
-        raise InputError(f"{option('concurrency')}: {count:g} is not possible; write a number from 1 to {MOST_AT_ONCE:,.0f}")
+        raise InputError(
+            f"{option('concurrency')}: {count:g} is not possible; write a number from 1 to"
+            f" {MOST_AT_ONCE:,.0f}"
+        )
     source = DemandSource(kind="concurrency", requests_per_second=count, concurrency=count)
     return Demand(peak_requests_per_second=count, sizing_requests_per_second=count, source=source)
 
@@ -220,10 +363,13 @@ MOST_AT_ONCE = 1e7
 
 
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
-    """The demand that a scenario asks for. Raises InputError: the scenario contradicts itself, or gives too little."""
+    """The demand that a scenario asks for. Raises InputError: the scenario contradicts itself, or
+    gives too little.
+    """
     if asked.concurrency is not None:
         raise InputError(
-            f"{option('concurrency')}: its rate is found by simulation, for {option('peak_rps')} of a prediction; give that here"
+            f"{option('concurrency')}: its rate is found by simulation, for {option('peak_rps')} of"
+            " a prediction; give that here"
         )
     profile = asked.profile
     hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
@@ -252,33 +398,51 @@ def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
         texts = getattr(asked, metric) or ()
         for text in [texts] if isinstance(texts, str) else texts:
             limit = faults.of(parse_limit, metric, text)
-            if limit is not None and any((other.metric, other.statistic) == (metric, limit.statistic) for other in limits):
-                faults.say(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
+            if limit is not None and any(
+                (other.metric, other.statistic) == (metric, limit.statistic) for other in limits
+            ):
+                faults.say(
+                    f"{option(metric)}: {limit.statistic} is limited twice; keep one of them"
+                )
             elif limit is not None:
                 limits.append(limit)
     joint = faults.of(attainments, asked.attain)
     return (*limits, *(joint or ()))
 
 
-def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, said: str) -> None:
+def _check_limits(
+    limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, said: str
+) -> None:
     """Refuse limits that contradict the mode, which the leaf ``said`` set, or each other."""
     idle = [str(limit) for limit in limits if not decides(limit, mode)]
     if idle:
         what = f"nobody sees the first tokens, the last one decides ({option('e2e')})"
         what = "only the throughput of a job counts" if mode == "offline" else what
-        faults.say(f"{option(said)}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
+        faults.say(
+            f"{option(said)}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of"
+            " them out"
+        )
     elif mode == "offline" and demand is not None and demand.offline_requests is None:
-        faults.say(f"{option(said)}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
+        faults.say(
+            f"{option(said)}: offline asks for a job; give {option('requests')} and"
+            f" {option('within')} instead of a rate"
+        )
     if demand is not None and demand.offline_requests is not None and mode != "offline":
         faults.say(
-            f"{option(said)}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
-            f"give a rate, or {option('mode')} offline"
+            f"{option(said)}: {mode} contradicts {option('requests')} and {option('within')}, which"
+            f" make a job; give a rate, or {option('mode')} offline"
         )
     for first in [limit for limit in limits if limit.metric in ("ttft", "tpot")]:
-        for last in [one for one in limits if one.metric == "e2e" and one.statistic == first.statistic and first.seconds > one.seconds]:
+        for last in [
+            one
+            for one in limits
+            if one.metric == "e2e"
+            and one.statistic == first.statistic
+            and first.seconds > one.seconds
+        ]:
             faults.say(
-                f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be done before; "
-                f"lower it below {format_duration(last.seconds)} or leave it out"
+                f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be"
+                f" done before; lower it below {format_duration(last.seconds)} or leave it out"
             )
 
 
@@ -289,20 +453,39 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     own = asked.gpu is None and (scenario.have is not None or bool(asked.system))
     gpus = () if own else _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
     precisions = _names(asked.precision, option("precision"), faults)
-    precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
-    runs = None if asked.deploy_on is None else faults.of(target_runs, asked.deploy_on, at="deploy_on")
-    engines = _names(asked.engine or engines_meant(_shares(asked)) or DEFAULT_ENGINES, option("engine"), faults)
+    precisions = (
+        tuple(name for name in PRECISIONS if name != "bf16")
+        if precisions == (EVERY,)
+        else precisions
+    )
+    runs = (
+        None if asked.deploy_on is None else faults.of(target_runs, asked.deploy_on, at="deploy_on")
+    )
+    engines = _names(
+        asked.engine or engines_meant(_shares(asked)) or DEFAULT_ENGINES, option("engine"), faults
+    )
     if runs is not None and asked.engine is None:
         engines = tuple(name for name in engines if name in runs.engines)
     if runs is not None and asked.disaggregated and not runs.pools:
-        faults.say(f"{option('disaggregated')}: {asked.deploy_on} does not run two pools; write {option('deploy_on')} dynamo or llm-d")
+        faults.say(
+            f"{option('disaggregated')}: {asked.deploy_on} does not run two pools; write"
+            f" {option('deploy_on')} dynamo or llm-d"
+        )
     have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
     chosen: dict[str, Any] = {
         "gpus": tuple(faults.named(option("gpu"), find_gpu, name) for name in gpus),
-        "precisions": tuple(faults.named(option("precision"), find_precision, name) for name in precisions),
-        "engines": tuple(engine.name for name in engines if (engine := faults.named(option("engine"), find_engine, name))),
-        "tps": faults.of(whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, option("tp")),
+        "precisions": tuple(
+            faults.named(option("precision"), find_precision, name) for name in precisions
+        ),
+        "engines": tuple(
+            engine.name
+            for name in engines
+            if (engine := faults.named(option("engine"), find_engine, name))
+        ),
+        "tps": faults.of(
+            whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, option("tp")
+        ),
         "pps": _counts(asked.pp, option("pp"), faults),
         "dps": _counts(asked.dp, option("dp"), faults),
         "eps": _counts(asked.ep, option("ep"), faults),
@@ -313,7 +496,9 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "front_ends": asked.front_ends,
         "max_model_len": asked.max_model_len,
         "load": asked.load or "open",
-        "process": "poisson" if asked.arrivals in (None, "mmpp", "trace", "profile") else asked.arrivals,
+        "process": (
+            "poisson" if asked.arrivals in (None, "mmpp", "trace", "profile") else asked.arrivals
+        ),
         "cv": 1.0 if asked.cv is None else asked.cv,
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
@@ -326,20 +511,38 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "growth_per_month": growth,
         "speculation": faults.of(parse_speculation, asked.speculation),
         "adapters": faults.of(parse_adapters, asked.lora),
-        "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
-        "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
+        "calibration": (
+            None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients)
+        ),
+        "step_source": (
+            None if asked.step_model is None else faults.of(checked_source, asked.step_model)
+        ),
     }
-    chosen["shares"] = tuple((faults.of(shares_of, _shares(asked), [find_engine(name) for name in chosen["engines"]]) or {}).items())
+    chosen["shares"] = tuple(
+        (
+            faults.of(shares_of, _shares(asked), [find_engine(name) for name in chosen["engines"]])
+            or {}
+        ).items()
+    )
     chosen["systems"] = bought = (*bought, *filter(None, map(machine_meant, gpus)))
     if bought:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
     if have:
-        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(owned.system) for owned in have))))
+        chosen["gpus"] = tuple(
+            dict.fromkeys((*chosen["gpus"], *(gpu_of(owned.system) for owned in have)))
+        )
     if all(chosen["gpus"]):
-        chosen["gpus"] = faults.of(stated, chosen["gpus"], asked, max(chosen["tps"] or (1,)), chosen["step_source"]) or ()
+        chosen["gpus"] = (
+            faults.of(
+                stated, chosen["gpus"], asked, max(chosen["tps"] or (1,)), chosen["step_source"]
+            )
+            or ()
+        )
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
-    faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
+    faults.of(
+        check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats
+    )
     _check_numbers(scenario, faults)
     _check_unsized(scenario, faults)
     faults.of(places, scenario.where)
@@ -355,10 +558,24 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
     if _of_existing(scenario) and (aim is not None or reserve is not None):
         asked = (scenario.choice, scenario.standby, scenario.scaling)
-        name = next((one.name for part in asked for one in fields(part) if getattr(part, one.name) is not None), "objective")
-        faults.say(f"{option(name)}: {option('have')} without a load chooses nothing; give the load too, such as {option('peak_rps')} 20")
+        name = next(
+            (
+                one.name
+                for part in asked
+                for one in fields(part)
+                if getattr(part, one.name) is not None
+            ),
+            "objective",
+        )
+        faults.say(
+            f"{option(name)}: {option('have')} without a load chooses nothing; give the load too,"
+            f" such as {option('peak_rps')} 20"
+        )
     if aim is not None and aim.objective == "latency" and mode == "offline":
-        faults.say(f"{option('objective')}: latency does not apply to an offline job; write gpus, cost or power")
+        faults.say(
+            f"{option('objective')}: latency does not apply to an offline job; write gpus, cost or"
+            " power"
+        )
 
 
 def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
@@ -366,14 +583,24 @@ def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
 
 
 def _check_unsized(scenario: Scenario, faults: Faults) -> None:
-    """Refuse what only a simulation has so far, what belongs to two pools, and prices that cannot be."""
+    """Refuse what only a simulation has so far, what belongs to two pools, and prices that cannot
+    be.
+    """
     alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
     if alone or scenario.search.arrivals == "mmpp":
         named = ", ".join(map(option, alone or ["arrivals"]))
-        faults.say(f"{named}: systems are sized without this so far; leave it out, and see by `tonnage simulate` what one instance does")
-    pools = [name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None]
+        faults.say(
+            f"{named}: systems are sized without this so far; leave it out, and see by `tonnage"
+            " simulate` what one instance does"
+        )
+    pools = [
+        name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None
+    ]
     if pools and not scenario.search.disaggregated:
-        faults.say(f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or leave it out")
+        faults.say(
+            f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or"
+            " leave it out"
+        )
     if scenario.prices is not None:
         from tonnage.spec.catalog.price_list import problems
 
@@ -386,41 +613,73 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
     search_asked = scenario.search
-    limit = next((name for name in ("power_cap", "gpu_clock") if getattr(search_asked, name) is not None), None)
+    limit = next(
+        (name for name in ("power_cap", "gpu_clock") if getattr(search_asked, name) is not None),
+        None,
+    )
     if limit is not None and scenario.benchmarks is not None:
-        faults.say(f"{option(limit)}: {option('benchmarks')} were measured without it; leave one of the two out")
+        faults.say(
+            f"{option(limit)}: {option('benchmarks')} were measured without it; leave one of the"
+            " two out"
+        )
     if scenario.spare is not None:
         faults.of(spare_of, scenario.spare)
     if scenario.seed is not None and scenario.seed < 0:
         faults.say(f"{option('seed')}: {scenario.seed} is negative; write a whole number from 0")
     if search_asked.stream_interval is not None and search_asked.stream_interval < 1:
-        faults.say(f"{option('stream_interval')}: {search_asked.stream_interval} is not a number of tokens; write 1 or more")
+        faults.say(
+            f"{option('stream_interval')}: {search_asked.stream_interval} is not a number of"
+            " tokens; write 1 or more"
+        )
     if search_asked.front_ends is not None and not 1 <= search_asked.front_ends <= MOST_FRONT_ENDS:
-        faults.say(f"{option('front_ends')}: {search_asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
-    if search_asked.cv is not None and faults.of(checked_cv, search_asked.cv) is not None and search_asked.arrivals != "gamma":
-        faults.say(f"{option('cv')}: belongs to {option('arrivals')} gamma; add that, or leave it out")
+        faults.say(
+            f"{option('front_ends')}: {search_asked.front_ends} is not a number of them; write 1 to"
+            f" {MOST_FRONT_ENDS:,}"
+        )
+    if (
+        search_asked.cv is not None
+        and faults.of(checked_cv, search_asked.cv) is not None
+        and search_asked.arrivals != "gamma"
+    ):
+        faults.say(
+            f"{option('cv')}: belongs to {option('arrivals')} gamma; add that, or leave it out"
+        )
     if search_asked.arrivals == "trace" and scenario.demand.trace is None:
-        faults.say(f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}")
-    if scenario.demand.trace is not None and (search_asked.arrivals not in (None, "trace") or search_asked.load == "closed"):
-        faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
+        faults.say(
+            f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}"
+        )
+    if scenario.demand.trace is not None and (
+        search_asked.arrivals not in (None, "trace") or search_asked.load == "closed"
+    ):
+        faults.say(
+            f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own"
+            " arrivals; leave the others out"
+        )
 
 
 _OWNED = re.compile(r"^(\d{1,6})(?:\s*[x×]\s*|\s+)(.+)$")
 
 
 def owned(text: str | None) -> tuple[Owned, ...]:
-    """Read "3xdgx-h100", or several with commas between. Raises InputError: not a number of known systems."""
+    """Read "3xdgx-h100", or several with commas between. Raises InputError: not a number of known
+    systems.
+    """
     found: list[Owned] = []
     for part in listed(text or "", option("have")):
         match = _OWNED.match(part)
         if not match or int(match.group(1)) < 1:
-            raise InputError(f"{option('have')}: '{part}' is not a number of systems; write for example 3xdgx-h100, 3x4xl40s or 16xh100")
+            raise InputError(
+                f"{option('have')}: '{part}' is not a number of systems; write for example"
+                " 3xdgx-h100, 3x4xl40s or 16xh100"
+            )
         found += _held(int(match.group(1)), match.group(2))
     return tuple(sorted(found, key=lambda each: each.system.gpus))
 
 
 def _held(count: int, name: str) -> list[Owned]:
-    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest."""
+    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and
+    a smaller one for the rest.
+    """
     try:
         return [Owned(count=count, system=find_system(name))]
     except UnknownName as error:
@@ -434,19 +693,26 @@ def _held(count: int, name: str) -> list[Owned]:
 
 
 def shapes(values: Many | None) -> tuple[System, ...]:
-    """The servers to buy in, one of each GPU at most. Raises UnknownName: no such server; InputError: two of one GPU."""
+    """The servers to buy in, one of each GPU at most. Raises UnknownName: no such server;
+    InputError: two of one GPU.
+    """
     systems: list[System] = []
     for name in () if values is None else listed(values, option("system")):
         system = find_system(name)
         other = next((each.name for each in systems if each.gpu == system.gpu), None)
         if other is not None:
-            raise InputError(f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of them at a time")
+            raise InputError(
+                f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of"
+                " them at a time"
+            )
         systems.append(system)
     return tuple(systems)
 
 
 def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
-    """Refuse one answer by itself; ``context`` has earlier answers of the same form. Raises InputErrors: it could not be used."""
+    """Refuse one answer by itself; ``context`` has earlier answers of the same form. Raises
+    InputErrors: it could not be used.
+    """
     from tonnage.spec.scenario_file import scenario_of
 
     scenario = scenario_of({}, {**context, name: text})
@@ -456,7 +722,11 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
             faults.named(option("model"), find_model, one, scenario.layout or "")
     elif name in LengthsAsked.__dataclass_fields__:
         given = scenario.lengths
-        lengths_found(given if name in ("pairs", "mixture") else replace(given, isl=given.isl or 1, osl=1), None, faults)
+        lengths_found(
+            given if name in ("pairs", "mixture") else replace(given, isl=given.isl or 1, osl=1),
+            None,
+            faults,
+        )
         if name == "spread":
             faults.of(spread_of, text)
         if name == "osl":
@@ -474,4 +744,7 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
 
 
 # What a leaf needs next to it to be checked alone
-_COMPLETED: dict[str, dict[str, Any]] = {"users": {"requests_per_user_day": 1.0}, "requests": {"within": "1h"}}
+_COMPLETED: dict[str, dict[str, Any]] = {
+    "users": {"requests_per_user_day": 1.0},
+    "requests": {"within": "1h"},
+}

@@ -1,4 +1,6 @@
-"""Several values of what one simulation takes one of: each combination is a point, a simulation by itself."""
+"""Several values of what one simulation takes one of: each combination is a point, a simulation by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from tonnage.api.question.arguments import ScenarioLike, document_of, lengths_of, listed, plain, whole_numbers
+from tonnage.api.question.arguments import (
+    ScenarioLike,
+    document_of,
+    lengths_of,
+    listed,
+    plain,
+    whole_numbers,
+)
 from tonnage.api.question.deployment import router_of
 from tonnage.api.question.simulation import OWN, Simulation, simulation_of
 from tonnage.errors import InputError, option
@@ -25,21 +34,26 @@ LOADS = ("concurrency", "request_rate")  # swept by the loads of each simulation
 class Simulations:
     """The points of a sweep, or the one simulation where nothing but the load is swept."""
 
-    points: tuple[tuple[Mapping[str, str], Simulation], ...]  # what was set, by the names of arguments, and the question
-    left_out: tuple[tuple[Mapping[str, str], InputError], ...] = ()  # combinations that cannot be simulated, with the reason
+    # what was set, by the names of arguments, and the question
+    points: tuple[tuple[Mapping[str, str], Simulation], ...]
+    # combinations that cannot be simulated, with the reason
+    left_out: tuple[tuple[Mapping[str, str], InputError], ...] = ()
 
 
 def simulations_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulations:
-    """Understand a question as one simulation for each combination of the values that it has several of.
+    """Understand a question as one simulation for each combination of the values that it has
+    several of.
 
-    Raises InputErrors: a value that cannot be used, no combination that can, or more than ``MOST_POINTS``.
+    Raises InputErrors: a value that cannot be used, no combination that can, or more than
+    ``MOST_POINTS``.
     """
     axes = _axes(scenario, asked)
     if not axes:
         return Simulations(points=(({}, simulation_of(scenario, asked)),))
     if (count := prod(map(len, axes.values()))) > MOST_POINTS:
         raise InputError(
-            f"{', '.join(map(option, axes))}: {count:,} points are more than {MOST_POINTS:,}; take fewer values, or {option('grid')}"
+            f"{', '.join(map(option, axes))}: {count:,} points are more than {MOST_POINTS:,}; take"
+            f" fewer values, or {option('grid')}"
         )
     points, left_out = [], []
     for values in product(*axes.values()):
@@ -54,14 +68,20 @@ def simulations_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simul
 
 
 def _axes(scenario: ScenarioLike, asked: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """The values of every setting that has several. Raises InputError: one of several is no such value by itself."""
+    """The values of every setting that has several. Raises InputError: one of several is no such
+    value by itself.
+    """
     from tonnage.spec.scenario_file import displaced, scenario_of
 
     document, source = document_of(scenario)
     beside = plain(asked)
     own = {name: beside.pop(name) for name in OWN if name in beside}
     said = {**flat(to_document(scenario_of(displaced(document, beside), beside, source))), **own}
-    axes = {name: _values(name, said[name]) for name in SWEPT if name not in LOADS and said.get(name) is not None}
+    axes = {
+        name: _values(name, said[name])
+        for name in SWEPT
+        if name not in LOADS and said.get(name) is not None
+    }
     axes = {name: values for name, values in axes.items() if len(values) > 1}
     for name, values in axes.items():
         for value in values:
@@ -70,7 +90,9 @@ def _axes(scenario: ScenarioLike, asked: Mapping[str, object]) -> dict[str, tupl
 
 
 def _values(name: str, value: Any) -> tuple[str, ...]:
-    """The values of a setting one by one; of lengths, one where the commas are those of a distribution or of thousands."""
+    """The values of a setting one by one; of lengths, one where the commas are those of a
+    distribution or of thousands.
+    """
     if name in ("isl", "osl"):
         try:
             lengths_of(value, option(name))

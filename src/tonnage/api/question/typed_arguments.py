@@ -1,6 +1,8 @@
-"""The keyword arguments of ``tonnage.size`` and ``tonnage.simulate``; ``spec/scenario.py`` says what each of them means.
+"""The keyword arguments of ``tonnage.size`` and ``tonnage.simulate``; ``spec/scenario.py`` says
+what each of them means.
 
-Written by ``python -m tools.typed_arguments`` from the leaves there; change a leaf and run it again.
+Written by ``python -m tools.typed_arguments`` from the leaves there; change a leaf and run it
+again.
 """
 
 from __future__ import annotations

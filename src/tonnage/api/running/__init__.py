@@ -1,1 +1,3 @@
-"""What runs for as long as it is wanted: engines, gateways, deployments, and the watch over them."""
+"""What runs for as long as it is wanted: engines, gateways, deployments, and the watch over
+them.
+"""

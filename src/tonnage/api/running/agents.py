@@ -1,6 +1,8 @@
-"""``tonnage mcp``: the questions of the command as tools of the Model Context Protocol, over standard input and output.
+"""``tonnage mcp``: the questions of the command as tools of the Model Context Protocol, over
+standard input and output.
 
-A tool answers in Markdown, in the words of the report, and in JSON. An error says what to ask instead, so that an agent can.
+A tool answers in Markdown, in the words of the report, and in JSON. An error says what to ask
+instead, so that an agent can.
 """
 
 from __future__ import annotations
@@ -37,12 +39,18 @@ from tonnage.version import VERSION
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
-    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+    from mcp_types import (
+        CallToolRequestParams,
+        CallToolResult,
+        ListToolsResult,
+        PaginatedRequestParams,
+    )
 
 
 INSTRUCTIONS = (
-    "Sizes GPU systems for LLM traffic by simulation. Begin with size; simulate shows one deployment under a load, memory what a GPU "
-    "holds, catalog the names that the others take. Every answer states its assumptions: repeat them to the user."
+    "Sizes GPU systems for LLM traffic by simulation. Begin with size; simulate shows one"
+    " deployment under a load, memory what a GPU holds, catalog the names that the others take."
+    " Every answer states its assumptions: repeat them to the user."
 )
 Answer = tuple[Document, Any]  # What a tool says in words and as JSON
 
@@ -64,17 +72,30 @@ def agents_server() -> Server[Any]:
     except ImportError:
         raise TonnageError("the mcp SDK is not installed; pip install 'tonnage[mcp]'") from None
 
-    async def listed(context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def listed(
+        context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
         hints = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
         made = [
-            types.Tool(name=name, description=one.about, input_schema=one.schema(), annotations=hints) for name, one in QUESTIONS.items()
+            types.Tool(
+                name=name, description=one.about, input_schema=one.schema(), annotations=hints
+            )
+            for name, one in QUESTIONS.items()
         ]
         return types.ListToolsResult(tools=made)
 
-    return Server("tonnage", version=VERSION, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=_called)
+    return Server(
+        "tonnage",
+        version=VERSION,
+        instructions=INSTRUCTIONS,
+        on_list_tools=listed,
+        on_call_tool=_called,
+    )
 
 
-async def _called(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+async def _called(
+    context: ServerRequestContext[Any], params: CallToolRequestParams
+) -> CallToolResult:
     """The answer of a tool, worked out in a thread, which tells its progress meanwhile."""
     import anyio
     import anyio.lowlevel
@@ -83,20 +104,34 @@ async def _called(context: ServerRequestContext[Any], params: CallToolRequestPar
     here = anyio.lowlevel.current_token()
 
     def progress(done: int, total: int, name: str) -> None:
-        anyio.from_thread.run(context.session.report_progress, float(done), float(total), name, token=here)
+        anyio.from_thread.run(
+            context.session.report_progress, float(done), float(total), name, token=here
+        )
 
     question = QUESTIONS.get(params.name)
     if question is None:
-        words, values, failed = f"there is no tool '{params.name[:40]}'; the tools are {', '.join(QUESTIONS)}", None, True
+        words, values, failed = (
+            f"there is no tool '{params.name[:40]}'; the tools are {', '.join(QUESTIONS)}",
+            None,
+            True,
+        )
     else:
         try:
             asked = dict(params.arguments or {})
             check_inside(bounded(asked, "arguments"), Path())
-            document, values = await anyio.to_thread.run_sync(partial(question.answer, asked, progress))
+            document, values = await anyio.to_thread.run_sync(
+                partial(question.answer, asked, progress)
+            )
             words, failed = markdown(document), False
         except TonnageError as error:
-            words, values, failed = _without_contents(str(error), params.arguments or {}), None, True
-    return types.CallToolResult(content=[types.TextContent(text=words)], structured_content=values, is_error=failed)
+            words, values, failed = (
+                _without_contents(str(error), params.arguments or {}),
+                None,
+                True,
+            )
+    return types.CallToolResult(
+        content=[types.TextContent(text=words)], structured_content=values, is_error=failed
+    )
 
 
 MOST_QUOTED = 10**7  # characters of a file that are compared with an error
@@ -104,13 +139,20 @@ _QUOTED = re.compile(r"""(['"])(.+?)\1""")
 
 
 def _without_contents(message: str, asked: Mapping[str, Any]) -> str:
-    """An error without what it quotes of a file that the question names, but for columns of a table."""
-    texts = [path.read_text(encoding="utf-8", errors="replace")[:MOST_QUOTED] for path in files_named(asked, Path())]
+    """An error without what it quotes of a file that the question names, but for columns of a
+    table.
+    """
+    texts = [
+        path.read_text(encoding="utf-8", errors="replace")[:MOST_QUOTED]
+        for path in files_named(asked, Path())
+    ]
     arguments = json.dumps(asked, ensure_ascii=False)
 
     def shown(quoted: re.Match[str]) -> str:
         words = quoted[2].removesuffix("…")
-        secret = words not in arguments and any(words in text and not _is_column(words, text) for text in texts)
+        secret = words not in arguments and any(
+            words in text and not _is_column(words, text) for text in texts
+        )
         return "'…'" if secret else quoted[0]
 
     return _QUOTED.sub(shown, message)
@@ -122,13 +164,16 @@ def _is_column(words: str, text: str) -> bool:
 
 
 def serve_agents(root: Path) -> None:
-    """Answer over standard input and output until the client closes them; questions may name files below ``root`` alone.
+    """Answer over standard input and output until the client closes them; questions may name files
+    below ``root`` alone.
 
     Raises TonnageError: the SDK is not installed; InputError: there is no such folder.
     """
     server = agents_server()
     if not root.is_dir():
-        raise InputError(f"{option('root')}: {root} is no folder; name the one whose files a question may name")
+        raise InputError(
+            f"{option('root')}: {root} is no folder; name the one whose files a question may name"
+        )
     os.chdir(root)
     import anyio
     from mcp.server.stdio import stdio_server
@@ -147,7 +192,9 @@ _ID = re.compile(r'"id"\s*:\s*(-?\d{1,15}|"[\w-]{1,100}")')
 
 
 class Lines:
-    """The lines of standard input that hold a message. The SDK answers no other line: such a one is answered here, by an error."""
+    """The lines of standard input that hold a message. The SDK answers no other line: such a one is
+    answered here, by an error.
+    """
 
     def __init__(self) -> None:
         """Take standard input away from whatever else this process starts."""
@@ -169,14 +216,18 @@ class Lines:
         from mcp_types import jsonrpc_message_adapter
 
         await self._begun.wait()
-        while line := await anyio.to_thread.run_sync(self._file.readline, LONGEST_MESSAGE, abandon_on_cancel=True):
+        while line := await anyio.to_thread.run_sync(
+            self._file.readline, LONGEST_MESSAGE, abandon_on_cancel=True
+        ):
             if not line.strip():
                 continue
             try:
                 jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
                 await self._refuse(line)
-                while not line.endswith("\n") and (line := await anyio.to_thread.run_sync(self._file.readline, LONGEST_MESSAGE)):
+                while not line.endswith("\n") and (
+                    line := await anyio.to_thread.run_sync(self._file.readline, LONGEST_MESSAGE)
+                ):
                     pass  # the rest of a line that is too long
             else:
                 yield line
@@ -187,8 +238,13 @@ class Lines:
 
         match = _ID.search(line)
         number = None if match is None else json.loads(match[1])
-        what = f"the message is no JSON-RPC in UTF-8 of at most {LONGEST_MESSAGE:,} characters; send one JSON object a line"
-        error = types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=types.PARSE_ERROR, message=what))
+        what = (
+            f"the message is no JSON-RPC in UTF-8 of at most {LONGEST_MESSAGE:,} characters; send"
+            " one JSON object a line"
+        )
+        error = types.JSONRPCError(
+            jsonrpc="2.0", id=number, error=types.ErrorData(code=types.PARSE_ERROR, message=what)
+        )
         await self._write.send(SessionMessage(error))
 
 
@@ -200,7 +256,12 @@ def _size(asked: dict[str, Any], progress: Progress) -> Answer:
     short = []  # what a caller can reckon with; a whole plan has some 50 kB
     for plan in plans:
         values = plan.to_json()
-        short.append({"model": plan.scenario.model, **{name: values[name] for name in ("choice", "demand", "warnings")}})
+        short.append(
+            {
+                "model": plan.scenario.model,
+                **{name: values[name] for name in ("choice", "demand", "warnings")},
+            }
+        )
     return document(*map(first_page, plans)), {"plans": short}
 
 
@@ -215,7 +276,10 @@ def _memory(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
-    first, second = (answer(ask(_known(asked, "compare")[name]), progress=progress) for name in ("first", "second"))
+    first, second = (
+        answer(ask(_known(asked, "compare")[name]), progress=progress)
+        for name in ("first", "second")
+    )
     if len(first) > 1 or len(second) > 1:
         raise TonnageError("first, second: a question names several models; give each one model")
     found = differences(first[0], second[0])
@@ -228,18 +292,30 @@ def _catalog(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
-    """The arguments, refused where one is unknown or of another kind. Raises TonnageError: naming what is wrong with each."""
+    """The arguments, refused where one is unknown or of another kind. Raises TonnageError: naming
+    what is wrong with each.
+    """
     from jsonschema import Draft202012Validator
 
     faults = sorted(Draft202012Validator(QUESTIONS[tool].schema()).iter_errors(asked), key=str)
     if faults:
-        raise TonnageError("; ".join(f"{'.'.join(map(str, fault.path)) or tool}: {fault.message[:200]}" for fault in faults[:5]))
+        raise TonnageError(
+            "; ".join(
+                f"{'.'.join(map(str, fault.path)) or tool}: {fault.message[:200]}"
+                for fault in faults[:5]
+            )
+        )
     return asked
 
 
 def _scenario_and_full() -> dict[str, Any]:
     schema = json_schema()
-    full = {"type": "boolean", "description": "Whether the answer is the whole report and plan (some 50 kB), not its first page."}
+    full = {
+        "type": "boolean",
+        "description": (
+            "Whether the answer is the whole report and plan (some 50 kB), not its first page."
+        ),
+    }
     return {**schema, "properties": {**schema["properties"], "full": full}}
 
 
@@ -257,12 +333,21 @@ def _two() -> dict[str, Any]:
 
 
 def _text() -> dict[str, Any]:
-    about = "What to look for, such as h100 or llama; or a kind: models, gpus, systems, engines, prices, quality or checkpoints."
-    return {"type": "object", "properties": {"text": {"type": "string", "description": about}}, "additionalProperties": False}
+    about = (
+        "What to look for, such as h100 or llama; or a kind: models, gpus, systems, engines,"
+        " prices, quality or checkpoints."
+    )
+    return {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": about}},
+        "additionalProperties": False,
+    }
 
 
 def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of ``simulate``, or those of these names, each with what it says: the model is needed."""
+    """The arguments of ``simulate``, or those of these names, each with what it says: the model is
+    needed.
+    """
     from pydantic import ConfigDict, Field, create_model
 
     about = {leaf.name: leaf.about for leaf in simulated_leaves()}
@@ -272,24 +357,50 @@ def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
         if name in names or not names
     }
     fields["model"] = (str, Field(description=about["model"]))
-    made: dict[str, Any] = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields).model_json_schema()
+    made: dict[str, Any] = create_model(
+        "Arguments", __config__=ConfigDict(extra="forbid"), **fields
+    ).model_json_schema()
     return made
 
 
-MEMORY = ("model", "gpu", "precision", "tp", "dp", "ep", "engine", "isl", "osl", "speculation", "lora")
+MEMORY = (
+    "model",
+    "gpu",
+    "precision",
+    "tp",
+    "dp",
+    "ep",
+    "engine",
+    "isl",
+    "osl",
+    "speculation",
+    "lora",
+)
 # What an agent reads of each tool
 SIZE = (
-    "How many GPU systems an LLM's traffic needs inside latency limits, with confidence, cost and alternatives. Takes seconds to minutes. "
-    'Name the model, prompt and output lengths, the demand (such as demand.peak_rps) and limits (such as limits.ttft "p95<=500ms").'
+    "How many GPU systems an LLM's traffic needs inside latency limits, with confidence, cost and"
+    " alternatives. Takes seconds to minutes. Name the model, prompt and output lengths, the demand"
+    ' (such as demand.peak_rps) and limits (such as limits.ttft "p95<=500ms").'
 )
-SIMULATE = "TTFT, ITL, TPOT, E2E and throughput of one deployment under one load or several: give request_rate or concurrency."
-MEMORIES = "Where the memory of an instance's GPUs goes, with the arithmetic, and how many requests fit at once."
-COMPARE = "Two questions sized, and what differs: in the question, the answer, its cost and the prices behind it."
+SIMULATE = (
+    "TTFT, ITL, TPOT, E2E and throughput of one deployment under one load or several: give"
+    " request_rate or concurrency."
+)
+MEMORIES = (
+    "Where the memory of an instance's GPUs goes, with the arithmetic, and how many requests fit at"
+    " once."
+)
+COMPARE = (
+    "Two questions sized, and what differs: in the question, the answer, its cost and the prices"
+    " behind it."
+)
 
 QUESTIONS = {
     "size": Question(SIZE, _scenario_and_full, _size),
     "simulate": Question(SIMULATE, _arguments, _simulate),
     "memory": Question(MEMORIES, partial(_arguments, MEMORY), _memory),
     "compare": Question(COMPARE, _two, _compare),
-    "catalog": Question("Models, GPUs, systems, engines and prices known by name.", _text, _catalog),
+    "catalog": Question(
+        "Models, GPUs, systems, engines and prices known by name.", _text, _catalog
+    ),
 }

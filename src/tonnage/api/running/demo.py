@@ -1,4 +1,6 @@
-"""Simulated fleets under load, one instance of which is killed: ``tonnage demo``, and the rehearsal of a folder that ``deploy`` wrote."""
+"""Simulated fleets under load, one instance of which is killed: ``tonnage demo``, and the rehearsal
+of a folder that ``deploy`` wrote.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from typing import Any
 
 from tonnage.api.bench import Watch, prepare_bench, run_bench
 from tonnage.api.question.deployment import deployment_of
-from tonnage.api.running.processes import READY_S, Processes, gateway_before, processes, served_instances
+from tonnage.api.running.processes import (
+    READY_S,
+    Processes,
+    gateway_before,
+    processes,
+    served_instances,
+)
 from tonnage.api.running.serve import NEWEST
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.scrape import fetch
@@ -83,16 +91,33 @@ class Kill:
                 return
 
 
-def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = lambda line: None, watch: Watch = lambda words: None) -> Demonstration:
-    """Serve a simulated fleet behind the gateway, measure it, kill one instance under load; ``told`` and ``watch`` follow it.
+def demo(
+    *,
+    seconds: float = 30.0,
+    seed: int = 0,
+    told: Told = lambda line: None,
+    watch: Watch = lambda words: None,
+) -> Demonstration:
+    """Serve a simulated fleet behind the gateway, measure it, kill one instance under load;
+    ``told`` and ``watch`` follow it.
 
-    Raises InputError: ``seconds``, of both loads together, out of range; TonnageError: a process does not start.
+    Raises InputError: ``seconds``, of both loads together, out of range; TonnageError: a process
+    does not start.
     """
     if not LEAST_S <= seconds <= LONGEST_S:
-        raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")
-    fleet = f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway ({POLICY})"
+        raise InputError(
+            f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to"
+            f" {LONGEST_S:,.0f}"
+        )
+    fleet = (
+        f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway"
+        f" ({POLICY})"
+    )
     told(f"Starting {fleet} …")
-    instances = served_instances(["--engine", "simulated", "--model", MODEL, "--gpu", GPU, "--precision", PRECISION], INSTANCES)
+    instances = served_instances(
+        ["--engine", "simulated", "--model", MODEL, "--gpu", GPU, "--precision", PRECISION],
+        INSTANCES,
+    )
     gateway = gateway_before(instances, policy=POLICY)
 
     def seen(ready: int, of: int) -> None:
@@ -100,13 +125,19 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = lambda line: None
 
     with (
         tempfile.TemporaryDirectory() as logs,
-        processes(instances, gateway, Path(logs), ready_s=READY_S, grace_s=SOON_S, told=told, seen=seen) as fleet_up,
+        processes(
+            instances, gateway, Path(logs), ready_s=READY_S, grace_s=SOON_S, told=told, seen=seen
+        ) as fleet_up,
     ):
         steady = _measure(fleet_up, seconds * STEADY_SHARE, seed=seed, selftest=True, watch=watch)
         told("Measured. Now the same load again, and one instance is killed.")
-        failure = _with_a_failure(fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch)
+        failure = _with_a_failure(
+            fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch
+        )
     deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
-    predicted = replay(steady.requests, deployment, gpus_per_system=8, instances=INSTANCES, router=POLICY)
+    predicted = replay(
+        steady.requests, deployment, gpus_per_system=8, instances=INSTANCES, router=POLICY
+    )
     return Demonstration(
         fleet=fleet,
         load=f"{steady.load.words}, {ISL} tokens in and {OSL} out",
@@ -118,7 +149,9 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = lambda line: None
     )
 
 
-def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, watch: Watch) -> Measured:
+def _measure(
+    fleet: Processes, seconds: float, *, seed: int, selftest: bool, watch: Watch
+) -> Measured:
     bench = prepare_bench(
         url=fleet.url,
         model=MODEL,
@@ -137,7 +170,9 @@ def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, wat
     return run
 
 
-def _with_a_failure(fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch) -> Failure:
+def _with_a_failure(
+    fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch
+) -> Failure:
     """The same load while the first instance is killed."""
     kill = Kill(fleet.supervisor.children[0], after_s=seconds * KILLED_AT)
     before = _retries(fleet.url)
@@ -162,7 +197,12 @@ def _retries(url: str) -> float:
     from prometheus_client.parser import text_string_to_metric_families
 
     families = text_string_to_metric_families(fetch(f"{url}/metrics"))
-    return sum(one.value for family in families for one in family.samples if one.name == "tonnage_gateway_retries_total")
+    return sum(
+        one.value
+        for family in families
+        for one in family.samples
+        if one.name == "tonnage_gateway_retries_total"
+    )
 
 
 ALERT = "InstancesMissing"
@@ -202,44 +242,77 @@ def rehearse(
     proxy: str = "embedded",
     told: Callable[[str], None],
 ) -> Rehearsal:
-    """Start what ``deploy`` wrote for Compose with simulated engines, send the plan's load, and kill one instance in the middle.
+    """Start what ``deploy`` wrote for Compose with simulated engines, send the plan's load, and
+    kill one instance in the middle.
 
-    Raises InputError: no simulated services of Compose, or a port that is taken; TonnageError: a process does not serve, or ended early.
+    Raises InputError: no simulated services of Compose, or a port that is taken; TonnageError: a
+    process does not serve, or ended early.
     """
     from tonnage.api.running.gateway import gateway_from, proxy_command
 
     place, seconds = Path(folder).absolute(), parse_duration(duration, option("duration"))
     if not (place / PLAN).is_file():
-        raise InputError(f"{option('folder')}: {folder} holds no {PLAN}; name a folder that tonnage deploy wrote")
+        raise InputError(
+            f"{option('folder')}: {folder} holds no {PLAN}; name a folder that tonnage deploy wrote"
+        )
     plan = Plan.from_json(json.loads((place / PLAN).read_text(encoding="utf-8")))
     engines, served = _engines(place, plan)
     rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
     settings = gateway_from(place / "gateway.yaml", {})
-    own = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"), "--proxy", "embedded")
+    own = (
+        sys.executable,
+        "-m",
+        "tonnage",
+        "gateway",
+        "--config",
+        str(place / "gateway.yaml"),
+        "--proxy",
+        "embedded",
+    )
     argv = proxy_command(proxy, settings) or own
-    front = Program(name="gateway", argv=argv, address=f"{settings.host}:{settings.port}", path="/v1/health/live")
+    front = Program(
+        name="gateway",
+        argv=argv,
+        address=f"{settings.host}:{settings.port}",
+        path="/v1/health/live",
+    )
     for program in (*engines, front):
         host, _, port = program.address.rpartition(":")
         with socket.socket() as tried:
             if tried.connect_ex((host, int(port))) == 0:
                 raise InputError(
-                    f"{option('folder')}: {program.address} of {program.name} is taken; stop what listens there, or write another port"
+                    f"{option('folder')}: {program.address} of {program.name} is taken; stop what"
+                    " listens there, or write another port"
                 )
     bench = prepare_bench(
         url=front.url,
         model=served,
         request_rate=rate,
         benchmark_duration=f"{seconds:g}s",
-        slo=[f"{one.metric} {one.statistic}<={one.milliseconds:g}ms" for one in plan.scenario.limits_that_count if one.share is None],
+        slo=[
+            f"{one.metric} {one.statistic}<={one.milliseconds:g}ms"
+            for one in plan.scenario.limits_that_count
+            if one.share is None
+        ],
         **bench_lengths(plan),
     )
-    with tempfile.TemporaryDirectory(prefix="tonnage-rehearsal-") as logs, Supervisor(engines, Path(logs), restarts=False) as fleet:
-        fleet.wait_until_ready(timeout_s=600.0, seen=lambda serving, of: told(f"{serving} of {of} instances serve"))
+    with (
+        tempfile.TemporaryDirectory(prefix="tonnage-rehearsal-") as logs,
+        Supervisor(engines, Path(logs), restarts=False) as fleet,
+    ):
+        fleet.wait_until_ready(
+            timeout_s=600.0, seen=lambda serving, of: told(f"{serving} of {of} instances serve")
+        )
         with Supervisor([front], Path(logs)) as gateway:
             gateway.wait_until_ready(timeout_s=60.0)
             kill = _Kill(victim=fleet.children[-1], after_s=seconds / 2)
-            told(f"{rate:g} requests/s for {seconds:g} s; {engines[-1].name} is killed after {seconds / 2:g} s")
-            (found,) = run_bench(bench, output=None, selftest=False, provenance={}, watch=lambda words: kill)
+            told(
+                f"{rate:g} requests/s for {seconds:g} s; {engines[-1].name} is killed after"
+                f" {seconds / 2:g} s"
+            )
+            (found,) = run_bench(
+                bench, output=None, selftest=False, provenance={}, watch=lambda words: kill
+            )
     if not kill.at_ns:
         raise TonnageError("the run ended before the instance was killed; rehearse again")
     lost = found.requests.status > 1
@@ -259,16 +332,27 @@ def rehearse(
 
 
 def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
-    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name.
+    """The programs of the instances that ``compose.yaml`` describes, on the ports that it
+    publishes, and the model's name.
 
-    What runs is the plan's simulated engine: a command of the file that is not the one that ``deploy`` writes for it is refused.
+    What runs is the plan's simulated engine: a command of the file that is not the one that
+    ``deploy`` writes for it is refused.
     """
     import yaml
 
-    file, again = folder / "compose.yaml", f"write the folder by tonnage deploy with {option('target')} compose and {option('simulated')}"
+    file, again = (
+        folder / "compose.yaml",
+        (
+            f"write the folder by tonnage deploy with {option('target')} compose and"
+            f" {option('simulated')}"
+        ),
+    )
     if not file.is_file():
         if (folder / ROUTER).is_file():
-            raise InputError(f"{option('folder')}: {folder} is for several machines; a rehearsal takes a plan of one system")
+            raise InputError(
+                f"{option('folder')}: {folder} is for several machines; a rehearsal takes a plan of"
+                " one system"
+            )
         raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
     services = bounded(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))["services"]
     written = list(deployed(plan, "compose", simulated=True).argv[1:])
@@ -279,17 +363,28 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
         if described.get("entrypoint") != ["tonnage"]:
             raise InputError(f"{option('folder')}: {name} in {file} is a real engine; {again}")
         host, port, _ = str(described["ports"][0]).split(":")
-        words = [PLAN if str(word).endswith(f"/{PLAN}") else str(word) for word in described["command"]]
+        words = [
+            PLAN if str(word).endswith(f"/{PLAN}") else str(word) for word in described["command"]
+        ]
         served = words[-1]
         if words[:-1] != written[:-1] or CHECKPOINT_NAME.fullmatch(served) is None:
-            raise InputError(f"{option('folder')}: the command of {name} in {file} is not that of the plan's simulated engine; {again}")
+            raise InputError(
+                f"{option('folder')}: the command of {name} in {file} is not that of the plan's"
+                f" simulated engine; {again}"
+            )
         words[words.index(PLAN)] = str(folder / PLAN)
         words[words.index("--port") + 1], words[words.index("--host") + 1] = port, host
-        programs.append(Program(name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{host}:{port}"))
+        programs.append(
+            Program(
+                name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{host}:{port}"
+            )
+        )
     return programs, served
 
 
-def _before(plan: Plan, requests: Requests, killed_ns: int) -> tuple[tuple[tuple[str, float | None], ...], bool]:
+def _before(
+    plan: Plan, requests: Requests, killed_ns: int
+) -> tuple[tuple[tuple[str, float | None], ...], bool]:
     """The plan's limits over what ended before the kill."""
     ended = (requests.status == 0) & (requests.last_token_ns <= killed_ns)
     limits = [limit for limit in plan.scenario.limits_that_count if limit.share is None]
@@ -302,25 +397,45 @@ def _before(plan: Plan, requests: Requests, killed_ns: int) -> tuple[tuple[tuple
 
 
 def _fired(folder: Path, engines: list[Program], *, killed_after: float) -> bool | None:
-    """Whether ``alerts.yaml`` reports the missing instance, by promtool: over an hour, in which it is up for the same share."""
+    """Whether ``alerts.yaml`` reports the missing instance, by promtool: over an hour, in which it
+    is up for the same share.
+    """
     import yaml
 
     if shutil.which("promtool") is None:
         return None
     rules = yaml.safe_load((folder / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
     alert = next(rule for group in rules for rule in group["rules"] if rule.get("alert") == ALERT)
-    scraped = yaml.safe_load((folder / "prometheus.yaml").read_text(encoding="utf-8"))["scrape_configs"][0]["static_configs"][0]
+    scraped = yaml.safe_load((folder / "prometheus.yaml").read_text(encoding="utf-8"))[
+        "scrape_configs"
+    ][0]["static_configs"][0]
     labels = ",".join(f'{name}="{value}"' for name, value in scraped["labels"].items())
     up = round(60 * killed_after)
     series = [
-        {"series": f'up{{instance="{engine.name}",{labels}}}', "values": "1x60" if engine is not engines[-1] else f"1x{up - 1} 0x{60 - up}"}
+        {
+            "series": f'up{{instance="{engine.name}",{labels}}}',
+            "values": "1x60" if engine is not engines[-1] else f"1x{up - 1} 0x{60 - up}",
+        }
         for engine in engines
     ]
     expected = [{"exp_labels": alert["labels"], "exp_annotations": alert["annotations"]}]
-    tried = [{"eval_time": f"{up - 1}m", "alertname": ALERT}, {"eval_time": "60m", "alertname": ALERT, "exp_alerts": expected}]
+    tried = [
+        {"eval_time": f"{up - 1}m", "alertname": ALERT},
+        {"eval_time": "60m", "alertname": ALERT, "exp_alerts": expected},
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         test = {"interval": "1m", "input_series": series, "alert_rule_test": tried}
-        document = {"rule_files": [str(folder / "alerts.yaml")], "evaluation_interval": "1m", "tests": [test]}
+        document = {
+            "rule_files": [str(folder / "alerts.yaml")],
+            "evaluation_interval": "1m",
+            "tests": [test],
+        }
         (Path(scratch) / "test.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
-        done = subprocess.run(["promtool", "test", "rules", "test.yaml"], cwd=scratch, capture_output=True, check=False, timeout=300)
+        done = subprocess.run(
+            ["promtool", "test", "rules", "test.yaml"],
+            cwd=scratch,
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
     return done.returncode == 0

@@ -25,7 +25,9 @@ ABOVE_0 = ("max_body_mb", "first_byte_timeout", "idle_timeout")
 
 
 def gateway_settings(**asked: Any) -> Settings:
-    """The settings of a gateway, from the fields of ``GatewayArguments`` by name. Raises InputError: what cannot be used."""
+    """The settings of a gateway, from the fields of ``GatewayArguments`` by name. Raises
+    InputError: what cannot be used.
+    """
     return _settings(GatewayArguments(**asked))
 
 
@@ -35,24 +37,44 @@ def _settings(a: GatewayArguments) -> Settings:
     if a.plan is None and a.plan_host:
         raise InputError(f"{option('plan_host')}: belongs to a plan; give {option('plan')} too")
     if a.plan is not None and a.backends:
-        raise InputError(f"{option('backend')}: the plan says where its instances are; leave one of the two out")
-    backends, planned = (a.backends, None) if a.plan is None else planned_backends(a.plan, a.plan_host)
+        raise InputError(
+            f"{option('backend')}: the plan says where its instances are; leave one of the two out"
+        )
+    backends, planned = (
+        (a.backends, None) if a.plan is None else planned_backends(a.plan, a.plan_host)
+    )
     asked = a.max_in_flight if a.max_in_flight is not None else planned
     most = MAX_IN_FLIGHT if asked is None else asked
-    for name, value in {"max_in_flight": most, **{name: getattr(a, name) for name in ABOVE_0}}.items():
+    for name, value in {
+        "max_in_flight": most,
+        **{name: getattr(a, name) for name in ABOVE_0},
+    }.items():
         if not 0 < value < math.inf:
             raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
     if not 0 <= a.port <= 65_535:
         raise InputError(f"{option('port')}: {a.port} is no port; write a number from 0 to 65535")
     if not 0 < len(backends) <= MOST_BACKENDS:
-        raise InputError(f"{option('backend')}: give from 1 to {MOST_BACKENDS} of them, such as http://127.0.0.1:8001")
+        raise InputError(
+            f"{option('backend')}: give from 1 to {MOST_BACKENDS} of them, such as"
+            " http://127.0.0.1:8001"
+        )
     found = tuple(_backend(text) for text in backends)
     names = [target.authority for target, _ in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"{option('backend')}: {twice} is given twice; a weight makes one count for more, as in http://{twice}=2")
-    limits = Limits(in_flight=most, body=a.max_body_mb * 1_048_576, first_byte_s=float(a.first_byte_timeout), idle_s=float(a.idle_timeout))
-    return Settings(backends=found, policy=a.policy, seed=a.seed, host=a.host, port=a.port, limits=limits)
+        raise InputError(
+            f"{option('backend')}: {twice} is given twice; a weight makes one count for more, as in"
+            f" http://{twice}=2"
+        )
+    limits = Limits(
+        in_flight=most,
+        body=a.max_body_mb * 1_048_576,
+        first_byte_s=float(a.first_byte_timeout),
+        idle_s=float(a.idle_timeout),
+    )
+    return Settings(
+        backends=found, policy=a.policy, seed=a.seed, host=a.host, port=a.port, limits=limits
+    )
 
 
 def _backend(text: str) -> tuple[Target, float]:
@@ -65,10 +87,14 @@ def _backend(text: str) -> tuple[Target, float]:
         raise InputError(f"{where}: {error.reason}") from None
     if target.tls:
         raise InputError(
-            f"{where}: '{url}' is https, which the gateway does not speak; write http://, or let Envoy or nginx reach it (docs/gateway.md)"
+            f"{where}: '{url}' is https, which the gateway does not speak; write http://, or let"
+            " Envoy or nginx reach it (docs/gateway.md)"
         )
     if target.path:
-        raise InputError(f"{where}: '{url}' has a path; give the address alone, such as http://{target.authority}")
+        raise InputError(
+            f"{where}: '{url}' has a path; give the address alone, such as"
+            f" http://{target.authority}"
+        )
     try:
         value = float(weight) if equals else 1.0
     except ValueError:
@@ -79,12 +105,16 @@ def _backend(text: str) -> tuple[Target, float]:
 
 
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
-    """The settings in a file, overridden by the ``given`` fields of ``GatewayArguments``. Raises InputErrors."""
+    """The settings in a file, overridden by the ``given`` fields of ``GatewayArguments``. Raises
+    InputErrors.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{option('config')}: {path} cannot be read ({error})") from None
-    gateway_arguments = read_as(GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors)
+    gateway_arguments = read_as(
+        GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors
+    )
     if {"backends", "plan"} & set(given):  # a flag of either kind replaces both
         gateway_arguments = replace(gateway_arguments, backends=(), plan=None, plan_host=())
     return _settings(replace(gateway_arguments, **given))
@@ -93,10 +123,14 @@ def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
 HERE = "127.0.0.1"
 
 
-def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple[str, ...], int | None]:
-    """The addresses of a plan's instances, from port 8001 on as for Compose, and the requests in flight at once; None where not known.
+def planned_backends(
+    path: str | Path, hosts: Sequence[str] = ()
+) -> tuple[tuple[str, ...], int | None]:
+    """The addresses of a plan's instances, from port 8001 on as for Compose, and the requests in
+    flight at once; None where not known.
 
-    ``hosts`` are the plan's systems, in order. Raises InputError: nothing chosen, separate pools, or not one host for each system.
+    ``hosts`` are the plan's systems, in order. Raises InputError: nothing chosen, separate pools,
+    or not one host for each system.
     """
     from tonnage.api.running.plans import chosen, only_plan
     from tonnage.deploy.compose import FIRST_PORT, most_in_flight
@@ -106,8 +140,14 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
     fleet = pool.fleet
     named = list(hosts) or [HERE] * (pool.systems == 1)
     if len(named) != pool.systems:
-        raise InputError(f"{option('plan_host')}: the plan has {pool.systems} × {pool.system}; give the host of each, in order")
-    of_instance = [named[i // fleet.instances_per_system * fleet.systems_per_instance] for i in range(pool.instances)]
+        raise InputError(
+            f"{option('plan_host')}: the plan has {pool.systems} × {pool.system}; give the host of"
+            " each, in order"
+        )
+    of_instance = [
+        named[i // fleet.instances_per_system * fleet.systems_per_instance]
+        for i in range(pool.instances)
+    ]
     ports = [FIRST_PORT + i % fleet.instances_per_system for i in range(pool.instances)]
     backends = tuple(f"http://{host}:{port}" for host, port in zip(of_instance, ports, strict=True))
     return backends, most_in_flight(choice.concurrency_per_instance, pool.instances)
@@ -125,12 +165,21 @@ POLICIES = {
     "session": "consistent_hash",
 }
 
-# Without these, a worker that has come back stays out for a minute, and one that is not up at the start is looked for every 30 s
-BACK = ("--cb-timeout-duration-secs", "3", "--health-check-interval-secs", "2", "--worker-startup-check-interval", "1")
+# Without these, a worker that has come back stays out for a minute, and one that is not up at the
+# start is looked for every 30 s
+BACK = (
+    "--cb-timeout-duration-secs",
+    "3",
+    "--health-check-interval-secs",
+    "2",
+    "--worker-startup-check-interval",
+    "1",
+)
 
 
 def proxy_command(proxy: str | None, settings: Settings) -> tuple[str, ...]:
-    """The command of the program that balances; empty for the embedded gateway, which is what remains where HAProxy is not installed.
+    """The command of the program that balances; empty for the embedded gateway, which is what
+    remains where HAProxy is not installed.
 
     Raises InputError: a program that is named and not installed, or settings that it does not have.
     """
@@ -139,12 +188,19 @@ def proxy_command(proxy: str | None, settings: Settings) -> tuple[str, ...]:
     if proxy == "vllm-router":
         return _vllm_router(settings)
     program = _installed("haproxy")
-    if proxy == "embedded" or (proxy is None and (program is None or settings.policy not in BALANCE)):
+    if proxy == "embedded" or (
+        proxy is None and (program is None or settings.policy not in BALANCE)
+    ):
         return ()
     if program is None:
-        raise InputError(f"{option('proxy')}: haproxy is not installed; install your system's package of it, or leave this out")
+        raise InputError(
+            f"{option('proxy')}: haproxy is not installed; install your system's package of it, or"
+            " leave this out"
+        )
     if settings.policy not in BALANCE:
-        raise InputError(f"{option('policy')}: HAProxy has no {settings.policy}; it has {', '.join(BALANCE)}")
+        raise InputError(
+            f"{option('policy')}: HAProxy has no {settings.policy}; it has {', '.join(BALANCE)}"
+        )
     port = settings.port or free_ports(1, settings.host)[0]
     with tempfile.NamedTemporaryFile("w", prefix="tonnage-", suffix=".cfg", delete=False) as file:
         file.write(haproxy_of(replace(settings, port=port)))
@@ -178,17 +234,38 @@ def _vllm_router(settings: Settings) -> tuple[str, ...]:
         pip = f"pip install vllm-router=={VERSION} into an environment whose bin is on PATH"
         raise InputError(f"{option('proxy')}: vllm-router is not installed; {pip}, or leave it out")
     if settings.policy not in POLICIES:
-        raise InputError(f"{option('policy')}: vllm-router has no {settings.policy}; it has {', '.join(POLICIES)}")
+        raise InputError(
+            f"{option('policy')}: vllm-router has no {settings.policy}; it has"
+            f" {', '.join(POLICIES)}"
+        )
     lost = (
         ("idle_timeout", "idle timeout", settings.limits.idle_s != Limits().idle_s),
         ("backend", "weights", any(weight != 1 for _, weight in settings.backends)),
     )
     for name, what, given in lost:
         if given:
-            raise InputError(f"{option(name)}: {what}: vllm-router does not have it in this way; leave it out, or use this gateway")
+            raise InputError(
+                f"{option(name)}: {what}: vllm-router does not have it in this way; leave it out,"
+                " or use this gateway"
+            )
     urls = [f"http://{target.authority}" for target, _ in settings.backends]
     limits, port = settings.limits, settings.port or free_ports(1, settings.host)[0]
-    argv = (program, "--worker-urls", *urls, "--policy", POLICIES[settings.policy], "--host", settings.host, "--port", str(port))
+    argv = (
+        program,
+        "--worker-urls",
+        *urls,
+        "--policy",
+        POLICIES[settings.policy],
+        "--host",
+        settings.host,
+        "--port",
+        str(port),
+    )
     bounds = ("--max-concurrent-requests", limits.in_flight, "--max-payload-size", limits.body)
-    waits = ("--request-timeout-secs", max(1, round(limits.first_byte_s)), "--prometheus-port", free_ports(1)[0])
+    waits = (
+        "--request-timeout-secs",
+        max(1, round(limits.first_byte_s)),
+        "--prometheus-port",
+        free_ports(1)[0],
+    )
     return (*argv, *map(str, (*bounds, *waits)), *BACK)

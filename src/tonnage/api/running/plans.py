@@ -19,25 +19,34 @@ from tonnage.spec.kv_tiers import OFF, USUAL
 
 
 def only_plan(path: str | Path) -> Plan:
-    """The one plan of a file that ``tonnage size --output`` wrote. Raises InputError: no plan, or several."""
+    """The one plan of a file that ``tonnage size --output`` wrote. Raises InputError: no plan, or
+    several.
+    """
     from tonnage.report.plans.plan_document import read_plans
 
     plans = read_plans(path)
     if len(plans) > 1:
-        raise InputError(f"{option('plan')}: {path} compares {len(plans)} plans; give the file of one")
+        raise InputError(
+            f"{option('plan')}: {path} compares {len(plans)} plans; give the file of one"
+        )
     return plans[0]
 
 
 def chosen(path: str | Path, plan: Plan, lack: str) -> Candidate:
     """The choice of a plan. Raises InputError: none, or separate pools, which lack something."""
     if plan.choice is None:
-        raise InputError(f"{option('plan')}: {path} chose nothing, because no deployment met its limits")
+        raise InputError(
+            f"{option('plan')}: {path} chose nothing, because no deployment met its limits"
+        )
     if len(plan.choice.pools) > 1:
-        raise InputError(f"{option('plan')}: {path} chose separate pools for prefill and decode, {lack}")
+        raise InputError(
+            f"{option('plan')}: {path} chose separate pools for prefill and decode, {lack}"
+        )
     return plan.choice
 
 
-AS_SHIPPED = ("", "fitted")  # What a plan calls the fitted step times; "" where it rests on measured points
+# What a plan calls the fitted step times; "" where it rests on measured points
+AS_SHIPPED = ("", "fitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +62,33 @@ class Instances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Instances):
-    """The choice of a plan, ready to be simulated: the plan, and the instances that it chose by their names."""
+    """The choice of a plan, ready to be simulated: the plan, and the instances that it chose by
+    their names.
+    """
 
     plan: Plan
     pool: Pool
 
 
 def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:
-    """The choice of the plan in a file that ``tonnage size --output`` wrote, by its own calibration or that of ``coefficients``.
+    """The choice of the plan in a file that ``tonnage size --output`` wrote, by its own calibration
+    or that of ``coefficients``.
 
-    Raises InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
+    Raises InputError: no plan, one that chose nothing, or one whose choice cannot be made again
+    from its names.
     """
     plan = only_plan(path)
     choice = chosen(path, plan, "which are not simulated together yet")
     if plan.scenario.step_model not in AS_SHIPPED:
         raise InputError(
-            f"{option('plan')}: {path} was made with the step times of {plan.scenario.step_model}; make it again with the fitted ones"
+            f"{option('plan')}: {path} was made with the step times of {plan.scenario.step_model};"
+            " make it again with the fitted ones"
         )
     pool = choice.pool
     deployment = _deployment(plan, pool, coefficients)
     asked = None if plan.asked is None else plan.asked.search.kv_tiers
-    tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)  # as the plan was sized with them
+    # as the plan was sized with them
+    tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)
     return Planned(
         plan=plan,
         pool=pool,
@@ -105,5 +120,14 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
         gpus = joined((found.gpu,), None if found.gpu.link in FABRICS else search.link, split.tp)
         found = replace(found, gpu=in_hosts(gpus, search.host_speed, None)[0])
     if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
-        found = replace(found, gpu=replace(found.gpu, power_cap_w=limit.cap_watts, clock=1.0 if limit.cap_watts else limit.clock))
-    return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)
+        found = replace(
+            found,
+            gpu=replace(
+                found.gpu,
+                power_cap_w=limit.cap_watts,
+                clock=1.0 if limit.cap_watts else limit.clock,
+            ),
+        )
+    return replace(
+        found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration
+    )

@@ -17,7 +17,8 @@ from tonnage.serve.faults import parse_fault
 from tonnage.serve.supervisor import Program, Supervisor, free_ports
 from tonnage.simulator.router import ROUTERS
 
-READY_S = 120.0  # Seconds that simulated instances or a gateway may take to serve: far more than they need
+# Seconds that simulated instances or a gateway may take to serve: far more than they need
+READY_S = 120.0
 
 Seen = Callable[[int, int], None]
 
@@ -31,17 +32,29 @@ class Processes:
     instances: tuple[str, ...]  # the names of the instances
 
 
-def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()) -> list[Program]:
-    """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1, with its ``own`` further arguments."""
+def served_instances(
+    arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()
+) -> list[Program]:
+    """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1, with
+    its ``own`` further arguments.
+    """
     command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
-        Program(name=f"instance-{i}", argv=(*command, *(own[i] if own else ()), "--port", str(port)), address=f"127.0.0.1:{port}")
+        Program(
+            name=f"instance-{i}",
+            argv=(*command, *(own[i] if own else ()), "--port", str(port)),
+            address=f"127.0.0.1:{port}",
+        )
         for i, port in enumerate(free_ports(instances))
     ]
 
 
-def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "127.0.0.1", port: int = 0) -> Program:
-    """The program of a gateway before instances, ready when it lives, which is before its instances are; port 0 takes a free one."""
+def gateway_before(
+    instances: Sequence[Program], *, policy: str, host: str = "127.0.0.1", port: int = 0
+) -> Program:
+    """The program of a gateway before instances, ready when it lives, which is before its instances
+    are; port 0 takes a free one.
+    """
     port = port or free_ports(1, host)[0]
     backends = [word for one in instances for word in ("--backend", one.url)]
     argv = (
@@ -64,22 +77,44 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
 
 @contextmanager
 def processes(
-    instances: Sequence[Program], gateway: Program, logs: Path, *, ready_s: float, grace_s: float, told: Callable[[str], None], seen: Seen
+    instances: Sequence[Program],
+    gateway: Program,
+    logs: Path,
+    *,
+    ready_s: float,
+    grace_s: float,
+    told: Callable[[str], None],
+    seen: Seen,
 ) -> Iterator[Processes]:
-    """The fleet for as long as the block lasts; it ends with the gateway first. Raises InputError, TonnageError: one does not serve."""
+    """The fleet for as long as the block lasts; it ends with the gateway first. Raises InputError,
+    TonnageError: one does not serve.
+    """
     with Supervisor(instances, logs, grace_s=grace_s, told=told) as supervisor:
         supervisor.wait_until_ready(timeout_s=ready_s, seen=seen)
         with Supervisor([gateway], logs, grace_s=grace_s, told=told) as front:
             front.wait_until_ready(timeout_s=READY_S)
-            yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(instance.name for instance in instances))
+            yield Processes(
+                supervisor=supervisor,
+                url=gateway.url,
+                instances=tuple(instance.name for instance in instances),
+            )
 
 
 @contextmanager
 def served(**flags: object) -> Iterator[str]:
-    """The address of a simulated endpoint in a separate process, by flags of ``tonnage serve``. Raises InputError, TonnageError."""
-    arguments = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    """The address of a simulated endpoint in a separate process, by flags of ``tonnage serve``.
+    Raises InputError, TonnageError.
+    """
+    arguments = [
+        word
+        for name, value in flags.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     (program,) = served_instances(arguments, 1)
-    with tempfile.TemporaryDirectory(prefix="tonnage-served-") as logs, Supervisor([program], Path(logs)) as supervisor:
+    with (
+        tempfile.TemporaryDirectory(prefix="tonnage-served-") as logs,
+        Supervisor([program], Path(logs)) as supervisor,
+    ):
         supervisor.wait_until_ready(timeout_s=READY_S)
         yield program.url
 
@@ -99,10 +134,11 @@ def serve_apart(
     logs: Path | None = None,
     told: Callable[[str], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; then the gateway lets running requests end, and after it the instances do.
+    """Serve until SIGINT or SIGTERM; then the gateway lets running requests end, and after it the
+    instances do.
 
-    ``arguments`` of ``tonnage serve`` are for each instance, ``faults`` for the one that they name, the rest for the gateway.
-    Raises InputError, TonnageError: a process does not serve.
+    ``arguments`` of ``tonnage serve`` are for each instance, ``faults`` for the one that they name,
+    the rest for the gateway. Raises InputError, TonnageError: a process does not serve.
     """
     if instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
@@ -128,12 +164,16 @@ def serve_programs(
     ready_s: float,
     told: Callable[[str], None],
 ) -> None:
-    """Run instances with the gateway before them until SIGINT or SIGTERM; then the gateway drains, and after it the instances end.
+    """Run instances with the gateway before them until SIGINT or SIGTERM; then the gateway drains,
+    and after it the instances end.
 
-    ``logs`` holds what they print (default: a folder that is removed at the end). Raises InputError, TonnageError: one does not serve.
+    ``logs`` holds what they print (default: a folder that is removed at the end). Raises
+    InputError, TonnageError: one does not serve.
     """
     if router not in ROUTERS:
-        raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
+        raise InputError(
+            f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}"
+        )
     stop = threading.Event()
 
     def stopped(number: int, frame: FrameType | None) -> None:
@@ -146,22 +186,45 @@ def serve_programs(
 
     ready = False
     with ExitStack() as stack:
-        before = [(number, signal.signal(number, stopped)) for number in (signal.SIGINT, signal.SIGTERM)]
+        before = [
+            (number, signal.signal(number, stopped)) for number in (signal.SIGINT, signal.SIGTERM)
+        ]
         stack.callback(lambda: [signal.signal(number, handler) for number, handler in before])
-        folder = logs or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tonnage-serve-")))
+        folder = logs or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="tonnage-serve-"))
+        )
         folder.mkdir(parents=True, exist_ok=True)
         instances = programs(folder)
         gateway = gateway_before(instances, policy=router, host=host, port=port)
-        up = stack.enter_context(processes(instances, gateway, folder, ready_s=ready_s, grace_s=GRACE_S, told=told, seen=seen))
+        up = stack.enter_context(
+            processes(
+                instances, gateway, folder, ready_s=ready_s, grace_s=GRACE_S, told=told, seen=seen
+            )
+        )
         ready = True
-        told(f"{len(instances)} instances behind {router} on {up.url}/v1; their logs are in {folder}")
+        told(
+            f"{len(instances)} instances behind {router} on {up.url}/v1; their logs are in {folder}"
+        )
         stop.wait()
 
 
 def _own(faults: Sequence[str], instances: int) -> list[list[str]]:
     """The flags of each instance alone, which is instance 0 of its process."""
     found = [parse_fault(text) for text in faults]
-    beyond = next((fault.instance for fault in found if fault.instance is not None and fault.instance >= instances), None)
+    beyond = next(
+        (
+            fault.instance
+            for fault in found
+            if fault.instance is not None and fault.instance >= instances
+        ),
+        None,
+    )
     if beyond is not None:
-        raise InputError(f"{option('fault')}: there is no instance {beyond}; they count from 0 to {instances - 1}")
-    return [[word for one in found if one.instance in (None, i) for word in ("--fault", one.words())] for i in range(instances)]
+        raise InputError(
+            f"{option('fault')}: there is no instance {beyond}; they count from 0 to"
+            f" {instances - 1}"
+        )
+    return [
+        [word for one in found if one.instance in (None, i) for word in ("--fault", one.words())]
+        for i in range(instances)
+    ]

@@ -32,24 +32,44 @@ from tonnage.spec.lengths import parse_lengths
 
 NEWEST = "vllm"  # The engine whose rules are followed where none is named
 
-# How long answers are that end by themselves: mean and standard deviation of Azure's traces of 2023 of that name (shared/data/traces)
+# How long answers are that end by themselves: mean and standard deviation of Azure's traces of 2023
+# of that name (shared/data/traces)
 ANSWERS = {"chat": "lognormal:211,163", "code": "lognormal:28,60"}
 
 
 def serve_simulated(**asked: Any) -> Served:
-    """What to serve; ``asked`` has fields of ``serve.arguments.SimulatedArguments``. Raises InputError: what cannot be used."""
+    """What to serve; ``asked`` has fields of ``serve.arguments.SimulatedArguments``. Raises
+    InputError: what cannot be used.
+    """
     a = SimulatedArguments(**asked)
     if a.emulate not in DIALECTS:
-        raise InputError(f"{option('emulate')}: no engine is emulated as '{a.emulate}'; there are {', '.join(DIALECTS)}")
+        raise InputError(
+            f"{option('emulate')}: no engine is emulated as '{a.emulate}'; there are"
+            f" {', '.join(DIALECTS)}"
+        )
     if a.runner not in ("generate", "pooling"):
-        raise InputError(f"{option('runner')}: '{a.runner}' is not known; write generate or pooling")
+        raise InputError(
+            f"{option('runner')}: '{a.runner}' is not known; write generate or pooling"
+        )
     _check(a.router, speed=a.speed, instances=a.instances or 1)
-    instances = _deployed(a.plan, model=a.model, gpu=a.gpu, precision=a.precision, tp=a.tp, engine=a.rules, coefficients=a.coefficients)
+    instances = _deployed(
+        a.plan,
+        model=a.model,
+        gpu=a.gpu,
+        precision=a.precision,
+        tp=a.tp,
+        engine=a.rules,
+        coefficients=a.coefficients,
+    )
     transfers = _transfers(instances.deployment, a.kv_role, a.kv_link, overlap=a.kv_overlap)
     decodes = a.kv_role == "consumer"
     if decodes:
         instances = replace(instances, deployment=decode_worker(instances.deployment))
-    deployment, count, caching = instances.deployment, a.instances or instances.instances, a.prefix_caching and not decodes
+    deployment, count, caching = (
+        instances.deployment,
+        a.instances or instances.instances,
+        a.prefix_caching and not decodes,
+    )
     context = min(a.max_model_len or deployment.model.max_context, deployment.model.max_context)
     return Served(
         engine=engines_of(instances, caching=caching, inside=decodes),
@@ -58,13 +78,19 @@ def serve_simulated(**asked: Any) -> Served:
         router=a.router,
         model=a.served_model_name or deployment.model.name,
         max_context=context,
-        lengths=parse_lengths(a.osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
+        lengths=parse_lengths(
+            a.osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")
+        ),
         reasons=a.reasoning_parser is not None,
         events=a.kv_events,
         events_again=a.kv_events_replay,
         events_topic=a.kv_events_topic,
         most_waiting=a.max_waiting,
-        tokens=Fours(deployment.model.vocab) if a.tokenizer is None else FileTokens(TokenizerFile(Path(a.tokenizer))),
+        tokens=(
+            Fours(deployment.model.vocab)
+            if a.tokenizer is None
+            else FileTokens(TokenizerFile(Path(a.tokenizer)))
+        ),
         speed=a.speed,
         faults=_faults(a.fault, count * deployment.parallelism.dp if a.rank_ports else count),
         seed=a.seed,
@@ -81,12 +107,18 @@ def serve_simulated(**asked: Any) -> Served:
 
 
 def _copies(deployment: Deployment) -> dict[str, Any]:
-    """What an adapter takes of each GPU, and how long it and the weights are on their way over PCIe.
+    """What an adapter takes of each GPU, and how long it and the weights are on their way over
+    PCIe.
 
-    An adapter of rank r has r · (m + n) weights of two bytes for a matrix of m × n: those of attention, and of the MLP of a dense model.
-    vLLM divides half of them among the GPUs of tensor parallelism (0.32.0 config/lora.py, ``fully_sharded_loras``, read 2026-11-25).
+    An adapter of rank r has r · (m + n) weights of two bytes for a matrix of m × n: those of
+    attention, and of the MLP of a dense model. vLLM divides half of them among the GPUs of tensor
+    parallelism (0.32.0 config/lora.py, ``fully_sharded_loras``, read 2026-11-25).
     """
-    model, memory, bytes_s = deployment.model, memory_plan(deployment), deployment.gpu.pcie_gb_s / 2 * 1e9
+    model, memory, bytes_s = (
+        deployment.model,
+        memory_plan(deployment),
+        deployment.gpu.pcie_gb_s / 2 * 1e9,
+    )
     sides = model.attention_parameters / model.hidden + 4 * model.mixing_layers * model.hidden
     if not model.is_moe:
         matrices = model.expert_parameters / (model.hidden * model.ffn)  # of all layers
@@ -101,23 +133,35 @@ def _copies(deployment: Deployment) -> dict[str, Any]:
     return {"adapter_cost": adapter, "weights_s": memory.weight_bytes / bytes_s}
 
 
-def _transfers(deployment: Deployment, role: str | None, link: str | None, *, overlap: bool) -> tuple[Role, KvLink] | None:
+def _transfers(
+    deployment: Deployment, role: str | None, link: str | None, *, overlap: bool
+) -> tuple[Role, KvLink] | None:
     """The side of prefill and decode apart that is served, and the link to the other one."""
     if role is None:
         for name, given in (("kv_link", link is not None), ("kv_overlap", overlap)):
             if given:
-                raise InputError(f"{option(name)}: belongs to prefill and decode apart; add {option('kv_role')} producer or consumer")
+                raise InputError(
+                    f"{option(name)}: belongs to prefill and decode apart; add {option('kv_role')}"
+                    " producer or consumer"
+                )
         return None
     if role not in ("producer", "consumer"):
-        raise InputError(f"{option('kv_role')}: '{role}' is not known; write producer (prefill) or consumer (decode)")
+        raise InputError(
+            f"{option('kv_role')}: '{role}' is not known; write producer (prefill) or consumer"
+            " (decode)"
+        )
     memory = memory_plan(deployment)
-    return cast("Role", role), link_between(memory, memory, bytes_s=link_asked(link) or NETWORK_BYTES_S, overlap=overlap)
+    return cast("Role", role), link_between(
+        memory, memory, bytes_s=link_asked(link) or NETWORK_BYTES_S, overlap=overlap
+    )
 
 
 def _check(router: str, **numbers: float) -> None:
     """Refuse a router that there is not, and numbers that are not above 0."""
     if router not in ROUTERS:
-        raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
+        raise InputError(
+            f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}"
+        )
     for name, value in numbers.items():
         if not value > 0:
             raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
@@ -128,21 +172,31 @@ def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
     faults = tuple(parse_fault(text) for text in texts)
     for text, fault in zip(texts, faults, strict=True):
         if fault.instance is not None and fault.instance >= instances:
-            raise InputError(f'{option("fault")}: "{text}": there is no instance {fault.instance}; they count from 0 to {instances - 1}')
+            raise InputError(
+                f'{option("fault")}: "{text}": there is no instance {fault.instance}; they count'
+                f" from 0 to {instances - 1}"
+            )
         if fault.kind == "crash" and instances > 1:
-            crash = f"a crash ends a process; add {option('processes')}, so that each instance has one"
+            crash = (
+                f"a crash ends a process; add {option('processes')}, so that each instance has one"
+            )
             raise InputError(f'{option("fault")}: "{text}": {crash}')
     return faults
 
 
-def engines_of(asked: Instances, *, caching: bool = True, inside: bool = False) -> Callable[[], CachedEngine]:
+def engines_of(
+    asked: Instances, *, caching: bool = True, inside: bool = False
+) -> Callable[[], CachedEngine]:
     """What makes idle engines: an instance, or one attention rank of it.
 
-    Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps. An engine that gets
-    requests from others (``inside``) is reached without a front end. Raises InputError: a deployment that cannot be simulated.
+    Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are
+    part of its steps. An engine that gets requests from others (``inside``) is reached without a
+    front end. Raises InputError: a deployment that cannot be simulated.
     """
     deployment = asked.deployment
-    one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
+    one = estimated_instance(
+        deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens
+    )
     spec = spec_of(deployment, one, tiers=asked.tiers)
     if inside:
         spec = replace(spec, step=spec.step.inside)
@@ -155,7 +209,9 @@ def _deployed(plan: str | Path | None, **said: Any) -> Instances:
     """The deployment and the number of its instances, by names or of a plan."""
     if plan is None:
         if said["model"] is None:
-            raise InputError(f"{option('model')}: is needed; give a catalog id, or a plan ({option('plan')})")
+            raise InputError(
+                f"{option('model')}: is needed; give a catalog id, or a plan ({option('plan')})"
+            )
         gpu = said["gpu"] or "h100-sxm-80gb"
         deployment = deployment_of(
             model=said["model"],
@@ -165,10 +221,21 @@ def _deployed(plan: str | Path | None, **said: Any) -> Instances:
             engine=said["engine"] or NEWEST,
             coefficients=said["coefficients"],
         )
-        return Instances(deployment=deployment, instances=1, gpus_per_system=deployment.parallelism.gpus, prompt_tokens=1)
-    given = next((name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None), None)
+        return Instances(
+            deployment=deployment,
+            instances=1,
+            gpus_per_system=deployment.parallelism.gpus,
+            prompt_tokens=1,
+        )
+    given = next(
+        (name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None),
+        None,
+    )
     if given is not None:
-        raise InputError(f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the two out")
+        raise InputError(
+            f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the"
+            " two out"
+        )
     return planned(plan, coefficients=said["coefficients"])
 
 
@@ -177,14 +244,27 @@ PRECISIONS = ("auto", "fp32")
 
 
 def serve_openvino(**asked: Any) -> OpenvinoServed:
-    """Load a model; ``asked`` has fields of ``serve.arguments.OpenvinoArguments``. Raises InputError: what cannot be used."""
+    """Load a model; ``asked`` has fields of ``serve.arguments.OpenvinoArguments``. Raises
+    InputError: what cannot be used.
+    """
     a = OpenvinoArguments(**asked)
     if a.model is None:
-        raise InputError(f"{option('model')}: is needed; give a GGUF file, or a folder with a model in OpenVINO's format")
+        raise InputError(
+            f"{option('model')}: is needed; give a GGUF file, or a folder with a model in"
+            " OpenVINO's format"
+        )
     precision = a.precision or "auto"
     if precision not in PRECISIONS:
-        raise InputError(f"{option('precision')}: '{precision}' is not served by OpenVINO; write {' or '.join(PRECISIONS)}")
-    _check_whole(1, max_batch_size=a.max_batch_size, max_num_tokens=a.max_num_tokens, kv_cache_gb=a.kv_cache_gb)
+        raise InputError(
+            f"{option('precision')}: '{precision}' is not served by OpenVINO; write"
+            f" {' or '.join(PRECISIONS)}"
+        )
+    _check_whole(
+        1,
+        max_batch_size=a.max_batch_size,
+        max_num_tokens=a.max_num_tokens,
+        kv_cache_gb=a.kv_cache_gb,
+    )
     _check_whole(0, threads=a.threads, default_osl=a.default_osl, max_waiting=a.max_waiting)
     if importlib.util.find_spec("openvino_genai") is None:
         raise InputError(f"{option('engine')}: openvino {EXTRA}")
@@ -192,7 +272,12 @@ def serve_openvino(**asked: Any) -> OpenvinoServed:
     if a.max_model_len is not None:
         _check_whole(2, max_model_len=a.max_model_len)
     context = context_of(path) if a.max_model_len is None or not path.exists() else a.max_model_len
-    limits = {"max_batch_size": a.max_batch_size, "max_num_tokens": a.max_num_tokens, "kv_cache_gb": a.kv_cache_gb, "threads": a.threads}
+    limits = {
+        "max_batch_size": a.max_batch_size,
+        "max_num_tokens": a.max_num_tokens,
+        "kv_cache_gb": a.kv_cache_gb,
+        "threads": a.threads,
+    }
     chosen: Literal["auto", "fp32"] = "fp32" if precision == "fp32" else "auto"
     settings = Settings(model=path, prefix_caching=a.prefix_caching, precision=chosen, **limits)
     return OpenvinoServed(
@@ -209,4 +294,6 @@ def serve_openvino(**asked: Any) -> OpenvinoServed:
 def _check_whole(least: int, **numbers: int) -> None:
     for name, value in numbers.items():
         if value < least:
-            raise InputError(f"{option(name)}: {value} is not possible; write a whole number, {least} or more")
+            raise InputError(
+                f"{option(name)}: {value} is not possible; write a whole number, {least} or more"
+            )

@@ -49,7 +49,9 @@ def _read(path: str, where: str, _: tuple[int, int]) -> RecordedSessions | None:
 
 
 def _first(path: str, where: str) -> Any:
-    """The JSON value of the first line, or of a whole document that has several; None where there is none."""
+    """The JSON value of the first line, or of a whole document that has several; None where there
+    is none.
+    """
     try:
         with _opened(path) as file:
             line = next((line for line in file if line.strip()), b"")
@@ -74,9 +76,12 @@ def _bytes(path: str, where: str) -> bytes:
     except (OSError, EOFError) as fault:
         raise InputError(f"{where}: {path}: cannot be read ({fault})") from None
     if len(found) > MOST_BYTES:
-        raise InputError(f"{where}: {path}: is larger than {MOST_BYTES / 1e9:g} GB; give a part of it")
+        raise InputError(
+            f"{where}: {path}: is larger than {MOST_BYTES / 1e9:g} GB; give a part of it"
+        )
     return found
 
 
 def _opened(path: str) -> Any:
-    return gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb")  # the caller closes it
+    # the caller closes it
+    return gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb")

@@ -1,10 +1,14 @@
-"""Mooncake's lines with sessions: the agentic form that Dynamo converts its request traces to, and AIPerf's session files.
+"""Mooncake's lines with sessions: the agentic form that Dynamo converts its request traces to, and
+AIPerf's session files.
 
-Dynamo's lines name the requests that each one waits for (``request_id``, ``wait_for``), the delay after them (``delay``, ``tool_wait_ms``),
-and whole prompts. AIPerf's are turns of a session: ``input_length`` counts what a turn adds to the history, ``hash_ids`` name the blocks of
-that, and the first turn's may be those of other sessions. Lines without sessions are a trace (``spec/recording.py``).
+Dynamo's lines name the requests that each one waits for (``request_id``, ``wait_for``), the delay
+after them (``delay``, ``tool_wait_ms``), and whole prompts. AIPerf's are turns of a session:
+``input_length`` counts what a turn adds to the history, ``hash_ids`` name the blocks of that, and
+the first turn's may be those of other sessions. Lines without sessions are a trace
+(``spec/recording.py``).
 
-Sources: ai-dynamo/dynamo docs/agents/agent-simulation.md; ai-dynamo/aiperf docs/tutorials/agentic-code-generator.md.
+Sources: ai-dynamo/dynamo docs/agents/agent-simulation.md; ai-dynamo/aiperf
+docs/tutorials/agentic-code-generator.md.
 """
 
 from __future__ import annotations
@@ -25,14 +29,19 @@ Row = Mapping[str, Any]
 
 def recognises(document: Any) -> bool:
     """Whether a first line is one of these."""
-    return isinstance(document, dict) and ("session_id" in document or "wait_for" in document) and "output_length" in document
+    return (
+        isinstance(document, dict)
+        and ("session_id" in document or "wait_for" in document)
+        and "output_length" in document
+    )
 
 
 def read(text: bytes, path: str, where: str) -> RecordedSessions:
     """All sessions of a file.
 
     Raises:
-        InputError: a line that is none, one that waits for a request that is not there, or blocks whose size cannot be told.
+        InputError: a line that is none, one that waits for a request that is not there, or blocks
+            whose size cannot be told.
     """
     rows = []
     for line, row in enumerate(text.splitlines(), start=1):
@@ -40,11 +49,20 @@ def read(text: bytes, path: str, where: str) -> RecordedSessions:
             rows.append(_row(row, f"{where}: {path}:{line}"))
     whole = any("request_id" in row for row in rows)
     groups = _joined(rows, f"{where}: {path}") if whole else _by_session(rows)
-    named = [row for row in rows if row.get("hash_ids") and (whole or row is groups[row["session_id"]][0])]
-    size = block_tokens([row["hash_ids"] for row in named], [row["input_length"] for row in named]) if named else 0
+    named = [
+        row
+        for row in rows
+        if row.get("hash_ids") and (whole or row is groups[row["session_id"]][0])
+    ]
+    size = (
+        block_tokens([row["hash_ids"] for row in named], [row["input_length"] for row in named])
+        if named
+        else 0
+    )
     if size is None:
         raise InputError(
-            f"{where}: {path}: no power of two from 16 to 8,192 tokens is the size of a block by which every prompt has as many hash_ids"
+            f"{where}: {path}: no power of two from 16 to 8,192 tokens is the size of a block by"
+            " which every prompt has as many hash_ids"
         )
     made = _graph if whole else _turns
     return recorded_of(path, (made(group) for group in groups.values()), size, common=True)
@@ -57,17 +75,28 @@ def _row(text: bytes, at: str) -> Row:
             texts = isinstance(row, dict) and ("messages" in row or "turns" in row)
             raise ValueError("texts, whose tokens nobody has counted" if texts else "no request")
         lengths = [row["input_length"], row["output_length"]]
-        if any(isinstance(length, bool) or not isinstance(length, int) or length < 0 for length in lengths) or max(lengths) > 10**9:
+        if (
+            any(
+                isinstance(length, bool) or not isinstance(length, int) or length < 0
+                for length in lengths
+            )
+            or max(lengths) > 10**9
+        ):
             raise ValueError("input_length and output_length are not numbers of tokens")
         ids = row.get("hash_ids") or []
-        if not isinstance(ids, list) or any(isinstance(identifier, bool) or not isinstance(identifier, int) for identifier in ids):
+        if not isinstance(ids, list) or any(
+            isinstance(identifier, bool) or not isinstance(identifier, int) for identifier in ids
+        ):
             raise ValueError("hash_ids is not a list of whole numbers")
         for name in ("timestamp", "delay", "tool_wait_ms"):
             if not 0 <= float(row.get(name) or 0) < 1e15:
                 raise ValueError(f"{name} is not a time in milliseconds")
     except (ValueError, KeyError, TypeError, RecursionError) as fault:
         said = f"it has no {fault}" if isinstance(fault, KeyError) else f"{fault}"
-        raise InputError(f"{at}: no request of a session ({said}); give session_id, input_length and output_length in tokens") from None
+        raise InputError(
+            f"{at}: no request of a session ({said}); give session_id, input_length and"
+            " output_length in tokens"
+        ) from None
     return row
 
 
@@ -89,16 +118,29 @@ def _turns(rows: Sequence[Row]) -> Session:
         new, out = max(int(row["input_length"]), 1), max(int(row["output_length"]), 1)
         ids = np.array(row["hash_ids"], np.int64) if place == 0 and row.get("hash_ids") else None
         before = place - 1
-        call = Call(isl=history + new, osl=out, at_ns=at, pause_ns=pause, tool=place > 0, ids=ids, continues=before, shared=ENDLESS)
+        call = Call(
+            isl=history + new,
+            osl=out,
+            at_ns=at,
+            pause_ns=pause,
+            tool=place > 0,
+            ids=ids,
+            continues=before,
+            shared=ENDLESS,
+        )
         call.waits = (before,) if place else ()
         calls.append(call)
         history += new + out
     begins = rows[0].get("timestamp")
-    return Session(calls=calls, begins_ns=None if begins is None else round(float(begins) * NS_PER_MS))
+    return Session(
+        calls=calls, begins_ns=None if begins is None else round(float(begins) * NS_PER_MS)
+    )
 
 
 def _joined(rows: Sequence[Row], where: str) -> dict[str, list[Row]]:
-    """The lines of each session: those of one trajectory, and of the trajectories that wait for it."""
+    """The lines of each session: those of one trajectory, and of the trajectories that wait for
+    it.
+    """
     known = {row["request_id"]: row for row in rows if "request_id" in row}
     owner: dict[str, str] = {}
 
@@ -111,7 +153,10 @@ def _joined(rows: Sequence[Row], where: str) -> dict[str, list[Row]]:
         own = row.get("session_id", row.get("request_id", ""))
         for before in row.get("wait_for") or ():
             if before not in known:
-                raise InputError(f"{where}: request {row.get('request_id')} waits for '{before}', which is not in the file")
+                raise InputError(
+                    f"{where}: request {row.get('request_id')} waits for '{before}', which is not"
+                    " in the file"
+                )
             owner[root(own)] = root(known[before].get("session_id", before))
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -120,20 +165,37 @@ def _joined(rows: Sequence[Row], where: str) -> dict[str, list[Row]]:
 
 
 def _graph(rows: Sequence[Row]) -> Session:
-    """A session whose requests say which others they wait for; one that says none waits for the one before it of its trajectory."""
+    """A session whose requests say which others they wait for; one that says none waits for the one
+    before it of its trajectory.
+    """
     names = {row["request_id"]: at for at, row in enumerate(rows) if "request_id" in row}
-    begins = min((float(row["timestamp"]) for row in rows if row.get("timestamp") is not None), default=None)
+    begins = min(
+        (float(row["timestamp"]) for row in rows if row.get("timestamp") is not None), default=None
+    )
     sent_order = sorted(range(len(rows)), key=lambda at: float(rows[at].get("timestamp") or 0))
-    order = [rows[at] for at in behind(sent_order, lambda at: [names[before] for before in rows[at].get("wait_for") or ()])]
+    order = [
+        rows[at]
+        for at in behind(
+            sent_order, lambda at: [names[before] for before in rows[at].get("wait_for") or ()]
+        )
+    ]
     place = {row["request_id"]: number for number, row in enumerate(order) if "request_id" in row}
     last: dict[str, int] = {}
     agents: dict[str, int] = {}
     calls: list[Call] = []
     for number, row in enumerate(order):
         own = row.get("session_id", "")
-        waits = tuple(sorted(place[one] for one in row.get("wait_for") or () if place[one] < number))
-        tool, delay = (round(float(row.get(name) or 0) * NS_PER_MS) for name in ("tool_wait_ms", "delay"))
-        sent = round((float(row["timestamp"]) - (begins or 0.0)) * NS_PER_MS) if row.get("timestamp") is not None else None
+        waits = tuple(
+            sorted(place[one] for one in row.get("wait_for") or () if place[one] < number)
+        )
+        tool, delay = (
+            round(float(row.get(name) or 0) * NS_PER_MS) for name in ("tool_wait_ms", "delay")
+        )
+        sent = (
+            round((float(row["timestamp"]) - (begins or 0.0)) * NS_PER_MS)
+            if row.get("timestamp") is not None
+            else None
+        )
         if not waits and number:
             waits = (last.get(own, 0),)
             delay = max((sent or 0) - calls[waits[0]].at_ns, 0)
@@ -142,6 +204,17 @@ def _graph(rows: Sequence[Row]) -> Session:
         agent = agents.setdefault(own, len(agents))
         ids = np.array(row["hash_ids"], np.int64) if row.get("hash_ids") else None
         isl, osl = max(int(row["input_length"]), 1), max(int(row["output_length"]), 1)
-        calls.append(Call(isl=isl, osl=osl, at_ns=at, waits=waits, pause_ns=pause, tool=tool > 0, agent=agent, ids=ids))
+        calls.append(
+            Call(
+                isl=isl,
+                osl=osl,
+                at_ns=at,
+                waits=waits,
+                pause_ns=pause,
+                tool=tool > 0,
+                agent=agent,
+                ids=ids,
+            )
+        )
         last[own] = number
     return Session(calls=calls, begins_ns=None if begins is None else round(begins * NS_PER_MS))

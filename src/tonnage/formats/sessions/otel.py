@@ -1,8 +1,10 @@
-"""Sessions in OpenTelemetry spans of the GenAI conventions, as OTLP writes them in JSON: one document, or one a line.
+"""Sessions in OpenTelemetry spans of the GenAI conventions, as OTLP writes them in JSON: one
+document, or one a line.
 
-A span with ``gen_ai.usage.input_tokens`` and ``gen_ai.usage.output_tokens`` is a request. A session is a conversation
-(``gen_ai.conversation.id``), else a trace. The requests inside of an ``invoke_agent`` span within another one are those of a sub-agent.
-Spans name no blocks: a prompt that is long enough is taken to begin with the whole prompt and answer of the request before it.
+A span with ``gen_ai.usage.input_tokens`` and ``gen_ai.usage.output_tokens`` is a request. A session
+is a conversation (``gen_ai.conversation.id``), else a trace. The requests inside of an
+``invoke_agent`` span within another one are those of a sub-agent. Spans name no blocks: a prompt
+that is long enough is taken to begin with the whole prompt and answer of the request before it.
 
 Source: open-telemetry/semantic-conventions, docs/gen-ai, v1.41.0.
 """
@@ -44,24 +46,36 @@ class _Span:
 
 def recognises(document: Any) -> bool:
     """Whether a document has OTLP's spans."""
-    return isinstance(document, dict) and isinstance(document.get("resourceSpans", document.get("resource_spans")), list)
+    return isinstance(document, dict) and isinstance(
+        document.get("resourceSpans", document.get("resource_spans")), list
+    )
 
 
 def read(text: bytes, path: str, where: str) -> RecordedSessions:
-    """All sessions of a file. Raises InputError: spans that are none, or none with numbers of tokens."""
+    """All sessions of a file. Raises InputError: spans that are none, or none with numbers of
+    tokens.
+    """
     try:
         spans = {span.own: span for document in _documents(text) for span in _spans(document)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
-        raise InputError(f"{where}: {path}: is not OTLP's JSON ({type(fault).__name__}: {fault})") from None
-    requests = [span for span in spans.values() if span.tokens(INPUT) > 0 and span.tokens(OUTPUT) > 0]
+        raise InputError(
+            f"{where}: {path}: is not OTLP's JSON ({type(fault).__name__}: {fault})"
+        ) from None
+    requests = [
+        span for span in spans.values() if span.tokens(INPUT) > 0 and span.tokens(OUTPUT) > 0
+    ]
     if not requests:
-        raise InputError(f"{where}: {path}: none of {len(spans)} spans has {INPUT[0]} and {OUTPUT[0]}")
+        raise InputError(
+            f"{where}: {path}: none of {len(spans)} spans has {INPUT[0]} and {OUTPUT[0]}"
+        )
     sessions: dict[str, list[_Span]] = {}
     for span in sorted(requests, key=lambda span: (span.begins, span.own)):
         named = (one.attributes.get("gen_ai.conversation.id") for one in _above(span, spans))
         sessions.setdefault(str(next(filter(None, named), span.trace)), []).append(span)
     tools = sorted(span.begins for span in spans.values() if span.operation == "execute_tool")
-    return recorded_of(path, (_session(group, spans, tools) for group in sessions.values()), 0, common=False)
+    return recorded_of(
+        path, (_session(group, spans, tools) for group in sessions.values()), 0, common=False
+    )
 
 
 def _documents(text: bytes) -> Iterator[Any]:
@@ -81,7 +95,10 @@ def _spans(document: Any) -> Iterator[_Span]:
                     trace=span.get("traceId", ""),
                     begins=int(span["startTimeUnixNano"]),
                     ends=int(span["endTimeUnixNano"]),
-                    attributes={one["key"]: next(iter(one["value"].values()), None) for one in span.get("attributes", ())},
+                    attributes={
+                        one["key"]: next(iter(one["value"].values()), None)
+                        for one in span.get("attributes", ())
+                    },
                 )
 
 
@@ -96,7 +113,9 @@ def _above(span: _Span, spans: Mapping[str, _Span]) -> Iterator[_Span]:
 
 
 def _session(requests: list[_Span], spans: Mapping[str, _Span], tools: list[int]) -> Session:
-    """The requests of a session: each waits for the one before it of its agent, and for sub-agents that have ended since."""
+    """The requests of a session: each waits for the one before it of its agent, and for sub-agents
+    that have ended since.
+    """
     from bisect import bisect_left
 
     first = requests[0].begins
@@ -105,15 +124,30 @@ def _session(requests: list[_Span], spans: Mapping[str, _Span], tools: list[int]
     over: dict[str, list[str]] = {}
     calls: list[Call] = []
     for place, span in enumerate(requests):
-        chain = [one.own for one in _above(span, spans) if one.operation == "invoke_agent"][:-1]  # the outermost is the session itself
+        # the outermost is the session itself
+        chain = [one.own for one in _above(span, spans) if one.operation == "invoke_agent"][:-1]
         own, parent = (chain[0], chain[1] if len(chain) > 1 else "") if chain else ("", "")
-        waits = {last[own]} if own in last else {last[parent]} if parent in last else {0} if place else set()
+        waits = (
+            {last[own]}
+            if own in last
+            else {last[parent]}
+            if parent in last
+            else {0}
+            if place
+            else set()
+        )
         if own not in last and own:
             over.setdefault(parent, []).append(own)
-        ended = [one for one in over.get(own, ()) if first + calls[last[one]].at_ns + calls[last[one]].took_ns <= span.begins]
+        ended = [
+            one
+            for one in over.get(own, ())
+            if first + calls[last[one]].at_ns + calls[last[one]].took_ns <= span.begins
+        ]
         waits |= {last[one] for one in ended}
         over[own] = [one for one in over.get(own, ()) if one not in ended]
-        since = max((first + calls[wait].at_ns + calls[wait].took_ns for wait in waits), default=span.begins)
+        since = max(
+            (first + calls[wait].at_ns + calls[wait].took_ns for wait in waits), default=span.begins
+        )
         isl, osl, before = span.tokens(INPUT), span.tokens(OUTPUT), last.get(own, -1)
         goes_on = before >= 0 and isl >= calls[before].isl + calls[before].osl
         called = bisect_left(tools, span.begins) > bisect_left(tools, since)

@@ -1,7 +1,8 @@
-"""Sessions of coding agents as WEKA records them (``kv-cache-tester``): a session a line, with the block ids of every prompt.
+"""Sessions of coding agents as WEKA records them (``kv-cache-tester``): a session a line, with the
+block ids of every prompt.
 
-A prompt names all of its whole blocks again in every request, and goes on where the one before ended: so a list is read from the byte on
-at which it differs from the one before it.
+A prompt names all of its whole blocks again in every request, and goes on where the one before
+ended: so a list is read from the byte on at which it differs from the one before it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Any
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.spec.recorded_sessions import Call, RecordedSessions, Session, behind, recorded_of, same_beginning
+from tonnage.spec.recorded_sessions import (
+    Call,
+    RecordedSessions,
+    Session,
+    behind,
+    recorded_of,
+    same_beginning,
+)
 from tonnage.units import NS_PER_S
 
 _IDS = re.compile(rb'"hash_ids":\s*\[([^\]]*)\]')
@@ -25,11 +33,17 @@ _TOOL = "tool_result"
 
 def recognises(document: Any) -> bool:
     """Whether a first line is one of these sessions."""
-    return isinstance(document, dict) and isinstance(document.get("requests"), list) and "block_size" in document
+    return (
+        isinstance(document, dict)
+        and isinstance(document.get("requests"), list)
+        and "block_size" in document
+    )
 
 
 def read(text: bytes, path: str, where: str) -> RecordedSessions:
-    """All sessions of a file. Raises InputError: a line that is none, or sessions whose blocks differ in size."""
+    """All sessions of a file. Raises InputError: a line that is none, or sessions whose blocks
+    differ in size.
+    """
     sizes: set[int] = set()
     scopes: set[str] = set()
 
@@ -38,10 +52,20 @@ def read(text: bytes, path: str, where: str) -> RecordedSessions:
             if row.strip():
                 yield _session(row, f"{where}: {path}:{line}", sizes, scopes)
 
-    first = json.loads(_IDS.sub(b'"hash_ids":0', next(row for row in text.splitlines() if row.strip())))
-    recorded_sessions = recorded_of(path, sessions(), int(first["block_size"]), common=first.get("hash_id_scope", "local") != "local")
+    first = json.loads(
+        _IDS.sub(b'"hash_ids":0', next(row for row in text.splitlines() if row.strip()))
+    )
+    recorded_sessions = recorded_of(
+        path,
+        sessions(),
+        int(first["block_size"]),
+        common=first.get("hash_id_scope", "local") != "local",
+    )
     if len(sizes) > 1 or len(scopes) > 1:
-        raise InputError(f"{where}: {path}: sessions with blocks of different sizes or scopes; give a file for each")
+        raise InputError(
+            f"{where}: {path}: sessions with blocks of different sizes or scopes; give a file for"
+            " each"
+        )
     return recorded_sessions
 
 
@@ -61,7 +85,8 @@ def _session(row: bytes, at: str, sizes: set[int], scopes: set[str]) -> Session:
     except (ValueError, KeyError, TypeError, RecursionError) as fault:
         said = f"has no {fault}" if isinstance(fault, KeyError) else f"{fault}"
         raise InputError(
-            f"{at}: is not a session ({said}); each line is one with requests that have t, in, out and hash_ids, and a block_size"
+            f"{at}: is not a session ({said}); each line is one with requests that have t, in, out"
+            " and hash_ids, and a block_size"
         ) from None
     if not calls:
         raise InputError(f"{at}: is a session without requests")
@@ -69,7 +94,9 @@ def _session(row: bytes, at: str, sizes: set[int], scopes: set[str]) -> Session:
 
 
 def _parsed(lists: list[bytes]) -> list[Any]:
-    """Lists of ids from their text; what a list begins with like the one before is not parsed again."""
+    """Lists of ids from their text; what a list begins with like the one before is not parsed
+    again.
+    """
     found: list[Any] = []
     before, ids = b"", np.zeros(0, np.int64)
     for text in lists:
@@ -91,9 +118,15 @@ class _Chains:
     agents: int = 0  # how many sub-agents there are
 
     def add(self, requests: list[Any], parent: int | None, offset_s: float) -> None:
-        """A chain: that of the session, or of a sub-agent that begins behind the request at place ``parent``, so long after the session."""
+        """A chain: that of the session, or of a sub-agent that begins behind the request at place
+        ``parent``, so long after the session.
+        """
         agent, before = self.agents, parent
-        took = [float(request["api_time"]) for request in requests if request.get("api_time") is not None]
+        took = [
+            float(request["api_time"])
+            for request in requests
+            if request.get("api_time") is not None
+        ]
         usual = median(took) if took else 0.0
         for one in requests:
             at = offset_s + float(one["t"])
@@ -105,9 +138,13 @@ class _Chains:
                 isl=int(one["in"]),
                 osl=max(int(one["out"]), 1),
                 at_ns=round(at * NS_PER_S),
-                took_ns=round((usual if one.get("api_time") is None else float(one["api_time"])) * NS_PER_S),
+                took_ns=round(
+                    (usual if one.get("api_time") is None else float(one["api_time"])) * NS_PER_S
+                ),
                 waits=() if before is None else (before,),
-                pause_ns=round(max(self._pause(one, at, before, first=before == parent), 0.0) * NS_PER_S),
+                pause_ns=round(
+                    max(self._pause(one, at, before, first=before == parent), 0.0) * NS_PER_S
+                ),
                 tool=_TOOL in one.get("input_types", ()),
                 agent=agent,
                 ids=self.ids[one["hash_ids"]],
@@ -118,7 +155,9 @@ class _Chains:
             before = len(self.calls) - 1
 
     def _pause(self, one: Any, at: float, before: int | None, *, first: bool) -> float:
-        """Seconds since the request before; not longer than since that was sent, where nobody knows how long its answer took."""
+        """Seconds since the request before; not longer than since that was sent, where nobody knows
+        how long its answer took.
+        """
         if before is None:
             return 0.0
         sent, took = (self.calls[before].at_ns / NS_PER_S, self.calls[before].took_ns / NS_PER_S)
@@ -127,9 +166,12 @@ class _Chains:
 
 
 def _in_order(calls: list[Call]) -> Session:
-    """By the moment at which they were sent, and behind the ones they wait for; a sub-agent before everything begins behind the first."""
+    """By the moment at which they were sent, and behind the ones they wait for; a sub-agent before
+    everything begins behind the first.
+    """
     order = sorted(range(len(calls)), key=lambda place: (calls[place].at_ns, place))
-    ends = behind(order, lambda place: calls[place].waits)  # a recorded moment may be before the one that it waits for
+    # a recorded moment may be before the one that it waits for
+    ends = behind(order, lambda place: calls[place].waits)
     number = {place: new for new, place in enumerate(ends)}
     found: list[Call] = []
     for place in ends:

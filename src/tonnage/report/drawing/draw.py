@@ -1,7 +1,7 @@
 """Figures as inline SVG: small, sharp on paper, and alive without a library.
 
-Every figure is drawn twice, for a wide and for a narrow page; the style sheet shows the one that fits. Colours are
-classes of the style sheet, so that light, dark and print each have their own.
+Every figure is drawn twice, for a wide and for a narrow page; the style sheet shows the one that
+fits. Colours are classes of the style sheet, so that light, dark and print each have their own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def draw_bars(bars: Bars, page: Page) -> tuple[float, str]:
     """The height and the markup of a chart of bars."""
     tones = dict.fromkeys((s.name, s.tone) for bar in bars.bars for s in bar.segments)
     stacks = any(len(bar.segments) > 1 for bar in bars.bars)
-    used, names = legend([(_swatch(tone), name) for name, tone in tones], page, 4, 0) if stacks else (0.0, "")
+    used, names = (
+        legend([(_swatch(tone), name) for name, tone in tones], page, 4, 0) if stacks else (0.0, "")
+    )
     longest = max([len(bar.name) for bar in bars.bars], default=0) * BOLD
     stacked = page.narrow or longest > 240
     left = 6.0 if stacked else longest + 16
@@ -64,12 +66,22 @@ def draw_bars(bars: Bars, page: Page) -> tuple[float, str]:
     room = max([len(bar.total) for bar in bars.bars], default=0) * BOLD + 12
     top, bottom = used + 6, used + 6 + row * len(bars.bars)
     ends = [sum(s.size for s in bar.segments) for bar in bars.bars]
-    ticks = nice_ticks(0.0, min(max([*ends, 0.0]), bars.cut or math.inf) or 1.0, 4 if page.narrow else 7)
+    ticks = nice_ticks(
+        0.0, min(max([*ends, 0.0]), bars.cut or math.inf) or 1.0, 4 if page.narrow else 7
+    )
     x = Scale(ticks=ticks, start=left, end=page.width - 14 - (0 if stacked else room))
     parts = [names, *(_tick(x, t, top, bottom) for t in ticks)]
     for i, bar in enumerate(bars.bars):
         parts.append(_bar(bar, x, top + i * row, left, stacked))
-    parts.append(text((x.start + x.end) / 2, bottom + 38, fitted(bars.axis.title, page.width - 8), "middle", "axis"))
+    parts.append(
+        text(
+            (x.start + x.end) / 2,
+            bottom + 38,
+            fitted(bars.axis.title, page.width - 8),
+            "middle",
+            "axis",
+        )
+    )
     return bottom + 46, "".join(parts)
 
 
@@ -78,8 +90,16 @@ def _swatch(tone: int) -> str:
 
 
 def _tick(x: Scale, tick: float, top: float, bottom: float) -> str:
-    anchor = "start" if tick == x.ticks[0] and x.start < 20 else "end" if tick == x.ticks[-1] else "middle"
-    return line(x(tick), top, x(tick), bottom, "grid") + text(x(tick), bottom + 18, short(tick), anchor, "tick")
+    anchor = (
+        "start"
+        if tick == x.ticks[0] and x.start < 20
+        else "end"
+        if tick == x.ticks[-1]
+        else "middle"
+    )
+    return line(x(tick), top, x(tick), bottom, "grid") + text(
+        x(tick), bottom + 18, short(tick), anchor, "tick"
+    )
 
 
 def _bar(bar: Bar, x: Scale, top: float, left: float, stacked: bool) -> str:
@@ -89,21 +109,45 @@ def _bar(bar: Bar, x: Scale, top: float, left: float, stacked: bool) -> str:
     for segment in bar.segments:
         begin, end = x(at), x(at + segment.size)
         width = max(end - begin, 1.0 if segment.size else 0.0)
-        parts.append(element("rect", x=begin, y=y, width=width, height=THICK, class_=f"bar fill{segment.tone % TONES}"))
+        parts.append(
+            element(
+                "rect",
+                x=begin,
+                y=y,
+                width=width,
+                height=THICK,
+                class_=f"bar fill{segment.tone % TONES}",
+            )
+        )
         at += segment.size
     if at > x.ticks[-1]:
         end = x.end - 16
-        parts.append(element("path", d=f"M{coordinate(end)} {coordinate(y - 3)}l6 12l-6 12h7l6-12l-6-12z", class_="break"))
+        parts.append(
+            element(
+                "path",
+                d=f"M{coordinate(end)} {coordinate(y - 3)}l6 12l-6 12h7l6-12l-6-12z",
+                class_="break",
+            )
+        )
     if stacked:
-        words = text(left, top + 15, fitted(bar.name, x.end - left - len(bar.total) * CHARACTER - 12), class_=weight)
+        words = text(
+            left,
+            top + 15,
+            fitted(bar.name, x.end - left - len(bar.total) * CHARACTER - 12),
+            class_=weight,
+        )
         words += text(x.end, top + 15, bar.total, "end", weight)
     else:
-        words = text(left - 8, y + 13, bar.name, "end", weight) + text(x(at) + 7, y + 13, bar.total, class_=weight)
+        words = text(left - 8, y + 13, bar.name, "end", weight) + text(
+            x(at) + 7, y + 13, bar.total, class_=weight
+        )
     return mark("".join(parts) + words, bar.tip)
 
 
 def draw_tornado(tornado: Tornado, page: Page) -> tuple[float, str]:
-    """The height and the markup of a tornado: two bars a row, above for the lower input, below for the higher."""
+    """The height and the markup of a tornado: two bars a row, above for the lower input, below for
+    the higher.
+    """
     stacked = page.narrow
     longest = max([len(s.name) for s in tornado.swings], default=0) * CHARACTER
     left = 40.0 if stacked else longest + 60
@@ -122,11 +166,26 @@ def draw_tornado(tornado: Tornado, page: Page) -> tuple[float, str]:
         y = top + i * row + (22 if stacked else (row - 2 * HALF) / 2)
         inside = _side(x, y, (tornado.base, swing.low), swing.low_label, 5)
         inside += _side(x, y + HALF, (tornado.base, swing.high), swing.high_label, 0)
-        name = text(6, y - 7, fitted(swing.name, page.width - 12)) if stacked else text(left - 48, y + HALF + 4, swing.name, "end")
+        name = (
+            text(6, y - 7, fitted(swing.name, page.width - 12))
+            if stacked
+            else text(left - 48, y + HALF + 4, swing.name, "end")
+        )
         parts.append(mark(inside + name, swing.tip))
     base = x(tornado.base)
-    parts.append(line(base, top - 4, base, bottom, "limit neutral") + text(base, top - 9, tornado.base_label, "middle", "limit-label"))
-    parts.append(text((x.start + x.end) / 2, bottom + 38, fitted(tornado.axis.title, page.width - 8), "middle", "axis"))
+    parts.append(
+        line(base, top - 4, base, bottom, "limit neutral")
+        + text(base, top - 9, tornado.base_label, "middle", "limit-label")
+    )
+    parts.append(
+        text(
+            (x.start + x.end) / 2,
+            bottom + 38,
+            fitted(tornado.axis.title, page.width - 8),
+            "middle",
+            "axis",
+        )
+    )
     return bottom + 46, "".join(parts)
 
 
@@ -136,7 +195,17 @@ def _side(x: Scale, y: float, ends: tuple[float, float], label: str, tone: int) 
     begin, end = sorted((x(base), x(value)))
     side = -1 if value < base else 1
     words = text(x(value) + side * 5, y + 9.5, label, "end" if side < 0 else "start", "tick")
-    return element("rect", x=begin, y=y, width=max(end - begin, 1.5), height=HALF - 1, class_=f"bar fill{tone}") + words
+    return (
+        element(
+            "rect",
+            x=begin,
+            y=y,
+            width=max(end - begin, 1.5),
+            height=HALF - 1,
+            class_=f"bar fill{tone}",
+        )
+        + words
+    )
 
 
 BOX_ROW = 34.0
@@ -149,26 +218,59 @@ def draw_boxes(boxes: Boxes, page: Page) -> tuple[float, str]:
     left = 14.0 if stacked else longest + 24
     row = BOX_ROW + 16 if stacked else BOX_ROW
     top, bottom = 6.0, 6.0 + row * len(boxes.boxes)
-    x = Scale(ticks=_ticks(boxes, 4 if page.narrow else 8), start=left, end=page.width - 18, log=boxes.axis.log)
-    parts = [line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 18, short(t), "middle", "tick") for t in x.ticks]
+    x = Scale(
+        ticks=_ticks(boxes, 4 if page.narrow else 8),
+        start=left,
+        end=page.width - 18,
+        log=boxes.axis.log,
+    )
+    parts = [
+        line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 18, short(t), "middle", "tick")
+        for t in x.ticks
+    ]
     parts += [_box(box, x, top + i * row, left, stacked) for i, box in enumerate(boxes.boxes)]
-    parts.append(text((x.start + x.end) / 2, bottom + 38, fitted(boxes.axis.title, page.width - 8), "middle", "axis"))
+    parts.append(
+        text(
+            (x.start + x.end) / 2,
+            bottom + 38,
+            fitted(boxes.axis.title, page.width - 8),
+            "middle",
+            "axis",
+        )
+    )
     return bottom + 46, "".join(parts)
 
 
 def _ticks(boxes: Boxes, most: int) -> tuple[float, ...]:
     high = max((max(box.p99, box.mean) for box in boxes.boxes), default=1.0)
     low = min((box.p1 for box in boxes.boxes), default=0.0)
-    return log_ticks(low, high, most) if boxes.axis.log and low > 0 else nice_ticks(0.0, high or 1.0, most)
+    return (
+        log_ticks(low, high, most)
+        if boxes.axis.log and low > 0
+        else nice_ticks(0.0, high or 1.0, most)
+    )
 
 
 def _box(box: Box, x: Scale, top: float, left: float, stacked: bool) -> str:
     y = top + (20 if stacked else (BOX_ROW - THICK) / 2)
     middle = y + THICK / 2
-    name = text(6, top + 14, fitted(box.name, x.end - 12)) if stacked else text(left - 14, middle + 4, box.name, "end")
+    name = (
+        text(6, top + 14, fitted(box.name, x.end - 12))
+        if stacked
+        else text(left - 14, middle + 4, box.name, "end")
+    )
     parts = [name, line(x(box.p1), middle, x(box.p99), middle, "whisker")]
     parts += [line(x(end), y + 4, x(end), y + THICK - 4, "whisker") for end in (box.p1, box.p99)]
-    parts.append(element("rect", x=x(box.p25), y=y, width=max(x(box.p75) - x(box.p25), 1.5), height=THICK, class_="bar fill0"))
+    parts.append(
+        element(
+            "rect",
+            x=x(box.p25),
+            y=y,
+            width=max(x(box.p75) - x(box.p25), 1.5),
+            height=THICK,
+            class_="bar fill0",
+        )
+    )
     parts.append(line(x(box.p50), y - 1, x(box.p50), y + THICK + 1, "median"))
     parts.append(shape(x(box.mean), middle, 3, radius=3.5))
     return mark("".join(parts), box.tip)
@@ -184,20 +286,41 @@ def draw_gantt(gantt: Gantt, page: Page) -> tuple[float, str]:
     """The height and the markup of a Gantt chart."""
     tall, named = (TALL, 1) if len(gantt.lanes) <= FEW else (LANE, NAMED)
     kinds = dict.fromkeys((span.name, _tone(span)) for lane in gantt.lanes for span in lane.spans)
-    used, names = legend([(_swatch(0).replace("fill0", tone), name) for name, tone in kinds], page, 4, 0)
+    used, names = legend(
+        [(_swatch(0).replace("fill0", tone), name) for name, tone in kinds], page, 4, 0
+    )
     longest = max((len(lane.name) for lane in gantt.lanes[::named]), default=0) * CHARACTER
     left, top = longest + 14, used + 6
     bottom = top + tall * len(gantt.lanes)
     end = max((span.end for lane in gantt.lanes for span in lane.spans), default=gantt.start)
     ticks = nice_ticks(gantt.start, max(end, gantt.start + 1e-6), 4 if page.narrow else 8)
     x = Scale(ticks=ticks, start=left, end=page.width - 20)
-    parts = [names, *(line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 17, short(t), "middle", "tick") for t in ticks)]
+    parts = [
+        names,
+        *(
+            line(x(t), top, x(t), bottom, "grid")
+            + text(x(t), bottom + 17, short(t), "middle", "tick")
+            for t in ticks
+        ),
+    ]
     for place, lane in enumerate(gantt.lanes):
         y = top + place * tall
-        parts.append(_lane(lane, x, y, tall, " bar" if tall == TALL and not page.narrow else "") if lane.spans else "")
+        parts.append(
+            _lane(lane, x, y, tall, " bar" if tall == TALL and not page.narrow else "")
+            if lane.spans
+            else ""
+        )
         if place % named == 0:
             parts.append(text(left - 8, y + tall / 2 + 4.5, lane.name, "end", "tick"))
-    parts.append(text((x.start + x.end) / 2, bottom + 37, fitted(gantt.axis.title, page.width - 8), "middle", "axis"))
+    parts.append(
+        text(
+            (x.start + x.end) / 2,
+            bottom + 37,
+            fitted(gantt.axis.title, page.width - 8),
+            "middle",
+            "axis",
+        )
+    )
     return bottom + 46, "".join(parts)
 
 
@@ -206,13 +329,22 @@ def _tone(span: Span) -> str:
 
 
 def _lane(lane: Lane, x: Scale, y: float, tall: float, apart: str) -> str:
-    """The spans of a tone as one path, since a slot has hundreds; ``apart`` is the class that keeps steps apart where there is room."""
+    """The spans of a tone as one path, since a slot has hundreds; ``apart`` is the class that keeps
+    steps apart where there is room.
+    """
     paths: dict[str, list[str]] = {}
     height = coordinate(tall - (1.5 if tall == LANE else 4))
     for span in lane.spans:
         begin, width = x(span.start), coordinate(max(x(span.end) - x(span.start), 0.6))
-        paths.setdefault(_tone(span), []).append(f"M{coordinate(begin)} {coordinate(y + 0.5)}h{width}v{height}h-{width}z")
-    return mark("".join(element("path", d="".join(d), class_=f"span{apart} {tone}") for tone, d in paths.items()), lane.tip)
+        paths.setdefault(_tone(span), []).append(
+            f"M{coordinate(begin)} {coordinate(y + 0.5)}h{width}v{height}h-{width}z"
+        )
+    return mark(
+        "".join(
+            element("path", d="".join(d), class_=f"span{apart} {tone}") for tone, d in paths.items()
+        ),
+        lane.tip,
+    )
 
 
 FAINTEST = 0.14  # opacity of a cell that holds next to nothing
@@ -227,21 +359,37 @@ def draw_heat_map(heat: HeatMap, page: Page) -> tuple[float, str]:
     parts = [text(4, 12, fitted(heat.y.title, page.width - 8), class_="axis")]
     most = max((cell.count for cell in heat.cells), default=1)
     for cell in heat.cells:
-        parts.append(_cell(cell, left + cell.column * wide, bottom - (cell.row + 1) * tall, (wide, tall), most))
+        parts.append(
+            _cell(
+                cell, left + cell.column * wide, bottom - (cell.row + 1) * tall, (wide, tall), most
+            )
+        )
     parts += [line(left, top, left, bottom, "grid"), line(left, bottom, right, bottom, "grid")]
     longest = max(len(short(edge)) for edge in heat.columns) * CHARACTER + 8
     for i in range(0, len(heat.columns), max(1, math.ceil(longest / wide))):
         parts.append(text(left + i * wide, bottom + 17, short(heat.columns[i]), "middle", "tick"))
     for i in range(0, down + 1, math.ceil(14 / tall)):
         parts.append(text(left - 6, bottom - i * tall + 4, short(heat.rows[i]), "end", "tick"))
-    parts.append(text((left + right) / 2, bottom + 37, fitted(heat.x.title, page.width - 8), "middle", "axis"))
+    parts.append(
+        text(
+            (left + right) / 2, bottom + 37, fitted(heat.x.title, page.width - 8), "middle", "axis"
+        )
+    )
     return bottom + 46, "".join(parts)
 
 
 def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], most: int) -> str:
     wide, tall = size
     strength = FAINTEST + (1 - FAINTEST) * math.sqrt(cell.count / most)
-    drawn = element("rect", x=x, y=y, width=wide, height=tall, class_="bar fill0", fill_opacity=f"{strength:.2f}")
+    drawn = element(
+        "rect",
+        x=x,
+        y=y,
+        width=wide,
+        height=tall,
+        class_="bar fill0",
+        fill_opacity=f"{strength:.2f}",
+    )
     count = short(cell.count)
     if tall >= 14 and wide >= len(count) * CHARACTER + 8:
         drawn += text(x + wide / 2, y + tall / 2 + 4, count, "middle", "limit-label")
@@ -255,25 +403,53 @@ def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
     columns = sum(rule.along == "x" for rule in plot.rules)
     top = used + 22 + 16 * columns
     bottom = top + (250 if page.narrow else 300)
-    x = Scale(ticks=_plot_ticks(plot, "x", 4 if page.narrow else 8), start=left, end=right, log=plot.x.log)
+    x = Scale(
+        ticks=_plot_ticks(plot, "x", 4 if page.narrow else 8), start=left, end=right, log=plot.x.log
+    )
     y = Scale(ticks=_plot_ticks(plot, "y", 9), start=bottom, end=top, log=plot.y.log)
-    scale = element("g", class_="scale", data_low=f"{y.ticks[0]:g}", data_high=f"{y.ticks[-1]:g}", data_top=top, data_bottom=bottom)
-    parts = [scale if plot.y.log else "", names, text(4, used + 12, fitted(plot.y.title, page.width - 8), class_="axis")]
-    parts += [line(left, y(t), right, y(t), "grid") + text(left - 6, y(t) + 4, short(t), "end", "tick") for t in y.ticks]
-    parts += [line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 17, short(t), "middle", "tick") for t in x.ticks]
-    parts.append(text((left + right) / 2, bottom + 37, fitted(plot.x.title, page.width - 8), "middle", "axis"))
+    scale = element(
+        "g",
+        class_="scale",
+        data_low=f"{y.ticks[0]:g}",
+        data_high=f"{y.ticks[-1]:g}",
+        data_top=top,
+        data_bottom=bottom,
+    )
+    parts = [
+        scale if plot.y.log else "",
+        names,
+        text(4, used + 12, fitted(plot.y.title, page.width - 8), class_="axis"),
+    ]
+    parts += [
+        line(left, y(t), right, y(t), "grid") + text(left - 6, y(t) + 4, short(t), "end", "tick")
+        for t in y.ticks
+    ]
+    parts += [
+        line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 17, short(t), "middle", "tick")
+        for t in x.ticks
+    ]
+    parts.append(
+        text(
+            (left + right) / 2, bottom + 37, fitted(plot.x.title, page.width - 8), "middle", "axis"
+        )
+    )
     parts += _rules(plot, x, y)
     parts += [_dots(cloud, x, y) for cloud in _clouds(plot)]
     for series in plot.series:
         if series.line:
             points = " ".join(f"{coordinate(x(p.x))},{coordinate(y(p.y))}" for p in series.points)
-            parts.append(element("polyline", points=points, class_=f"curve stroke{series.tone % TONES}"))
+            parts.append(
+                element("polyline", points=points, class_=f"curve stroke{series.tone % TONES}")
+            )
     parts += [_points(series, x, y) for series in plot.series if series.marks]
     return bottom + 46, "".join(parts)
 
 
 def _entries(plot: Plot) -> list[tuple[str, str]]:
-    entries = [(shape(0, 0, 0, radius=2.5).replace("fill0", f"fill{cloud.tone % TONES}"), cloud.name) for cloud in _clouds(plot)]
+    entries = [
+        (shape(0, 0, 0, radius=2.5).replace("fill0", f"fill{cloud.tone % TONES}"), cloud.name)
+        for cloud in _clouds(plot)
+    ]
     for series in plot.series:
         stroke = line(-9, 0, 9, 0, f"curve stroke{series.tone % TONES}") if series.line else ""
         entries.append((stroke + (shape(0, 0, series.tone) if series.marks else ""), series.name))
@@ -300,9 +476,16 @@ def _clouds(plot: Plot) -> tuple[Cloud, ...]:
 
 
 def _dots(cloud: Cloud, x: Scale, y: Scale) -> str:
-    """All dots as one path of strokes without length, which round ends make visible: twelve bytes a dot."""
+    """All dots as one path of strokes without length, which round ends make visible: twelve bytes a
+    dot.
+    """
     places = dict.fromkeys(f"{coordinate(x(a))} {coordinate(y(b))}" for a, b in cloud.dots)
-    return element("path", d="".join(f"M{place}h0" for place in places), class_=f"dots stroke{cloud.tone % TONES}", aria_hidden="true")
+    return element(
+        "path",
+        d="".join(f"M{place}h0" for place in places),
+        class_=f"dots stroke{cloud.tone % TONES}",
+        aria_hidden="true",
+    )
 
 
 def _points(series: Series, x: Scale, y: Scale) -> str:
@@ -329,7 +512,9 @@ def _rules(plot: Plot, x: Scale, y: Scale) -> list[str]:
             drawn += [(begin + part * (end - begin) / 9, base - 5) for part in range(10)]
             lines.append(line(left, place, right, place, f"limit {tone}"))
             labels.append(
-                text(begin, base, words, class_="limit-label") if begin == left + 6 else text(end, base, words, "end", "limit-label")
+                text(begin, base, words, class_="limit-label")
+                if begin == left + 6
+                else text(end, base, words, "end", "limit-label")
             )
             continue
         place = x(rule.value)
@@ -343,7 +528,9 @@ def _rules(plot: Plot, x: Scale, y: Scale) -> list[str]:
 
 
 def _drawn(plot: Plot, x: Scale, y: Scale) -> list[tuple[float, float]]:
-    """Places that marks and curves take, of a curve so many between two points that no label fits in between."""
+    """Places that marks and curves take, of a curve so many between two points that no label fits
+    in between.
+    """
     places = []
     for series in plot.series:
         found = [(x(point.x), y(point.y)) for point in series.points]
@@ -354,8 +541,12 @@ def _drawn(plot: Plot, x: Scale, y: Scale) -> list[tuple[float, float]]:
     return places
 
 
-def _free(wide: float, place: float, edges: tuple[float, float, float], drawn: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Begin, end and base line of the words of a line across: at its left or its right end, above or below, where they cover least."""
+def _free(
+    wide: float, place: float, edges: tuple[float, float, float], drawn: list[tuple[float, float]]
+) -> tuple[float, float, float]:
+    """Begin, end and base line of the words of a line across: at its left or its right end, above
+    or below, where they cover least.
+    """
     left, right, top = edges
     spots = [
         (begin, begin + wide, base)
@@ -381,18 +572,35 @@ def draw(figure: Figure) -> str:
 
 
 def picture(title: str, figures: Sequence[Figure], style: str) -> str:
-    """The wide drawings of figures under one another as an SVG by itself, with the style of our pages."""
+    """The wide drawings of figures under one another as an SVG by itself, with the style of our
+    pages.
+    """
     parts, top = [text(4, 20, fitted(title, WIDE.width - 8), class_="axis")], 44.0
     for figure in figures:
         height, inside = DRAWN[type(figure)](figure, WIDE)
         drawing = element("g", inside, transform="translate(0 8)")
-        parts.append(element("g", text(4, 0, figure.title) + drawing, transform=f"translate(0 {coordinate(top)})"))
+        parts.append(
+            element(
+                "g", text(4, 0, figure.title) + drawing, transform=f"translate(0 {coordinate(top)})"
+            )
+        )
         top += height + 30
     paper = element("rect", width="100%", height="100%", style="fill: var(--paper)")
     whole = f"<style>{escape(style, quote=False)}</style>{paper}{''.join(parts)}"
     font = "font: 12px system-ui, sans-serif"
     box = f"0 0 {coordinate(WIDE.width)} {coordinate(top)}"
-    return element("svg", whole, xmlns="http://www.w3.org/2000/svg", viewBox=box, role="img", aria_label=title, style=font) + "\n"
+    return (
+        element(
+            "svg",
+            whole,
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=box,
+            role="img",
+            aria_label=title,
+            style=font,
+        )
+        + "\n"
+    )
 
 
 DRAWN: dict[type, Callable[[Any, Page], tuple[float, str]]] = {
@@ -408,8 +616,22 @@ DRAWN: dict[type, Callable[[Any, Page], tuple[float, str]]] = {
 
 def _drawing(figure: Figure, page: Page) -> str:
     height, inside = DRAWN[type(figure)](figure, page)
-    marks = figure.swings if isinstance(figure, Tornado) else figure.series if isinstance(figure, Plot) else (figure,)
+    marks = (
+        figure.swings
+        if isinstance(figure, Tornado)
+        else figure.series
+        if isinstance(figure, Plot)
+        else (figure,)
+    )
     keys = "Arrow keys step from mark to mark. " if marks else ""
     label = f"{figure.title}. {keys}The numbers are in a table of this page."
     box = f"0 0 {coordinate(page.width)} {coordinate(height)}"
-    return element("svg", inside, viewBox=box, class_=f"figure {page.name}", role="group", tabindex="0", aria_label=label)
+    return element(
+        "svg",
+        inside,
+        viewBox=box,
+        class_=f"figure {page.name}",
+        role="group",
+        tabindex="0",
+        aria_label=label,
+    )

@@ -1,6 +1,8 @@
-"""What a figure shows, before anything is drawn: plain values that a test can compare; and the pieces of SVG that draw them.
+"""What a figure shows, before anything is drawn: plain values that a test can compare; and the
+pieces of SVG that draw them.
 
-A figure is drawn by ``draw.draw``; its numbers also are in a table under it, so no drawing is the only source of a number.
+A figure is drawn by ``draw.draw``; its numbers also are in a table under it, so no drawing is the
+only source of a number.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from tonnage.notebook import Displayed
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis: its name with the unit, whether it is logarithmic, and its marks where they are fixed, as those of a day are."""
+    """One axis: its name with the unit, whether it is logarithmic, and its marks where they are
+    fixed, as those of a day are.
+    """
 
     title: str
     log: bool = False
@@ -34,7 +38,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together; ``tone`` picks colour, shape and dash, so colour alone tells nothing."""
+    """Points that belong together; ``tone`` picks colour, shape and dash, so colour alone tells
+    nothing.
+    """
 
     name: str
     points: tuple[Point, ...]
@@ -103,7 +109,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars(Displayed):
-    """Horizontal bars from zero; one longer than ``cut`` is broken off there, so that the others can be seen."""
+    """Horizontal bars from zero; one longer than ``cut`` is broken off there, so that the others
+    can be seen.
+    """
 
     key: str
     title: str
@@ -138,7 +146,9 @@ class Tornado(Displayed):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """How values are spread: the box from p25 to p75, a line at p50, whiskers from p1 to p99, a diamond at the mean."""
+    """How values are spread: the box from p25 to p75, a line at p50, whiskers from p1 to p99, a
+    diamond at the mean.
+    """
 
     name: str
     p1: float
@@ -162,7 +172,9 @@ class Boxes(Displayed):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How many are between two edges of either axis, counted from the lowest; ``tip`` says it in words."""
+    """How many are between two edges of either axis, counted from the lowest; ``tip`` says it in
+    words.
+    """
 
     column: int
     row: int
@@ -186,7 +198,9 @@ class HeatMap(Displayed):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time from ``start`` to ``end``, in the unit of the axis; ``name`` says what was going on."""
+    """A stretch of time from ``start`` to ``end``, in the unit of the axis; ``name`` says what was
+    going on.
+    """
 
     name: str
     start: float
@@ -197,7 +211,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What happened to one request or in one slot, from left to right; a lane without a name keeps others apart."""
+    """What happened to one request or in one slot, from left to right; a lane without a name keeps
+    others apart.
+    """
 
     name: str
     spans: tuple[Span, ...]
@@ -237,8 +253,14 @@ class Page:
 
 def element(tag: str, inside: str = "", **attributes: str | float) -> str:
     """An element whose attributes are escaped; ``inside`` is markup already."""
-    names = ((name.rstrip("_").replace("_", "-") if name != "viewBox" else name, value) for name, value in attributes.items())
-    written = "".join(f' {name}="{escape(value if isinstance(value, str) else coordinate(value))}"' for name, value in names)
+    names = (
+        (name.rstrip("_").replace("_", "-") if name != "viewBox" else name, value)
+        for name, value in attributes.items()
+    )
+    written = "".join(
+        f' {name}="{escape(value if isinstance(value, str) else coordinate(value))}"'
+        for name, value in names
+    )
     return f"<{tag}{written}>{inside}</{tag}>" if inside else f"<{tag}{written}/>"
 
 
@@ -254,7 +276,13 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
 
 def mark(inside: str, tip: str, class_: str = "mark") -> str:
     """Something that says more under the pointer, or when the arrow keys reach it."""
-    return element("g", element("title", escape(tip)) + inside, class_=class_, role="img", aria_label=tip.replace("\n", "; "))
+    return element(
+        "g",
+        element("title", escape(tip)) + inside,
+        class_=class_,
+        role="img",
+        aria_label=tip.replace("\n", "; "),
+    )
 
 
 def coordinate(value: float) -> str:
@@ -287,18 +315,29 @@ def shape(x: float, y: float, tone: int, radius: float = 4.5) -> str:
             *((1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2), (-0.4, 0.4), (-1.2, 0.4)),
         ),
     }[kind]
-    return element("polygon", points=" ".join(f"{coordinate(x + r * a)},{coordinate(y + r * b)}" for a, b in corners), class_=class_)
+    return element(
+        "polygon",
+        points=" ".join(f"{coordinate(x + r * a)},{coordinate(y + r * b)}" for a, b in corners),
+        class_=class_,
+    )
 
 
-def legend(entries: list[tuple[str, str]], page: Page, left: float, top: float) -> tuple[float, str]:
-    """Swatches (drawn around (0, 0), 18 pixels wide) with names in as many rows as needed; returns the height taken and the markup."""
+def legend(
+    entries: list[tuple[str, str]], page: Page, left: float, top: float
+) -> tuple[float, str]:
+    """Swatches (drawn around (0, 0), 18 pixels wide) with names in as many rows as needed; returns
+    the height taken and the markup.
+    """
     x, y, parts = left, top + 12, []
     for swatch, name in entries:
         label = fitted(name, page.width - left - 40)
         width = 26 + len(label) * CHARACTER + 14
         if x > left and x + width > page.width:
             x, y = left, y + 18
-        parts.append(element("g", swatch, transform=f"translate({coordinate(x + 9)} {coordinate(y - 4)})") + text(x + 23, y, label))
+        parts.append(
+            element("g", swatch, transform=f"translate({coordinate(x + 9)} {coordinate(y - 4)})")
+            + text(x + 23, y, label)
+        )
         x += width
     return y - top + 10, element("g", "".join(parts), aria_hidden="true")
 
@@ -308,13 +347,17 @@ def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
     span = high - low if high > low else max(abs(high), 1.0)
     raw = span / max(1, most)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * (1 - 1e-9))
+    step = next(
+        factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * (1 - 1e-9)
+    )
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return tuple(i * step for i in range(first, max(last, first + 1) + 1))
 
 
 def log_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
-    """1, 2 and 5 of every decade from at or below ``low`` to at or above ``high``; decades alone where there are many."""
+    """1, 2 and 5 of every decade from at or below ``low`` to at or above ``high``; decades alone
+    where there are many.
+    """
     exponents = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         ticks = [factor * 10.0**e for e in exponents for factor in factors]
@@ -339,5 +382,7 @@ class Scale:
         """The place of a value; values outside are held at the edge."""
         low, high = self.ticks[0], self.ticks[-1]
         held = min(max(value, low), high)
-        share = math.log(held / low) / math.log(high / low) if self.log else (held - low) / (high - low)
+        share = (
+            math.log(held / low) / math.log(high / low) if self.log else (held - low) / (high - low)
+        )
         return self.start + share * (self.end - self.start)

@@ -1,4 +1,6 @@
-"""How sure a number of systems is, in words: the probability, what no number of systems reaches, and the fleet that was simulated."""
+"""How sure a number of systems is, in words: the probability, what no number of systems reaches,
+and the fleet that was simulated.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,14 @@ from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sp
 from tonnage.report.plans.deployments import unlike
 from tonnage.report.plans.question import alone_text, breach_text, value_text
 
-SUREST, LEAST_SURE = 0.99, 0.01  # beyond these a chance is not written as a number: held-out errors do not know that much
+# beyond these a chance is not written as a number: held-out errors do not know that much
+SUREST, LEAST_SURE = 0.99, 0.01
 
 
 def chance_text(share: float | None) -> str:
-    """A probability in whole per cent, never rounded up: "94%", "over 99%"; "–" where it was not looked for."""
+    """A probability in whole per cent, never rounded up: "94%", "over 99%"; "–" where it was not
+    looked for.
+    """
     if share is None:
         return ABSENT
     if share > SUREST:
@@ -39,31 +44,46 @@ def chance_text(share: float | None) -> str:
 
 
 def confidence_text(plan: Plan) -> str:
-    """The probability that the chosen systems meet the limits, and how many each confidence takes; "" where nothing was predicted."""
+    """The probability that the chosen systems meet the limits, and how many each confidence takes;
+    "" where nothing was predicted.
+    """
     best = plan.choice
     if best is None or best.confidence is None:
         return ""
     sure, tail = best.confidence, plan.tail
-    text = f"{chance_text(sure.meets)} probability of meeting the limits ({_share(sure.asked)} asked)"
+    text = (
+        f"{chance_text(sure.meets)} probability of meeting the limits ({_share(sure.asked)} asked)"
+    )
     if tail is None or not sure.reached:
         return f"{text}; systems for {by_confidence(sure)}"
-    return f"{text}; systems for {by_confidence(sure, below=tail.confidence)}; no number of them reaches {_tail_text(best, tail)}"
+    return (
+        f"{text}; systems for {by_confidence(sure, below=tail.confidence)}; no number of them"
+        f" reaches {_tail_text(best, tail)}"
+    )
 
 
 def by_confidence(confidence: Confidence, below: float = 1.0) -> str:
     """The systems at each confidence under ``below``: "50%: 2, 80%: 2, 95%: 3"."""
-    counts = [(name, count) for name, count in confidence.systems.items() if float(name) < 100 * below]
-    return ", ".join(f"{name}%: {'none' if count is None else f'{count:,}'}" for name, count in counts)
+    counts = [
+        (name, count) for name, count in confidence.systems.items() if float(name) < 100 * below
+    ]
+    return ", ".join(
+        f"{name}%: {'none' if count is None else f'{count:,}'}" for name, count in counts
+    )
 
 
 def counted_text(best: Candidate) -> str:
-    """How sure the load that the answer counts on makes it: ", to be 80% sure"; "" where nothing was predicted, or nothing is reached."""
+    """How sure the load that the answer counts on makes it: ", to be 80% sure"; "" where nothing
+    was predicted, or nothing is reached.
+    """
     counted = None if best.confidence is None else best.confidence.counted
     return "" if counted is None else f", to be {_share(counted)} sure"
 
 
 def not_sure_text(plan: Plan) -> str:
-    """That no deployment reaches the asked confidence, and what would; "" where the choice does, or nothing was predicted."""
+    """That no deployment reaches the asked confidence, and what would; "" where the choice does, or
+    nothing was predicted.
+    """
     best = plan.choice
     if best is None or best.confidence is None or best.confidence.reached:
         return ""
@@ -74,7 +94,9 @@ def not_sure_text(plan: Plan) -> str:
 
 
 def _tail_text(best: Candidate, tail: Unreached) -> str:
-    """The confidence, why it is not reached, and what reaches it: "95%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms at any load; …"."""
+    """The confidence, why it is not reached, and what reaches it: "95%: with steps 38% slower, TPOT
+    p95 61.2 ms > 50 ms at any load; …".
+    """
     other_systems, relaxed, alone = tail.other, tail.relaxed, tail.alone
     text = f"{_share(tail.confidence)}: with steps {percent(tail.step_factor - 1)} slower"
     if alone is not None:
@@ -82,10 +104,19 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
     would = []
     if other_systems is not None:
         name = unlike(best, other_systems.deployment)
-        would.append(f"{name} reaches it with {other_systems.systems:,} × {other_systems.system} ({counted(other_systems.gpus, 'GPU')})")
+        would.append(
+            f"{name} reaches it with {other_systems.systems:,} × {other_systems.system}"
+            f" ({counted(other_systems.gpus, 'GPU')})"
+        )
     if relaxed is not None:
-        to, reaches = _looser(relaxed.limit, relaxed.to_ms, "a limit of"), "" if would else " reaches it"
-        would.append(f"{to}{reaches} with {relaxed.systems:,} × {relaxed.system} ({counted(relaxed.gpus, 'GPU')})")
+        to, reaches = (
+            _looser(relaxed.limit, relaxed.to_ms, "a limit of"),
+            "" if would else " reaches it",
+        )
+        would.append(
+            f"{to}{reaches} with {relaxed.systems:,} × {relaxed.system}"
+            f" ({counted(relaxed.gpus, 'GPU')})"
+        )
     if not would and alone is not None and alone.broken and alone.value_ms is not None:
         would.append(f"it takes {_looser(alone.limit, alone.value_ms, 'a limit above')}")
     return text + "".join(f"{joint}{one}" for joint, one in zip(("; ", ", "), would, strict=False))
@@ -93,7 +124,11 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
 
 def _looser(limit: Limit, value_ms: float, one: str) -> str:
     """Such as "a limit of 612 ms", or of joint attainment "limits 1.2 times as long"."""
-    return f"{one} {value_text(limit, value_ms)}" if limit.share is None else f"limits {number(value_ms / 1e3)} times as long"
+    return (
+        f"{one} {value_text(limit, value_ms)}"
+        if limit.share is None
+        else f"limits {number(value_ms / 1e3)} times as long"
+    )
 
 
 def _share(share: float) -> str:
@@ -103,19 +138,29 @@ def _share(share: float) -> str:
 def fleet_check_text(check: FleetCheck) -> str:
     """The verdict, such as "4 instances on 2 systems, simulated together, meet every limit"."""
     first, systems = check.runs[0], check.systems
-    shown = f"{first.simulated_instances:,} of " if first.instances > first.simulated_instances else ""
+    shown = (
+        f"{first.simulated_instances:,} of " if first.instances > first.simulated_instances else ""
+    )
     alone = first.instances == 1
-    fleet = f"{shown}{counted(first.instances, 'instance')} on {counted(first.systems, 'system')}, simulated{'' if alone else ' together'}"
+    fleet = (
+        f"{shown}{counted(first.instances, 'instance')} on {counted(first.systems, 'system')},"
+        f" simulated{'' if alone else ' together'}"
+    )
     meets, breaks = ("meets", "breaks") if alone else ("meet", "break")
     if systems > check.by_division:
         broken = "" if first.worst is None else breach_text(first.worst)
-        return f"{fleet}, {breaks} a limit ({broken}); {counted(systems, 'system')} meet all of them, and the plan takes these"
+        return (
+            f"{fleet}, {breaks} a limit ({broken}); {counted(systems, 'system')} meet all of them,"
+            " and the plan takes these"
+        )
     return f"{fleet}, {meets} every limit"
 
 
 MOST = 199  # letters of the line at most
 
-MANY = 10  # the largest factor that is written as a number: beyond it the queue grows as long as the load lasts
+# the largest factor that is written as a number: beyond it the queue grows as long as the load
+# lasts
+MANY = 10
 
 PARTS = {
     "architecture": "the layout of {}",
@@ -143,12 +188,21 @@ TAILS = {"isl": "prompts", "osl": "answers"}
 
 
 def beyond_text(items: Sequence[Beyond]) -> str:
-    """Such as "not measured: kimi-k3 (nearest: kimi-k2.5), prompts of 100,000 tokens (up to 8,192)"; "" where there is no item.
+    """Such as "not measured: kimi-k3 (nearest: kimi-k2.5), prompts of 100,000 tokens (up to
+    8,192)"; "" where there is no item.
 
-    It has ``MOST`` letters at most: the measured kinds are left out first, and then the last things that were not.
+    It has ``MOST`` letters at most: the measured kinds are left out first, and then the last things
+    that were not.
     """
     absent = [item for item in items if isinstance(item, Unmeasured | OutOfRange)]
-    busy = next((_busy(item) for item in items if isinstance(item, OpenLoopNearSaturation | ClosedLoopNearSaturation)), "")
+    busy = next(
+        (
+            _busy(item)
+            for item in items
+            if isinstance(item, OpenLoopNearSaturation | ClosedLoopNearSaturation)
+        ),
+        "",
+    )
     lines = [_absents(absent, len(absent), brief=False)]
     lines += [_absents(absent, count, brief=True) for count in range(len(absent), -1, -1)]
     joined = ("; ".join(filter(None, (line, busy))) for line in lines)
@@ -167,13 +221,25 @@ def _absent(one: Unmeasured | OutOfRange, *, brief: bool) -> str:
     """One item, with what is nearest unless it must be ``brief``."""
     if isinstance(one, OutOfRange):
         value, shorter = f"{one.value:,.0f}", one.least is not None and one.value < one.least
-        what = f"1 in 20 {TAILS[one.code]} above {value} tokens" if one.tail and one.code in TAILS else RANGES[one.code].format(value)
+        what = (
+            f"1 in 20 {TAILS[one.code]} above {value} tokens"
+            if one.tail and one.code in TAILS
+            else RANGES[one.code].format(value)
+        )
         nearest = f"from {whole(one.least)} on" if shorter else f"up to {whole(one.most)}"
     else:
-        on = f"{one.name} on {one.on}" if one.code == "engine" and one.on else PARTS[one.code].format(one.name, one.on)
+        on = (
+            f"{one.name} on {one.on}"
+            if one.code == "engine" and one.on
+            else PARTS[one.code].format(one.name, one.on)
+        )
         what = on + ("" if one.bits is None else f" in {one.bits} bits")
         rows = f"only {counted(one.rows, 'row')}" if one.rows else ""
-        none = "nor any of its generation" if one.code == "gpu" and not one.nearest and not one.rows else ""
+        none = (
+            "nor any of its generation"
+            if one.code == "gpu" and not one.nearest and not one.rows
+            else ""
+        )
         nearest = ", ".join(filter(None, (rows, none, one.nearest and f"nearest: {one.nearest}")))
     return what if brief or not nearest else f"{what} ({nearest})"
 
@@ -183,7 +249,10 @@ def _busy(one: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
     at, below = f"at {percent(one.share)} of saturation", percent(one.below)
     if isinstance(one, OpenLoopNearSaturation):
         times = number(one.times, 2) if one.times <= MANY else f"more than {MANY}"
-        return f"{at} a typical error of step times multiplies p95 TTFT by {times} (by {number(one.times_below, 2)} at {below})"
+        return (
+            f"{at} a typical error of step times multiplies p95 TTFT by {times} (by"
+            f" {number(one.times_below, 2)} at {below})"
+        )
     return f"{at} errors of p95 TTFT are {number(one.times, 2)} × those below {below}"
 
 
@@ -191,15 +260,26 @@ TITLE = "What a measurement would buy"
 
 
 def measurement_text(found: Measurement | None) -> str:
-    """The number of systems with its interval, before and after, and what that saves; "" where a measurement would not narrow it.
+    """The number of systems with its interval, before and after, and what that saves; "" where a
+    measurement would not narrow it.
 
-    Such as "10 points (20 min of one system) would narrow 10 systems (9 to 11) to 9 (9 to 10); on average 0.6 fewer, 89,300 USD a year".
+    Such as "10 points (20 min of one system) would narrow 10 systems (9 to 11) to 9 (9 to 10); on
+    average 0.6 fewer, 89,300 USD a year".
     """
     if found is None or not found.narrows:
         return ""
-    taken = f"{found.points} points ({span(_whole_minutes(found.seconds))} of one system) would narrow"
-    now, after = _interval(found.systems, found.confidence), _interval(found.after, found.confidence)
-    year = "" if found.saved_usd_per_year is None else f", {dollars(found.saved_usd_per_year)} USD a year"
+    taken = (
+        f"{found.points} points ({span(_whole_minutes(found.seconds))} of one system) would narrow"
+    )
+    now, after = (
+        _interval(found.systems, found.confidence),
+        _interval(found.after, found.confidence),
+    )
+    year = (
+        ""
+        if found.saved_usd_per_year is None
+        else f", {dollars(found.saved_usd_per_year)} USD a year"
+    )
     saved = f"; on average {number(found.saved_systems, 2)} fewer{year}" if found.gains else ""
     return f"{taken} {now} to {after.replace(' systems', '').replace(' system', '')}{saved}"
 
@@ -216,22 +296,42 @@ def _whole_minutes(seconds: float) -> float:
 
 
 def measurement_section(plan: Plan) -> Section:
-    """The numbers at each confidence before and after, and the commands; empty where a measurement would not narrow them."""
+    """The numbers at each confidence before and after, and the commands; empty where a measurement
+    would not narrow them.
+    """
     found = plan.measurement
     if found is None or not found.narrows:
         return section("measurement", TITLE)
     rows = tuple(
-        (f"{level} %", *(ABSENT if count is None else f"{count:,}" for count in (found.systems[level], found.after[level])))
+        (
+            f"{level} %",
+            *(
+                ABSENT if count is None else f"{count:,}"
+                for count in (found.systems[level], found.after[level])
+            ),
+        )
         for level in found.systems
     )
-    caption = "Systems for each confidence, now and after the calibration if steps take as long as predicted"
+    caption = (
+        "Systems for each confidence, now and after the calibration if steps take as long as"
+        " predicted"
+    )
     paid = "" if found.usd is None else f" That costs {dollars(found.usd)} USD."
     mean = found.expected_systems
-    counted_on = "" if mean is None else f" On average over what it may find the answer is {number(mean)}."
+    counted_on = (
+        "" if mean is None else f" On average over what it may find the answer is {number(mean)}."
+    )
     words = (
-        f"The {found.points} loads below were chosen one by one, each as the one that tells most about the deciding prediction. One system "
-        f"takes {span(_whole_minutes(found.seconds))} for them.{paid}{counted_on} Start one instance of the choice as the plan says, "
-        f"measure, calibrate, and size again with --coefficients {CALIBRATED}; {PLAN} is this plan."
+        f"The {found.points} loads below were chosen one by one, each as the one that tells most"
+        f" about the deciding prediction. One system takes {span(_whole_minutes(found.seconds))}"
+        f" for them.{paid}{counted_on} Start one instance of the choice as the plan says, measure,"
+        f" calibrate, and size again with --coefficients {CALIBRATED}; {PLAN} is this plan."
     )
     commands = (Command(shlex.join(argv)) for argv in (*found.bench, found.calibrate))
-    return section("measurement", TITLE, Table(caption=caption, header=("confidence", "now", "after"), rows=rows), Text(words), *commands)
+    return section(
+        "measurement",
+        TITLE,
+        Table(caption=caption, header=("confidence", "now", "after"), rows=rows),
+        Text(words),
+        *commands,
+    )

@@ -1,4 +1,6 @@
-"""What a plan costs a year, or a job that is run again and again: each way of running it, what that is made of, what it comes to."""
+"""What a plan costs a year, or a job that is run again and again: each way of running it, what that
+is made of, what it comes to.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from collections.abc import Sequence
 
 from tonnage.plan import note as notes
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.cost import HOURS_PER_YEAR, BreakEven, JobCost, PaysOff, WayCost, Where, YearlyCost
+from tonnage.plan.cost import (
+    HOURS_PER_YEAR,
+    BreakEven,
+    JobCost,
+    PaysOff,
+    WayCost,
+    Where,
+    YearlyCost,
+)
 from tonnage.plan.fleet import Footprint
 from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Plan
@@ -17,7 +27,13 @@ from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sent
 from tonnage.spec.prices import Figure, amount
 
 # What a way is called in the middle of a sentence
-THE = {"on-prem": "on-prem", "cloud": "the cloud", "hybrid": "the hybrid", "api": "the API", "hybrid-api": "the hybrid with an API"}
+THE = {
+    "on-prem": "on-prem",
+    "cloud": "the cloud",
+    "hybrid": "the hybrid",
+    "api": "the API",
+    "hybrid-api": "the hybrid with an API",
+}
 # By the key of the list that has one value for all
 PRICE_NAMES = {
     "depreciation_years": "Years over which systems are written off",
@@ -32,11 +48,16 @@ PRICE_NAMES = {
     "server_over_gpus": "Price of a server over that of its GPUs",
     "power_in_hosting": "Whether hosting pays for the electricity",
 }
-TOKENS = {"usd_per_million_input_tokens": "input tokens", "usd_per_million_output_tokens": "output tokens"}
+TOKENS = {
+    "usd_per_million_input_tokens": "input tokens",
+    "usd_per_million_output_tokens": "output tokens",
+}
 
 
 def price_name(path: str) -> str:
-    """The name of a price by its path in a list ("cloud.h100-sxm-80gb.Civo on-demand"), with its unit; the path where it is not known."""
+    """The name of a price by its path in a list ("cloud.h100-sxm-80gb.Civo on-demand"), with its
+    unit; the path where it is not known.
+    """
     if path in PRICE_NAMES:
         return PRICE_NAMES[path]
     kind, _, rest = path.partition(".")
@@ -54,27 +75,55 @@ def price_name(path: str) -> str:
 
 
 def prices_table(figures: Sequence[Figure]) -> Table | None:
-    """Every price that went into a cost: what, how much, of which day, from where, and by which key it is replaced."""
+    """Every price that went into a cost: what, how much, of which day, from where, and by which key
+    it is replaced.
+    """
     rows = tuple(
-        (price_name(f.path), f"{amount(f)}{', estimate' if f.estimate else ''}", f.date or ABSENT, f.source, f.path) for f in figures
+        (
+            price_name(f.path),
+            f"{amount(f)}{', estimate' if f.estimate else ''}",
+            f.date or ABSENT,
+            f.source,
+            f.path,
+        )
+        for f in figures
     )
     header = ("price", "value", "of", "source", "key")
-    return Table(caption="Prices, with source and date", header=header, rows=rows, folded=True, spare=("key",)) if rows else None
+    return (
+        Table(
+            caption="Prices, with source and date",
+            header=header,
+            rows=rows,
+            folded=True,
+            spare=("key",),
+        )
+        if rows
+        else None
+    )
 
 
 def stale(figures: Sequence[Figure]) -> tuple[str, ...]:
     """Prices that are older than a year, in one sentence."""
     names = "; ".join(price_name(figure.path) for figure in figures)
-    return (f"Prices older than a year, better replaced by your own (--price or --prices): {names}.",) if names else ()
+    return (
+        (f"Prices older than a year, better replaced by your own (--price or --prices): {names}.",)
+        if names
+        else ()
+    )
 
 
 def no_cost_text(reason: notes.NoCost) -> str:
     """Why a way has no cost, and what would give it one."""
     match reason.code:
         case "system-price":
-            return f"the price of {reason.name} is not known; give it as systems.{reason.name} (USD)"
+            return (
+                f"the price of {reason.name} is not known; give it as systems.{reason.name} (USD)"
+            )
         case "cloud-price":
-            return f"no cloud price of {reason.name} is known; give it as cloud.{reason.name} (USD per GPU and hour)"
+            return (
+                f"no cloud price of {reason.name} is known; give it as cloud.{reason.name} (USD per"
+                " GPU and hour)"
+            )
         case "api-price":
             of = f" of {reason.name}" if reason.name else ""
             return f"no API price{of} is known; give it as api (USD per million tokens in and out)"
@@ -90,30 +139,58 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
             return (f"A cost is split over tokens as if an output token cost {ratio}.",)
         case notes.NoProfile():
             return (
-                "No hourly profile is given: the cloud is rented for the peak all year, and an API gets the most that mean and "
-                "peak allow; a profile shows what scaling by the hour saves.",
+                (
+                    "No hourly profile is given: the cloud is rented for the peak all year, and an"
+                    " API gets the most that mean and peak allow; a profile shows what scaling by"
+                    " the hour saves."
+                ),
             )
         case notes.OnlyPeakKnown():
-            return ("Only the peak is known: costs per request and per token need a mean or a profile.",)
+            return (
+                "Only the peak is known: costs per request and per token need a mean or a profile.",
+            )
         case notes.SameAs():
             does = "owns everything" if note.same == "on-prem" else "owns nothing"
-            return (sentence_of(f"{THE[note.way]} is left out: its cheapest split {does}, which is {THE[note.same]}"),)
+            return (
+                sentence_of(
+                    f"{THE[note.way]} is left out: its cheapest split {does}, which is"
+                    f" {THE[note.same]}"
+                ),
+            )
         case notes.CourseWay():
             return (course_way_text(note),)
         case notes.OwnedElectricity():
             usd = "" if note.usd_per_year is None else f", {whole(note.usd_per_year)} USD"
-            added = "added as power" if note.added else "not added: hosting is taken to pay for it; give power_usd_per_kwh to add it"
-            first = f"Electricity of the owned systems is an estimate, {whole(note.kwh_per_year)} kWh a year{usd}; {added}."
+            added = (
+                "added as power"
+                if note.added
+                else "not added: hosting is taken to pay for it; give power_usd_per_kwh to add it"
+            )
+            first = (
+                f"Electricity of the owned systems is an estimate, {whole(note.kwh_per_year)} kWh a"
+                f" year{usd}; {added}."
+            )
             if note.hosting_usd_per_year is None:
                 return (first,)
-            return first, f"That is more than the whole hosting of {whole(note.hosting_usd_per_year)} USD, which can then hardly hold it."
+            return (
+                first,
+                (
+                    f"That is more than the whole hosting of {whole(note.hosting_usd_per_year)}"
+                    " USD, which can then hardly hold it."
+                ),
+            )
         case notes.NotComparable():
             return (f"Not comparable: only one way has a price ({THE[note.way]}).",)
         case notes.EstimatedPrice():
             what = note.price.source.removeprefix("estimate: ")
-            return (f"The price of {note.system} is an estimate, as no quotation was found: {what}.",)
+            return (
+                f"The price of {note.system} is an estimate, as no quotation was found: {what}.",
+            )
         case notes.HostingLeftOut():
-            unknown = f"the power of {note.system} is not known; give hosting_usd_per_system_year to add it"
+            unknown = (
+                f"the power of {note.system} is not known; give hosting_usd_per_system_year to"
+                " add it"
+            )
             return (f"Hosting is not in the cost of the owned systems, as {unknown}.",)
 
 
@@ -121,13 +198,21 @@ def course_way_text(note: notes.CourseWay) -> str:
     """Our cost per 1,000 requests, and the course's."""
     systems = number(note.systems_exact, 4).removesuffix(".000")
     return (
-        f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the cost of exactly {systems} systems over the "
-        f"fleet's requests. NVIDIA's course divides it by what one system would carry if it were full all year ({HOURS_PER_YEAR:,} h, "
-        f"{whole(note.one_system_requests_per_year)} requests): {note.course_usd_per_1000_requests:,.2f}."
+        f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the cost of exactly {systems}"
+        " systems over the fleet's requests. NVIDIA's course divides it by what one system would"
+        f" carry if it were full all year ({HOURS_PER_YEAR:,} h,"
+        f" {whole(note.one_system_requests_per_year)} requests):"
+        f" {note.course_usd_per_1000_requests:,.2f}."
     )
 
 
-NAMES: dict[Where, str] = {"on-prem": "on-prem", "cloud": "cloud GPUs", "hybrid": "hybrid", "api": "API", "hybrid-api": "hybrid with API"}
+NAMES: dict[Where, str] = {
+    "on-prem": "on-prem",
+    "cloud": "cloud GPUs",
+    "hybrid": "hybrid",
+    "api": "API",
+    "hybrid-api": "hybrid with API",
+}
 # What the ways are called where there is room
 TITLES: dict[Where, str] = {
     "on-prem": "On-prem, owned for the peak",
@@ -152,7 +237,11 @@ def yearly(plan: Plan) -> YearlyCost | None:
 
 def ways(cost: YearlyCost | None) -> tuple[WayCost, ...]:
     """Every requested way, those with a cost first."""
-    return () if cost is None else tuple(sorted(cost.ways, key=lambda way: way.total_usd_per_year is None))
+    return (
+        ()
+        if cost is None
+        else tuple(sorted(cost.ways, key=lambda way: way.total_usd_per_year is None))
+    )
 
 
 def priced(cost: YearlyCost | None) -> tuple[WayCost, ...]:
@@ -167,21 +256,39 @@ def owned(cost: YearlyCost | None) -> WayCost | None:
 
 def cheapest(cost: YearlyCost | None) -> WayCost | None:
     """The cheapest of the ways whose cost is known; None where fewer than two are."""
-    return next((way for way in priced(cost) if cost is not None and way.where == cost.cheapest), None)
+    return next(
+        (way for way in priced(cost) if cost is not None and way.where == cost.cheapest), None
+    )
 
 
 def owned_and_cheapest(cost: YearlyCost | None) -> tuple[WayCost, ...]:
-    """The owned systems of the plan, and the cheapest way where that is another; the only way with a cost where there is but one."""
+    """The owned systems of the plan, and the cheapest way where that is another; the only way with
+    a cost where there is but one.
+    """
     way_costs = priced(cost)
-    return way_costs if len(way_costs) < 2 else tuple(dict.fromkeys(way for way in (owned(cost), cheapest(cost)) if way is not None))
+    return (
+        way_costs
+        if len(way_costs) < 2
+        else tuple(dict.fromkeys(way for way in (owned(cost), cheapest(cost)) if way is not None))
+    )
 
 
 def takes(way: WayCost) -> str:
-    """What is owned, what is rented and what goes to an API, such as "3 systems + 42,000 GPU hours, up to 16 GPUs"."""
+    """What is owned, what is rented and what goes to an API, such as "3 systems + 42,000 GPU hours,
+    up to 16 GPUs".
+    """
     own = counted(way.systems, "system") if way.systems else ""
     most = f", up to {counted(way.cloud_gpus_at_peak, 'GPU')}" if way.cloud_gpus_at_peak else ""
-    rented = f"{number(way.cloud_gpu_hours_per_year)} GPU hours{most}" if way.cloud_gpu_hours_per_year else ""
-    sent = f"{number(way.api_requests_per_year)} requests to the API" if way.api_requests_per_year else ""
+    rented = (
+        f"{number(way.cloud_gpu_hours_per_year)} GPU hours{most}"
+        if way.cloud_gpu_hours_per_year
+        else ""
+    )
+    sent = (
+        f"{number(way.api_requests_per_year)} requests to the API"
+        if way.api_requests_per_year
+        else ""
+    )
     return " + ".join(filter(None, (own, rented, sent)))
 
 
@@ -192,31 +299,47 @@ def spread(way: WayCost) -> tuple[float, float] | None:
 
 
 def power_text(plan: Plan) -> str:
-    """Watts of a GPU and joules of a token at the peak, kW of the systems and the kWh of a year, as far as power is predicted."""
+    """Watts of a GPU and joules of a token at the peak, kW of the systems and the kWh of a year, as
+    far as power is predicted.
+    """
     power = None if plan.choice is None else plan.choice.power
     if power is None:
         return limit_text(plan.choice).removeprefix("; ")
     between = f"{number(power.low)} to {number(power.high)}"
-    text = f"{number(power.watts)} W a GPU at the peak ({between}), {number(power.joules_per_output_token)} J an output token"
+    text = (
+        f"{number(power.watts)} W a GPU at the peak ({between}),"
+        f" {number(power.joules_per_output_token)} J an output token"
+    )
     owned = None if (cost := yearly(plan)) is None else cost.way("on-prem")
     energy = None if owned is None else owned.energy
     if energy is not None and energy.peak_kw is not None:
         co2 = "" if energy.kg_co2_per_year is None else f", {whole(energy.kg_co2_per_year)} kg CO2"
-        text += f"; the systems {number(energy.peak_kw)} kW at the peak, {whole(energy.kwh_per_year)} kWh a year with the building{co2}"
+        text += (
+            f"; the systems {number(energy.peak_kw)} kW at the peak, {whole(energy.kwh_per_year)}"
+            f" kWh a year with the building{co2}"
+        )
     return text + limit_text(plan.choice)
 
 
 def limit_text(candidate: Candidate | None) -> str:
-    """The power limit or the clock of the GPUs, and what it does to arithmetic, behind other words; "" without one."""
+    """The power limit or the clock of the GPUs, and what it does to arithmetic, behind other words;
+    "" without one.
+    """
     limit = None if candidate is None else candidate.gpu_limit
     if limit is None:
         return ""
-    cap = "clocks locked" if limit.cap_watts is None else f"each GPU capped at {number(limit.cap_watts)} W of {number(limit.board_watts)} W"
+    cap = (
+        "clocks locked"
+        if limit.cap_watts is None
+        else f"each GPU capped at {number(limit.cap_watts)} W of {number(limit.board_watts)} W"
+    )
     return f"; {cap}, arithmetic at {limit.clock:.0%} of its rate (an estimate)"
 
 
 def cost_text(plan: Plan) -> str:
-    """What it costs in the cheapest way, and owned; why nothing is known where no way has a price."""
+    """What it costs in the cheapest way, and owned; why nothing is known where no way has a
+    price.
+    """
     job, cost = plan.cost, yearly(plan)
     if isinstance(job, JobCost):
         each = (("on cloud GPUs", job.cloud_usd_per_job), ("through an API", job.api_usd_per_job))
@@ -244,13 +367,28 @@ def _way_text(way: WayCost) -> str:
 
 
 def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section:
-    """The section; empty where there is no cost. ``drawn`` is a figure that shows the table of the ways too."""
+    """The section; empty where there is no cost. ``drawn`` is a figure that shows the table of the
+    ways too.
+    """
     if cost is None:
         return section("cost", "Cost")
-    lines = [f"This plan serves {whole(cost.requests_per_year)} requests a year."] if cost.requests_per_year and cost.break_evens else []
+    lines = (
+        [f"This plan serves {whole(cost.requests_per_year)} requests a year."]
+        if cost.requests_per_year and cost.break_evens
+        else []
+    )
     for each in cost.break_evens:
-        lines += [sentence_of(f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"), _bought(each, cost)]
-    unknown = (f"{TITLES[way.where]}: no cost, as {no_cost_text(way.reason)}." for way in ways(cost) if way.reason is not None)
+        lines += [
+            sentence_of(
+                f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"
+            ),
+            _bought(each, cost),
+        ]
+    unknown = (
+        f"{TITLES[way.where]}: no cost, as {no_cost_text(way.reason)}."
+        for way in ways(cost)
+        if way.reason is not None
+    )
     return section(
         "cost",
         "Cost",
@@ -267,15 +405,34 @@ def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section
 def ways_table(cost: YearlyCost) -> Table:
     """One row for each way, the cheapest marked; columns that hold nothing are left out."""
     way_costs = ways(cost)
-    chosen = next((i for i, way in enumerate(way_costs) if way.where == cost.cheapest and len(priced(cost)) > 1), None)
+    chosen = next(
+        (
+            i
+            for i, way in enumerate(way_costs)
+            if way.where == cost.cheapest and len(priced(cost)) > 1
+        ),
+        None,
+    )
     caption, rows = "Cost of each way of running it", tuple(map(_way, way_costs))
-    return Table(caption=caption, header=WAYS, rows=rows, chosen=chosen, mark="cheapest", spare=SPARED).filled()
+    return Table(
+        caption=caption, header=WAYS, rows=rows, chosen=chosen, mark="cheapest", spare=SPARED
+    ).filled()
 
 
 def _way(way: WayCost) -> tuple[str, ...]:
-    """What it costs, and last what is owned and rented, and the cost at the ends of a range of prices."""
-    parts = (way.capex_usd_per_year, way.opex_usd_per_year) if way.total_usd_per_year is not None else (None, None)
-    shares = (way.usd_per_1000_requests, way.usd_per_million_input_tokens, way.usd_per_million_output_tokens)
+    """What it costs, and last what is owned and rented, and the cost at the ends of a range of
+    prices.
+    """
+    parts = (
+        (way.capex_usd_per_year, way.opex_usd_per_year)
+        if way.total_usd_per_year is not None
+        else (None, None)
+    )
+    shares = (
+        way.usd_per_1000_requests,
+        way.usd_per_million_input_tokens,
+        way.usd_per_million_output_tokens,
+    )
     between = spread(way)
     ends = "" if between is None else f"{usd(between[0])} to {usd(between[1])} USD"
     what = "; ".join(filter(None, (takes(way), ends)))
@@ -287,11 +444,23 @@ def _exactly(cost: YearlyCost) -> str:
     way = owned(cost)
     if way is None or way.usd_per_year_exact is None or way.systems_exact is None:
         return ""
-    if abs(way.systems_exact - round(way.systems_exact)) < WHOLE:  # so where the simulated fleet decides on the systems
+    # so where the simulated fleet decides on the systems
+    if abs(way.systems_exact - round(way.systems_exact)) < WHOLE:
         return ""
-    each = "" if way.usd_per_1000_requests_exact is None else f", {usd(way.usd_per_1000_requests_exact)} USD per 1,000 requests"
-    bought = f"On-prem counts the {counted(way.systems, 'system')} that are bought" if way.systems != 1 else "On-prem counts a whole system"
-    return f"{bought}; exactly {number(way.systems_exact, 4)} systems would cost {usd(way.usd_per_year_exact)} USD a year{each}."
+    each = (
+        ""
+        if way.usd_per_1000_requests_exact is None
+        else f", {usd(way.usd_per_1000_requests_exact)} USD per 1,000 requests"
+    )
+    bought = (
+        f"On-prem counts the {counted(way.systems, 'system')} that are bought"
+        if way.systems != 1
+        else "On-prem counts a whole system"
+    )
+    return (
+        f"{bought}; exactly {number(way.systems_exact, 4)} systems would cost"
+        f" {usd(way.usd_per_year_exact)} USD a year{each}."
+    )
 
 
 def _bought(each: BreakEven, cost: YearlyCost) -> str:
@@ -301,7 +470,10 @@ def _bought(each: BreakEven, cost: YearlyCost) -> str:
         return ""
     fleet, cost_s = ("system", "costs") if way.systems == 1 else (f"{way.systems} systems", "cost")
     requests = whole(each.bought_fleet_requests_per_year)
-    return f"The {fleet} of this plan, once bought, {cost_s} what the API would ask for {requests} requests a year."
+    return (
+        f"The {fleet} of this plan, once bought, {cost_s} what the API would ask for {requests}"
+        " requests a year."
+    )
 
 
 def _parts(cost: YearlyCost) -> Table | None:
@@ -310,10 +482,24 @@ def _parts(cost: YearlyCost) -> Table | None:
         (NAMES[way.where], part.name, part.kind, usd(part.usd_per_year), part.how)
         for way in ways(cost)
         for part in way.parts
-        if not (way.where in ("hybrid", "hybrid-api") and again is not None and _paid(way) == _paid(again))
+        if not (
+            way.where in ("hybrid", "hybrid-api")
+            and again is not None
+            and _paid(way) == _paid(again)
+        )
     )
     header = ("way", "part", "kind", "USD a year", "how")
-    return Table(caption="What each cost is made of", header=header, rows=rows, folded=True, spare=("kind",)) if rows else None
+    return (
+        Table(
+            caption="What each cost is made of",
+            header=header,
+            rows=rows,
+            folded=True,
+            spare=("kind",),
+        )
+        if rows
+        else None
+    )
 
 
 def _paid(way: WayCost) -> list[tuple[str, float]]:
@@ -327,35 +513,56 @@ def break_even_text(found: BreakEven) -> str:
     up_to = found.searched_to_requests_per_year
     first, last = found.first_requests_per_year, found.last_requests_per_year
     if first is None or last is None:
-        return f"{below} is cheaper at every volume up to {whole(up_to)} requests a year" if below else "they cost the same at every volume"
+        return (
+            f"{below} is cheaper at every volume up to {whole(up_to)} requests a year"
+            if below
+            else "they cost the same at every volume"
+        )
     if found.changes == 1:
         return f"below {whole(first)} requests a year {below} is cheaper, above it {above}"
     return (
-        f"below {whole(first)} requests a year {below} is cheaper; then the cheaper one changes {found.changes} times, because systems "
-        f"are whole; from {whole(last)} up to {whole(up_to)}, the largest volume compared, {above} is cheaper"
+        f"below {whole(first)} requests a year {below} is cheaper; then the cheaper one changes"
+        f" {found.changes} times, because systems are whole; from {whole(last)} up to"
+        f" {whole(up_to)}, the largest volume compared, {above} is cheaper"
     )
 
 
 def outlook_blocks(cost: YearlyCost) -> tuple[Block | None, ...]:
-    """A table of the years, and a sentence each on when owning pays off and on racks, power and heat."""
+    """A table of the years, and a sentence each on when owning pays off and on racks, power and
+    heat.
+    """
     outlook = cost.outlook
     if outlook is None:
         return ()
     rows, users, titles = [], outlook.users is not None, dict[str, str](TITLES.items())
     for way in outlook.ways:
-        rows.append((titles[way.where], *map(usd, (*way.usd.values(), *((way.usd_per_user_month,) if users else ())))))
+        rows.append(
+            (
+                titles[way.where],
+                *map(usd, (*way.usd.values(), *((way.usd_per_user_month,) if users else ()))),
+            )
+        )
     years = tuple(outlook.ways[0].usd) if outlook.ways else ()
-    header = ("way", *(f"USD in {year} years" for year in years), *(("USD per user and month",) if users else ()))
+    header = (
+        "way",
+        *(f"USD in {year} years" for year in years),
+        *(("USD per user and month",) if users else ()),
+    )
     caption = "Over the years: the purchase on the first day, and what is paid in each year"
     pays_off = "" if outlook.pays_off is None else pays_off_text(outlook.pays_off)
     racks = "" if outlook.footprint is None else footprint_text(outlook.footprint)
-    return (Table(caption=caption, header=header, rows=tuple(rows)) if rows else None, items((pays_off, racks)))
+    return (
+        Table(caption=caption, header=header, rows=tuple(rows)) if rows else None,
+        items((pays_off, racks)),
+    )
 
 
 def pays_off_text(found: PaysOff) -> str:
     """The month in which bought systems have cost no more than the rented GPUs, in one sentence."""
     if found.months is None:
-        return "Within ten years bought systems do not come to cost less than GPUs rented by the hour."
+        return (
+            "Within ten years bought systems do not come to cost less than GPUs rented by the hour."
+        )
     month = ""
     if found.date:
         year, number_of = found.date.split("-")
@@ -367,11 +574,18 @@ def pays_off_text(found: PaysOff) -> str:
 
 def footprint_text(found: Footprint) -> str:
     """Racks, power and heat in one sentence."""
-    racks = f"{counted(found.racks, 'rack')} of {plain(found.rack_kw)} kW ({found.per_rack:,} in each)"
+    racks = (
+        f"{counted(found.racks, 'rack')} of {plain(found.rack_kw)} kW ({found.per_rack:,} in each)"
+    )
     power = f"{number(found.kw)} kW, {number(found.building_kw)} kW with the building"
-    heat = f"{dollars(found.btu_per_hour)} BTU/h, {number(found.cooling_tons)} tons of refrigeration"
+    heat = (
+        f"{dollars(found.btu_per_hour)} BTU/h, {number(found.cooling_tons)} tons of refrigeration"
+    )
     take = "takes" if found.systems == 1 else "take"
-    return f"{counted(found.systems, 'system')} {take} {racks} and at most {power}; their heat is {heat} ({found.kw_from})."
+    return (
+        f"{counted(found.systems, 'system')} {take} {racks} and at most {power}; their heat is"
+        f" {heat} ({found.kw_from})."
+    )
 
 
 def job_section(plan: Plan) -> Section:
@@ -385,10 +599,25 @@ def job_section(plan: Plan) -> Section:
         ("On cloud GPUs", _by_job(job.cloud_usd_per_job, job.cloud_how, job.cloud_reason)),
         ("Through an API", _by_job(job.api_usd_per_job, job.api_how, job.api_reason)),
     ]
-    against = (("the cloud", job.jobs_per_year_against_cloud), ("the API", job.jobs_per_year_against_api))
-    rows += [(f"Cheaper than {name}", f"owning is, from {number(jobs)} jobs a year on") for name, jobs in against if jobs is not None]
+    against = (
+        ("the cloud", job.jobs_per_year_against_cloud),
+        ("the API", job.jobs_per_year_against_api),
+    )
+    rows += [
+        (f"Cheaper than {name}", f"owning is, from {number(jobs)} jobs a year on")
+        for name, jobs in against
+        if jobs is not None
+    ]
     if any(jobs is not None for _, jobs in against):
-        rows.append(("At most", f"{number(job.most_jobs_per_year)} jobs a year, for more of which a year has no time"))
+        rows.append(
+            (
+                "At most",
+                (
+                    f"{number(job.most_jobs_per_year)} jobs a year, for more of which a year has no"
+                    " time"
+                ),
+            )
+        )
     return section(
         "cost",
         "Cost of the job",
@@ -403,9 +632,16 @@ def _owned(job: JobCost) -> str:
     owned = job.owned
     if owned.total_usd_per_year is None:
         return _by_job(None, "", owned.reason)
-    power = f", and {usd(job.power_usd_per_job)} USD of electricity a job (estimate)" if job.power_usd_per_job else ""
+    power = (
+        f", and {usd(job.power_usd_per_job)} USD of electricity a job (estimate)"
+        if job.power_usd_per_job
+        else ""
+    )
     each = f" of {owned.gpus // owned.systems} GPUs" if owned.systems else ""
-    return f"{usd(owned.total_usd_per_year)} USD a year for {counted(owned.systems, 'system')}{each}{power}"
+    return (
+        f"{usd(owned.total_usd_per_year)} USD a year for"
+        f" {counted(owned.systems, 'system')}{each}{power}"
+    )
 
 
 def _by_job(cost: float | None, how: str, reason: NoCost | None) -> str:

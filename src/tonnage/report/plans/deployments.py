@@ -1,4 +1,5 @@
-"""Deployments as a reader meets them: what they are called, how they are split, how requests reach them, where their memory goes.
+"""Deployments as a reader meets them: what they are called, how they are split, how requests reach
+them, where their memory goes.
 
 A candidate has one pool as a rule; where it has several, each is named with its role.
 """
@@ -34,20 +35,34 @@ MEMORY = {
 def split(deployment: Identity, joint: str = ", ") -> str:
     """The degrees, such as "TP 4" or "TP 1, DP 8, EP 8"; those of 1 but the first are left out."""
     degrees = {"pp": deployment.pp, "dp": deployment.dp, "ep": deployment.ep}
-    return joint.join([f"TP {deployment.tp}", *(f"{name.upper()} {degree}" for name, degree in degrees.items() if degree > 1)])
+    return joint.join(
+        [
+            f"TP {deployment.tp}",
+            *(f"{name.upper()} {degree}" for name, degree in degrees.items() if degree > 1),
+        ]
+    )
 
 
 def name_of(deployment: Identity) -> str:
     """Such as "FP8, TP 2, vllm on h100-sxm-80gb"."""
-    return f"{deployment.precision.upper()}, {split(deployment)}, {deployment.engine} on {deployment.gpu}"
+    return (
+        f"{deployment.precision.upper()}, {split(deployment)}, {deployment.engine} on"
+        f" {deployment.gpu}"
+    )
 
 
 def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
-    """What another deployment has unlike the choice: "TP 8", or "FP8, TP 1, vllm-0.32 on h200-sxm-141gb"; "" where it has nothing."""
+    """What another deployment has unlike the choice: "TP 8", or "FP8, TP 1, vllm-0.32 on
+    h200-sxm-141gb"; "" where it has nothing.
+    """
     if len({pool.identity for pool in choice.pools}) != 1:
         return name_of(other)
     own = choice.pools[0]
-    same = (own.precision == other.precision, own.parallelism == other.parallelism, own.engine == other.engine)
+    same = (
+        own.precision == other.precision,
+        own.parallelism == other.parallelism,
+        own.engine == other.engine,
+    )
     named = (other.precision.upper(), split(other), other.engine)
     words = ", ".join(name for name, alike in zip(named, same, strict=True) if not alike)
     return words if own.gpu == other.gpu or not gpu else f"{words} on {other.gpu}".strip()
@@ -61,7 +76,9 @@ def deployment(candidate: Candidate) -> str:
 
 
 def deployments(candidate: Candidate) -> str:
-    """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb", or "3 prefill and 5 decode instances of …"."""
+    """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb", or "3 prefill and 5 decode
+    instances of …".
+    """
     if len(candidate.pools) > 1:
         return f"{instances(candidate)} instances of {deployment(candidate)}"
     return f"{counted(candidate.instances, 'instance')} of {deployment(candidate)}"
@@ -75,7 +92,9 @@ def instances(candidate: Candidate) -> str:
 
 
 def other_way_text(plan: Plan) -> str:
-    """What two pools would need where that is fewer GPUs, and what instances that do both need where the choice is in two pools."""
+    """What two pools would need where that is fewer GPUs, and what instances that do both need
+    where the choice is in two pools.
+    """
     other_serving = plan.pools_instead or plan.together_instead
     if other_serving is None:
         return ""
@@ -84,21 +103,36 @@ def other_way_text(plan: Plan) -> str:
         serving = f"{prefill} prefill and {decode} decode instances"
     else:
         serving = f"{counted(other_serving.instances, 'instance')} for both prefill and decode"
-    gpus = f"{abs(other_serving.saved):,} {'fewer' if other_serving.saved > 0 else 'more'} GPUs" if other_serving.saved else "as many GPUs"
-    bought_then = f"{other_serving.systems:,} × {other_serving.system} ({exact_number(other_serving.systems_exact)} exactly)"
+    gpus = (
+        f"{abs(other_serving.saved):,} {'fewer' if other_serving.saved > 0 else 'more'} GPUs"
+        if other_serving.saved
+        else "as many GPUs"
+    )
+    bought_then = (
+        f"{other_serving.systems:,} × {other_serving.system}"
+        f" ({exact_number(other_serving.systems_exact)} exactly)"
+    )
     return f"{gpus} with {serving}: {bought_then}, {name_of(other_serving.deployment)}"
 
 
 def narrow_cache_text(plan: Plan) -> str:
-    """Systems that a KV cache in FP8 saves, and published losses of score; "" where it saves nothing, or was not tried."""
+    """Systems that a KV cache in FP8 saves, and published losses of score; "" where it saves
+    nothing, or was not tried.
+    """
     narrow, best = plan.narrow_cache, plan.choice
     if narrow is None or best is None:
         return ""
-    fewer = f"{narrow.systems:,} × {narrow.system}" if narrow.gpus < best.gpus else "as many systems"
-    losses = ", ".join(f"{loss.least:g} to {loss.most:g}% of the score in {loss.benchmark}" for loss in narrow.losses)
+    fewer = (
+        f"{narrow.systems:,} × {narrow.system}" if narrow.gpus < best.gpus else "as many systems"
+    )
+    losses = ", ".join(
+        f"{loss.least:g} to {loss.most:g}% of the score in {loss.benchmark}"
+        for loss in narrow.losses
+    )
     return (
-        f"{option('precision')} {narrow.deployment.precision} keeps {narrow.times:.1f} times the tokens: {fewer} "
-        f"({exact_number(narrow.systems_exact)} exactly); published losses {losses} ({narrow.source.partition(' (')[0]})"
+        f"{option('precision')} {narrow.deployment.precision} keeps {narrow.times:.1f} times the"
+        f" tokens: {fewer} ({exact_number(narrow.systems_exact)} exactly); published losses"
+        f" {losses} ({narrow.source.partition(' (')[0]})"
     )
 
 
@@ -118,11 +152,17 @@ def systems(candidate: Candidate) -> str:
 def exactly_text(systems: float) -> str:
     """Systems before rounding up: "4.81 systems exactly", "just over 1 system"."""
     text = exact_number(systems)
-    return f"just over {counted(math.floor(systems), 'system')}" if text.startswith("just") else f"{text} systems exactly"
+    return (
+        f"just over {counted(math.floor(systems), 'system')}"
+        if text.startswith("just")
+        else f"{text} systems exactly"
+    )
 
 
 def exact_number(systems: float) -> str:
-    """Systems before rounding up, with digits enough to see which way: "4.81", "1.002", "just over 1"."""
+    """Systems before rounding up, with digits enough to see which way: "4.81", "1.002", "just over
+    1".
+    """
     for digits in (3, 4):
         text = number(systems, digits)
         if math.ceil(float(text.replace(",", ""))) >= math.ceil(round(systems, 9)):
@@ -131,7 +171,9 @@ def exact_number(systems: float) -> str:
 
 
 def bought(candidate: Candidate, spare: int = 0) -> str:
-    """Systems, GPUs, and systems before rounding up: "5 × dgx-h100 (40 GPUs; 4.81 systems exactly, 1 spare)"."""
+    """Systems, GPUs, and systems before rounding up: "5 × dgx-h100 (40 GPUs; 4.81 systems exactly,
+    1 spare)".
+    """
     exactly = f"{exactly_text(candidate.systems_exact)}{f', {spare} spare' if spare else ''}"
     return f"{systems(candidate)} ({counted(candidate.gpus, 'GPU')}; {exactly})"
 
@@ -145,17 +187,30 @@ def _knobs(given: EngineKnobs | None) -> str:
     if given is None:
         return ""
     chunked = "chunked prefill" if given.chunked_prefill else "prefill in one piece"
-    return f"max batch {plain(given.max_batch_size)}, {plain(given.max_num_tokens)} tokens a step, {chunked}"
+    return (
+        f"max batch {plain(given.max_batch_size)}, {plain(given.max_num_tokens)} tokens a step,"
+        f" {chunked}"
+    )
 
 
 def tip(candidate: Candidate) -> str:
     """The whole configuration of a candidate, one fact a line."""
-    rate, per_8 = candidate.requests_per_second_per_instance, candidate.requests_per_second_per_8_gpus
+    rate, per_8 = (
+        candidate.requests_per_second_per_instance,
+        candidate.requests_per_second_per_8_gpus,
+    )
     lines = [
         deployment(candidate),
-        f"{systems(candidate)}, exactly {number(candidate.systems_exact)}; {counted(candidate.instances, 'instance')}",
+        (
+            f"{systems(candidate)}, exactly {number(candidate.systems_exact)};"
+            f" {counted(candidate.instances, 'instance')}"
+        ),
         f"{number(rate)} requests/s an instance, {number(per_8)} per 8 GPUs",
-        *(latency(candidate) if candidate.at_peak is None else [f"at the peak: {line}" for line in latency(candidate.at_peak)]),
+        *(
+            latency(candidate)
+            if candidate.at_peak is None
+            else [f"at the peak: {line}" for line in latency(candidate.at_peak)]
+        ),
         f"ends at: {bound_text(candidate.binds)}",
         knobs(candidate),
     ]
@@ -194,9 +249,14 @@ def memory_text(parts: Sequence[MemoryPart], kv_tokens: int | None) -> str:
     if not parts:
         return ""
     sizes = {part.part: part.bytes_per_gpu for part in parts}
-    beside = "".join(f"{format_gb(sizes[part])} {MEMORY[part]} + " for part in ("drafter", "adapters", "encoder") if part in sizes)
+    beside = "".join(
+        f"{format_gb(sizes[part])} {MEMORY[part]} + "
+        for part in ("drafter", "adapters", "encoder")
+        if part in sizes
+    )
     held = "" if kv_tokens is None else f" ({kv_tokens:,} tokens)"
     return (
-        f"{format_gb(sizes['weights'])} weights + {beside}{format_gb(sizes['activations'] + sizes['reserve'])} activations and reserve + "
-        f"{format_gb(sizes['kv_cache'])} KV cache per GPU{held}"
+        f"{format_gb(sizes['weights'])} weights +"
+        f" {beside}{format_gb(sizes['activations'] + sizes['reserve'])} activations and reserve +"
+        f" {format_gb(sizes['kv_cache'])} KV cache per GPU{held}"
     )

@@ -25,29 +25,51 @@ SAME = "The plans say the same: no part of the question, of the answer or of its
 class Difference:
     """One thing that two plans say differently."""
 
-    part: str  # "asked" (a key of the scenario), "question" (as it was understood), "answer", "cost", "prices" or "made with"
+    # "asked" (a key of the scenario), "question" (as it was understood), "answer", "cost", "prices"
+    # or "made with"
+    part: str
     what: str
     # first, second: what each says, or "–"
     first: str
     second: str
     change: str = ""  # of numbers, the second over the first less 1, in words; "" elsewhere
-    use_case: str = ""  # whose plan by itself says it; "" of a single plan, and of the fleet of several use cases (part "fleet")
+    # whose plan by itself says it; "" of a single plan, and of the fleet of several use cases (part
+    # "fleet")
+    use_case: str = ""
 
 
 def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
     """Everything that a reader would see differently, in the order of the report."""
-    parts = (("question", _question), ("answer", _answer), ("cost", _cost), ("prices", _prices), ("made with", _made))
+    parts = (
+        ("question", _question),
+        ("answer", _answer),
+        ("cost", _cost),
+        ("prices", _prices),
+        ("made with", _made),
+    )
     both = first.asked is not None and second.asked is not None
     differences = tuple(_differing("asked", _asked(first), _asked(second))) if both else ()
     told = {(difference.first, difference.second) for difference in differences}
     rest = (one for part, read in parts for one in _differing(part, read(first), read(second)))
-    return (*differences, *(one for one in rest if one.part != "question" or (one.first, one.second) not in told))
+    return (
+        *differences,
+        *(one for one in rest if one.part != "question" or (one.first, one.second) not in told),
+    )
 
 
 def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference, ...]:
-    """What differs of the fleet of several use cases, and then of each that both have, by itself."""
-    plans, others = (dict(zip(use_cases.names, use_cases.plans, strict=True)) for use_cases in (first, second))
-    alone = (replace(one, use_case=name) for name, plan in plans.items() if name in others for one in differences(plan, others[name]))
+    """What differs of the fleet of several use cases, and then of each that both have, by
+    itself.
+    """
+    plans, others = (
+        dict(zip(use_cases.names, use_cases.plans, strict=True)) for use_cases in (first, second)
+    )
+    alone = (
+        replace(one, use_case=name)
+        for name, plan in plans.items()
+        if name in others
+        for one in differences(plan, others[name])
+    )
     return (*_differing("fleet", _fleet(first), _fleet(second)), *alone)
 
 
@@ -56,8 +78,14 @@ def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
     if not found:
         return document(section("diff", "", items((SAME,))))
     sections = []
-    for use_case, part in dict.fromkeys((difference.use_case, difference.part) for difference in found):
-        rows = tuple((one.what, one.first, one.second, one.change) for one in found if (one.use_case, one.part) == (use_case, part))
+    for use_case, part in dict.fromkeys(
+        (difference.use_case, difference.part) for difference in found
+    ):
+        rows = tuple(
+            (one.what, one.first, one.second, one.change)
+            for one in found
+            if (one.use_case, one.part) == (use_case, part)
+        )
         table = Table(header=(part, *names, "change"), rows=rows, spare=("change",))
         title = f"{use_case}, by itself: {part}" if use_case else part.capitalize()
         sections.append(section(part, title, table))
@@ -67,11 +95,16 @@ def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
 def diff_json(found: Sequence[Difference]) -> dict[str, Any]:
     """The differences as one JSON object; each names its use case where it has one."""
     keys = ("part", "what", "first", "second", "change")
-    rows = [{key: getattr(one, key) for key in keys} | ({"use_case": one.use_case} if one.use_case else {}) for one in found]
+    rows = [
+        {key: getattr(one, key) for key in keys}
+        | ({"use_case": one.use_case} if one.use_case else {})
+        for one in found
+    ]
     return {"schema": "tonnage-diff/1", "differences": rows}
 
 
-Values = Mapping[str, tuple[str, float | None]]  # what a plan says, by what it is: the words, and the number behind them where there is one
+# what a plan says, by what it is: the words, and the number behind them where there is one
+Values = Mapping[str, tuple[str, float | None]]
 
 
 def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]:
@@ -79,14 +112,30 @@ def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]
         one, other = first.get(what, (ABSENT, None)), second.get(what, (ABSENT, None))
         if one[0] != other[0]:
             known = one[1] and other[1] is not None
-            change = f"{100 * ((other[1] or 0.0) / (one[1] or 1.0) - 1):+.3g}%".replace("-", "−") if known else ""
-            yield Difference(part=part, what=what, first=one[0] or ABSENT, second=other[0] or ABSENT, change=change)
+            change = (
+                f"{100 * ((other[1] or 0.0) / (one[1] or 1.0) - 1):+.3g}%".replace("-", "−")
+                if known
+                else ""
+            )
+            yield Difference(
+                part=part,
+                what=what,
+                first=one[0] or ABSENT,
+                second=other[0] or ABSENT,
+                change=change,
+            )
 
 
 def _asked(plan: Plan) -> Values:
-    """Every key of the scenario as it was written, by its place in a file; of prices in the scenario each one by itself."""
+    """Every key of the scenario as it was written, by its place in a file; of prices in the
+    scenario each one by itself.
+    """
     said = {} if plan.asked is None else flat(to_document(plan.asked))
-    return {key: _written(value) for leaf in leaves() for key, value in _parts(leaf.key, said.get(leaf.name))}
+    return {
+        key: _written(value)
+        for leaf in leaves()
+        for key, value in _parts(leaf.key, said.get(leaf.name))
+    }
 
 
 def _parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -136,16 +185,27 @@ def _question(plan: Plan) -> Values:
 
 def _fleet(found: UseCases) -> Values:
     best = found.choice
-    said: dict[str, tuple[str, float | None]] = {"use cases": (", ".join(found.names), None), "chosen": (found.chosen or "nothing", None)}
+    said: dict[str, tuple[str, float | None]] = {
+        "use cases": (", ".join(found.names), None),
+        "chosen": (found.chosen or "nothing", None),
+    }
     if best is None:
         return said
-    limits = (f"{case.name}: {use_text(use)}" for pool in best.pools for case in pool.cases for use in case.limits)
+    limits = (
+        f"{case.name}: {use_text(use)}"
+        for pool in best.pools
+        for case in pool.cases
+        for use in case.limits
+    )
     return {
         **said,
         "systems": (systems_text(best), None),
         "GPUs": (f"{best.gpus:,}", float(best.gpus)),
         "GPUs in use": (f"{best.gpus_in_use:,}", float(best.gpus_in_use)),
-        **{f"pool of {' and '.join(case.name for case in pool.cases)}": (pool_text(pool), None) for pool in best.pools},
+        **{
+            f"pool of {' and '.join(case.name for case in pool.cases)}": (pool_text(pool), None)
+            for pool in best.pools
+        },
         "standby": (standbys_text(best) or "none", None),
         "limits": ("; ".join(limits), None),
     }
@@ -165,16 +225,33 @@ def _answer(plan: Plan) -> Values:
         "systems": (systems(best), float(best.systems)),
         "systems exactly": (number(best.systems_exact), best.systems_exact),
         "deployment": (deployments(best), None),
-        "requests/s of an instance": (number(best.requests_per_second_per_instance), best.requests_per_second_per_instance),
+        "requests/s of an instance": (
+            number(best.requests_per_second_per_instance),
+            best.requests_per_second_per_instance,
+        ),
         "bound by": (bound_text(best.binds), None),
-        "P(meets)": (ABSENT if best.confidence is None else chance_text(best.confidence.meets), None),
+        "P(meets)": (
+            ABSENT if best.confidence is None else chance_text(best.confidence.meets),
+            None,
+        ),
         "used at the peak": (used_text(best.utilisation), best.utilisation),
         "candidates": (str(len(plan.candidates)), float(len(plan.candidates))),
     }
     shares = () if best.at_peak is None else best.at_peak.attained or ()
     met = {f"met, {share.limits}": (f"{100 * share.share:.3g}%", share.share) for share in shares}
-    drawn = {} if best.power is None else {"W a GPU at the peak": best.power.watts, "J an output token": best.power.joules_per_output_token}
-    return {**found, **met, **{name: (number(value), value) for name, value in (latencies | drawn).items()}}
+    drawn = (
+        {}
+        if best.power is None
+        else {
+            "W a GPU at the peak": best.power.watts,
+            "J an output token": best.power.joules_per_output_token,
+        }
+    )
+    return {
+        **found,
+        **met,
+        **{name: (number(value), value) for name, value in (latencies | drawn).items()},
+    }
 
 
 def _cost(plan: Plan) -> Values:
@@ -183,14 +260,22 @@ def _cost(plan: Plan) -> Values:
     owned = None if (cost := yearly(plan)) is None else cost.way("on-prem")
     if owned is None or owned.energy is None:
         return usd
-    energy = {"kW of the systems at the peak": owned.energy.peak_kw, "kWh a year": owned.energy.kwh_per_year}
+    energy = {
+        "kW of the systems at the peak": owned.energy.peak_kw,
+        "kWh a year": owned.energy.kwh_per_year,
+    }
     energy["kg CO2 a year"] = owned.energy.kg_co2_per_year
-    return usd | {name: (number(value), value) for name, value in energy.items() if value is not None}
+    return usd | {
+        name: (number(value), value) for name, value in energy.items() if value is not None
+    }
 
 
 def _prices(plan: Plan) -> Values:
     figures = () if (cost := yearly(plan)) is None else cost.figures
-    return {price_name(figure.path): (f"{amount(figure)} ({figure.date})", figure.value) for figure in figures}
+    return {
+        price_name(figure.path): (f"{amount(figure)} ({figure.date})", figure.value)
+        for figure in figures
+    }
 
 
 def _made(plan: Plan) -> Values:

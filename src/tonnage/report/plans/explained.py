@@ -1,4 +1,6 @@
-"""Why a plan chose what it did: what its time and memory go to, and what every other kind of GPU and format would have taken."""
+"""Why a plan chose what it did: what its time and memory go to, and what every other kind of GPU
+and format would have taken.
+"""
 
 from __future__ import annotations
 
@@ -21,34 +23,67 @@ from tonnage.report.plans.question import bound_text, first_text, question_rows,
 FRONT_END_FELT = 0.3  # share of its time from which a busy front end is mentioned
 FRONT_END_LIMITS = 0.85  # share of its time from which a busy front end counts as the limit
 TITLE = "Where time and memory go"
-BESIDE = ("deployment", "systems", "GPUs", "requests/s per GPU", "USD a year", "in place of the choice")
+BESIDE = (
+    "deployment",
+    "systems",
+    "GPUs",
+    "requests/s per GPU",
+    "USD a year",
+    "in place of the choice",
+)
 
 
 def explained_section(plan: Plan) -> Section:
     """The section in numbers; empty where nothing was taken apart."""
-    return section("explain", TITLE, explained_items(plan), ttft_table(plan), step_table(plan), limits_table(plan), memory_table(plan))
+    return section(
+        "explain",
+        TITLE,
+        explained_items(plan),
+        ttft_table(plan),
+        step_table(plan),
+        limits_table(plan),
+        memory_table(plan),
+    )
 
 
 def explained_items(plan: Plan) -> Block | None:
     """What a mean step holds, what takes most of it, and how busy the front end is."""
-    return None if plan.explain is None else items(_sentences(plan.explain, len(plan.choice.pools) if plan.choice else 1))
+    return (
+        None
+        if plan.explain is None
+        else items(_sentences(plan.explain, len(plan.choice.pools) if plan.choice else 1))
+    )
 
 
 def _sentences(explained: Explanation, pools: int) -> tuple[str, ...]:
-    where = "" if pools == 1 else f"of a {'decode' if explained.decode_sequences else 'prefill'} instance, whose pool ends the load, "
+    where = (
+        ""
+        if pools == 1
+        else (
+            f"of a {'decode' if explained.decode_sequences else 'prefill'} instance, whose pool"
+            " ends the load, "
+        )
+    )
     step_term = next((term for term in explained.terms if term.term == explained.binds), None)
-    contents = (explained.prefill_tokens, "prompt tokens"), (explained.decode_sequences, "requests that decode")
+    contents = (
+        (explained.prefill_tokens, "prompt tokens"),
+        (explained.decode_sequences, "requests that decode"),
+    )
     lines = [
-        f"At the highest load inside the limits, a mean step {where}takes {number(explained.step_seconds * 1e3)} ms for "
-        f"{' and '.join(f'{number(count)} {name}' for count, name in contents if count or not where)}."
+        f"At the highest load inside the limits, a mean step {where}takes"
+        f" {number(explained.step_seconds * 1e3)} ms for "
+        f"{' and '.join(f'{number(count)} {name}' for count, name in contents if count or not where)}."  # noqa: E501
     ]
     if step_term is not None:
-        lines.append(f"Its largest part, {percent(step_term.share)}, is this: {TERMS.get(step_term.term, step_term.term)}.")
+        lines.append(
+            f"Its largest part, {percent(step_term.share)}, is this:"
+            f" {TERMS.get(step_term.term, step_term.term)}."
+        )
     busy = explained.front_end_busy
     if busy >= FRONT_END_LIMITS:
         lines.append(
-            f"The front end is busy {percent(busy)} of the time, which limits: a further API server or a larger stream "
-            "interval relieves it."
+            f"The front end is busy {percent(busy)} of the time, which limits: a further API server"
+            " or a larger stream interval relieves it."
         )
     elif busy >= FRONT_END_FELT:
         lines.append(f"The front end is busy {percent(busy)} of the time.")
@@ -65,13 +100,24 @@ TTFT_PARTS = {
 
 
 def ttft_table(plan: Plan) -> Table | None:
-    """Milliseconds of a mean and of a p95 TTFT by where they go, and what a prefix cache saves of them."""
+    """Milliseconds of a mean and of a p95 TTFT by where they go, and what a prefix cache saves of
+    them.
+    """
     if plan.explain is None or not plan.explain.ttft:
         return None
     columns = plan.explain.ttft
-    rows = [(words, *(number(getattr(of, part)) for of in columns)) for part, words in TTFT_PARTS.items()]
-    rows = [row for row, part in zip(rows, TTFT_PARTS, strict=True) if any(getattr(of, part) for of in columns)]
-    rows.append(("in all", *(number(sum(getattr(of, part) for part in TTFT_PARTS)) for of in columns)))
+    rows = [
+        (words, *(number(getattr(of, part)) for of in columns))
+        for part, words in TTFT_PARTS.items()
+    ]
+    rows = [
+        row
+        for row, part in zip(rows, TTFT_PARTS, strict=True)
+        if any(getattr(of, part) for of in columns)
+    ]
+    rows.append(
+        ("in all", *(number(sum(getattr(of, part) for part in TTFT_PARTS)) for of in columns))
+    )
     if any(of.saved_ms for of in columns):
         rows.append(("saved by the prefix cache", *(number(of.saved_ms) for of in columns)))
     header = ("part", *(f"{of.statistic}, ms" for of in columns))
@@ -82,8 +128,17 @@ def step_table(plan: Plan) -> Table | None:
     """Milliseconds of a mean step by what takes them, the largest first."""
     if plan.explain is None or not plan.explain.terms:
         return None
-    rows = tuple((TERMS.get(t.term, t.term), number(t.seconds * 1e3), percent(t.share)) for t in plan.explain.terms if t.seconds)
-    return Table(caption="A mean step by what takes its time", header=("part", "ms", "share"), rows=rows, folded=True)
+    rows = tuple(
+        (TERMS.get(t.term, t.term), number(t.seconds * 1e3), percent(t.share))
+        for t in plan.explain.terms
+        if t.seconds
+    )
+    return Table(
+        caption="A mean step by what takes its time",
+        header=("part", "ms", "share"),
+        rows=rows,
+        folded=True,
+    )
 
 
 def limits_table(plan: Plan) -> Table | None:
@@ -92,17 +147,26 @@ def limits_table(plan: Plan) -> Table | None:
         return None
     rows = []
     for use in plan.explain.limits:
-        milliseconds = use.value_ms if use.limit.share is None and not use.limit.asked.is_ratio else None
+        milliseconds = (
+            use.value_ms if use.limit.share is None and not use.limit.asked.is_ratio else None
+        )
         rows.append((str(use.limit), number(milliseconds), percent(use.used)))
-    return Table(caption="The limits at that load", header=("limit", "ms", "used"), rows=tuple(rows))
+    return Table(
+        caption="The limits at that load", header=("limit", "ms", "used"), rows=tuple(rows)
+    )
 
 
 def memory_table(plan: Plan) -> Table | None:
     """Gigabytes of one GPU by use; None where they are not known."""
     if plan.choice is None or len(plan.choice.pools) != 1 or not plan.choice.memory:
         return None
-    rows = tuple((MEMORY[part.part], number(part.bytes_per_gpu / 1e9), percent(part.share)) for part in plan.choice.memory)
-    return Table(caption="Memory of one GPU", header=("part", "GB", "share"), rows=rows, folded=True)
+    rows = tuple(
+        (MEMORY[part.part], number(part.bytes_per_gpu / 1e9), percent(part.share))
+        for part in plan.choice.memory
+    )
+    return Table(
+        caption="Memory of one GPU", header=("part", "GB", "share"), rows=rows, folded=True
+    )
 
 
 def why_text(plans: Sequence[Plan]) -> Document:
@@ -131,13 +195,17 @@ def _reasons(plan: Plan) -> Iterator[str]:
     counted_on = f"{number(rate)}{counted_text(best)}"
     of_system = counted(best.pools[0].fleet.instances_per_system, "instance")
     yield (
-        f"The load is {number(load)} requests/s, and one instance is counted with {counted_on}: {number(load / rate)} instances, "
-        f"which is {number(best.systems_exact)} systems of {of_system} each."
+        f"The load is {number(load)} requests/s, and one instance is counted with {counted_on}:"
+        f" {number(load / rate)} instances, which is {number(best.systems_exact)} systems of"
+        f" {of_system} each."
     )
     yield f"One instance carries no more because of {bound_text(best.binds)}."
     check = plan.fleet_check
     if check is not None and check.systems != check.by_division:
-        yield f"The division asks for {check.by_division} systems; the whole fleet, simulated, holds the limits on {check.systems}."
+        yield (
+            f"The division asks for {check.by_division} systems; the whole fleet, simulated, holds"
+            f" the limits on {check.systems}."
+        )
     risk, unsure = risk_text(plan, best), not_sure_text(plan)
     if unsure:
         yield f"{unsure}."
@@ -156,10 +224,26 @@ def _others(plan: Plan) -> Table | None:
             continue
         seen.add(_kind(candidate))
         more = f"{candidate.gpus - plan.choice.gpus:+,} GPUs".replace("-", "−")
-        dearer = "" if own is None or usd_per_year is None else f", {usd_per_year - own:+,.0f} USD a year".replace("-", "−")
-        cells = (f"{candidate.systems:,}", f"{candidate.gpus:,}", number(candidate.requests_per_second_per_gpu))
+        dearer = (
+            ""
+            if own is None or usd_per_year is None
+            else f", {usd_per_year - own:+,.0f} USD a year".replace("-", "−")
+        )
+        cells = (
+            f"{candidate.systems:,}",
+            f"{candidate.gpus:,}",
+            number(candidate.requests_per_second_per_gpu),
+        )
         rows.append((deployments(candidate), *cells, usd(usd_per_year), more + dearer))
-    return Table(caption="The best of every other kind inside the limits", header=BESIDE, rows=tuple(rows)) if rows else None
+    return (
+        Table(
+            caption="The best of every other kind inside the limits",
+            header=BESIDE,
+            rows=tuple(rows),
+        )
+        if rows
+        else None
+    )
 
 
 def _kind(candidate: Candidate) -> tuple[str, ...]:
@@ -174,16 +258,29 @@ INPUTS: dict[Input, str] = {
 }
 
 # A rise of each input, after its size
-MORE: dict[Input, str] = {"isl": "longer prompts", "osl": "longer answers", "rate": "more requests", "step_time": "slower steps"}
+MORE: dict[Input, str] = {
+    "isl": "longer prompts",
+    "osl": "longer answers",
+    "rate": "more requests",
+    "step_time": "slower steps",
+}
 
 
 def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:
-    """The section; empty where nothing was changed. ``drawn`` is a figure that shows the table too."""
+    """The section; empty where nothing was changed. ``drawn`` is a figure that shows the table
+    too.
+    """
     sensitivity, table = plan.sensitivity, sensitivity_table(plan)
     if sensitivity is None or table is None:
         return section("sensitivity", "What would change the answer")
-    line = None if sensitivity.relaxed is None else Text(f"The cheapest limit to relax: {relaxed_text(sensitivity.relaxed)}.")
-    return section("sensitivity", "What would change the answer", drawn or table, spreads_table(plan), line)
+    line = (
+        None
+        if sensitivity.relaxed is None
+        else Text(f"The cheapest limit to relax: {relaxed_text(sensitivity.relaxed)}.")
+    )
+    return section(
+        "sensitivity", "What would change the answer", drawn or table, spreads_table(plan), line
+    )
 
 
 def sensitivity_table(plan: Plan) -> Table | None:
@@ -193,11 +290,22 @@ def sensitivity_table(plan: Plan) -> Table | None:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
     rows = tuple(
-        (INPUTS[swing.input], signed(swing.low.change), needed(swing.low, size), signed(swing.high.change), needed(swing.high, size))
+        (
+            INPUTS[swing.input],
+            signed(swing.low.change),
+            needed(swing.low, size),
+            signed(swing.high.change),
+            needed(swing.high, size),
+        )
         for swing in found.swings
     )
-    caption = f"Systems when one input changes; now {counted(found.systems, 'system')}, {exact_number(found.systems_exact)} exactly"
-    return Table(caption=caption, header=("input", "lower", "systems", "higher", "systems"), rows=rows)
+    caption = (
+        f"Systems when one input changes; now {counted(found.systems, 'system')},"
+        f" {exact_number(found.systems_exact)} exactly"
+    )
+    return Table(
+        caption=caption, header=("input", "lower", "systems", "higher", "systems"), rows=rows
+    )
 
 
 def spreads_table(plan: Plan) -> Table | None:
@@ -206,19 +314,30 @@ def spreads_table(plan: Plan) -> Table | None:
     if sensitivity is None or not sensitivity.spreads:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
-    rows = tuple((spread_name(spread.spread), spread.isl, spread.osl, needed(spread.answer, size)) for spread in sensitivity.spreads)
-    return Table(caption="Systems with other spreads of the lengths", header=("spread", "ISL", "OSL", "systems"), rows=rows)
+    rows = tuple(
+        (spread_name(spread.spread), spread.isl, spread.osl, needed(spread.answer, size))
+        for spread in sensitivity.spreads
+    )
+    return Table(
+        caption="Systems with other spreads of the lengths",
+        header=("spread", "ISL", "OSL", "systems"),
+        rows=rows,
+    )
 
 
 def spread_name(spread: str) -> str:
     """A spread in words, such as "lengths within ±20%"."""
     if spread == "exact":
         return "requests of equal length"
-    return f"lengths within ±{spread}" if spread.endswith("%") else f"the spread of recorded {spread}"
+    return (
+        f"lengths within ±{spread}" if spread.endswith("%") else f"the spread of recorded {spread}"
+    )
 
 
 def spread_text(plan: Plan) -> str:
-    """What other spreads of the lengths take, where that is another number of systems; "" elsewhere."""
+    """What other spreads of the lengths take, where that is another number of systems; ""
+    elsewhere.
+    """
     sensitivity, best = plan.sensitivity, plan.choice
     if sensitivity is None or best is None:
         return ""
@@ -230,15 +349,29 @@ def spread_text(plan: Plan) -> str:
         if systems is None:
             parts.append(f"with {spread_name(spread.spread)} nothing meets the limits as surely")
         elif other_size(spread.answer, size):
-            where = "" if spread.answer.deployment is None else f" of {spread.answer.deployment.gpu}"
-            parts += [f"with {spread_name(spread.spread)} it takes {gpus:,} GPUs{where} in place of {before:,}"] if gpus != before else []
+            where = (
+                "" if spread.answer.deployment is None else f" of {spread.answer.deployment.gpu}"
+            )
+            parts += (
+                [
+                    f"with {spread_name(spread.spread)} it takes {gpus:,} GPUs{where} in place of"
+                    f" {before:,}"
+                ]
+                if gpus != before
+                else []
+            )
         elif systems != sensitivity.systems:
-            parts.append(f"with {spread_name(spread.spread)} it takes {counted(systems, 'system')} in place of {sensitivity.systems:,}")
+            parts.append(
+                f"with {spread_name(spread.spread)} it takes {counted(systems, 'system')} in place"
+                f" of {sensitivity.systems:,}"
+            )
     return "; ".join(parts)
 
 
 def needed(changed: Changed, gpus_per_system: int = 0) -> str:
-    """Such as "6 (5.77 exactly)", with its GPUs where its systems are of another size than ``gpus_per_system``; or why there is none."""
+    """Such as "6 (5.77 exactly)", with its GPUs where its systems are of another size than
+    ``gpus_per_system``; or why there is none.
+    """
     if changed.systems is None:
         return "none" if changed.reason is None else f"none: {reason_text(changed.reason)}"
     gpus = f"; {counted(changed.gpus, 'GPU')}" if other_size(changed, gpus_per_system) else ""
@@ -273,24 +406,39 @@ def gpus_per_system(best: Candidate) -> int:
 
 
 def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
-    """The input whose rise needs the most GPUs, read off the figures: "with 20% longer prompts it takes 3 systems in place of 2".
+    """The input whose rise needs the most GPUs, read off the figures: "with 20% longer prompts it
+    takes 3 systems in place of 2".
 
     Args:
-        per_system: GPUs in one system of the choice; where the other answer has systems of another size, both are given in GPUs.
+        per_system: GPUs in one system of the choice; where the other answer has systems of another
+            size, both are given in GPUs.
     """
     rises = [swing for swing in found.swings if swing.input in MORE]
     none = next((rise for rise in rises if rise.high.systems is None), None)
     if none is not None:
-        short = "is as sure as the answer" if isinstance(none.high.reason, NotSure) else "meets the limits"
+        short = (
+            "is as sure as the answer"
+            if isinstance(none.high.reason, NotSure)
+            else "meets the limits"
+        )
         return f"with {_more(none)} nothing {short}"
-    worst = max(rises, key=lambda one: (one.high.gpus or one.high.systems or 0, one.high.systems_exact or 0.0))
+    worst = max(
+        rises,
+        key=lambda one: (one.high.gpus or one.high.systems or 0, one.high.systems_exact or 0.0),
+    )
     high, systems, exact = worst.high, worst.high.systems or 0, worst.high.systems_exact or 0.0
     if other_size(high, per_system) and high.gpus > found.systems * per_system:
         where = "" if high.deployment is None else f" of {high.deployment.gpu}"
-        return f"with {_more(worst)} it takes {high.gpus:,} GPUs{where} in place of {found.systems * per_system:,}"
+        return (
+            f"with {_more(worst)} it takes {high.gpus:,} GPUs{where} in place of"
+            f" {found.systems * per_system:,}"
+        )
     if not other_size(high, per_system) and systems > found.systems:
         return f"with {_more(worst)} it takes {systems:,} systems in place of {found.systems:,}"
-    return f"no input {100 * high.change:.0f}% higher takes more GPUs; {MORE[worst.input]} come nearest ({number(exact)} systems exactly)"
+    return (
+        f"no input {100 * high.change:.0f}% higher takes more GPUs; {MORE[worst.input]} come"
+        f" nearest ({number(exact)} systems exactly)"
+    )
 
 
 def _more(swing: Swing) -> str:

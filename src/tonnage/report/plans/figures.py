@@ -13,7 +13,18 @@ from tonnage.plan.cost import WayCost
 from tonnage.plan.plan import TERMS, Plan
 from tonnage.plan.sensitivity import Changed
 from tonnage.plan.sensitivity import Swing as Swung
-from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Rule, Segment, Series, Swing, Tornado
+from tonnage.report.drawing.figure import (
+    Axis,
+    Bar,
+    Bars,
+    Plot,
+    Point,
+    Rule,
+    Segment,
+    Series,
+    Swing,
+    Tornado,
+)
 from tonnage.report.numbers import dollars, number, percent, signed, usd
 from tonnage.report.plans.candidates import yearly_costs
 from tonnage.report.plans.cost import NAMES, priced, spread, yearly
@@ -39,8 +50,13 @@ def curve(plan: Plan) -> Plot | None:
     asked: list[tuple[str, str]] = [(limit.metric, limit.statistic) for limit in limits]
     shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
     shown.sort(key=lambda pair: METRICS.index(pair[0]))
-    series = [_of_curve(points, metric, statistic, tones[metric]) for metric, statistic in dict.fromkeys(shown)]
-    rules = [Rule("y", limit.milliseconds, str(limit), tone=tones[limit.metric]) for limit in limits]
+    series = [
+        _of_curve(points, metric, statistic, tones[metric])
+        for metric, statistic in dict.fromkeys(shown)
+    ]
+    rules = [
+        Rule("y", limit.milliseconds, str(limit), tone=tones[limit.metric]) for limit in limits
+    ]
     return Plot(
         "curve",
         "Latency against throughput of the chosen deployment",
@@ -52,7 +68,9 @@ def curve(plan: Plan) -> Plot | None:
 
 
 def curves(plans: Sequence[Plan], names: Sequence[str]) -> Plot | None:
-    """The same latency of several plans against throughput: that of the first limit of the first plan, or the p95 of TTFT."""
+    """The same latency of several plans against throughput: that of the first limit of the first
+    plan, or the p95 of TTFT.
+    """
     limits = [limit for limit in plans[0].scenario.limits_that_count if limit.metric in METRICS]
     metric, statistic = (limits[0].metric, limits[0].statistic) if limits else ("ttft", "p95")
     made = []
@@ -71,19 +89,32 @@ def _of_curve(points: Sequence[CurvePoint], metric: str, statistic: str, tone: i
         y = getattr(getattr(point, f"{metric}_ms"), statistic)
         if y is not None and y > 0:
             words = _reading(point, metric, statistic, y)
-            found.append(Point(point.requests_per_second_per_8_gpus, y, words, chosen=point.mark == "limit"))
+            found.append(
+                Point(point.requests_per_second_per_8_gpus, y, words, chosen=point.mark == "limit")
+            )
     return Series(f"{metric.upper()} {statistic}", tuple(found), tone=tone, line=True)
 
 
 def _reading(point: CurvePoint, metric: str, statistic: str, y: float) -> str:
     held = point.concurrency_per_instance
-    lines = [f"{metric.upper()} {statistic} {number(y)} ms", f"at {number(point.requests_per_second_per_8_gpus)} requests/s per 8 GPUs"]
+    lines = [
+        f"{metric.upper()} {statistic} {number(y)} ms",
+        f"at {number(point.requests_per_second_per_8_gpus)} requests/s per 8 GPUs",
+    ]
     lines += [f"{number(held)} requests in flight in one instance"] if held is not None else []
-    return "\n".join([*lines, MARKED.get(point.mark) or f"{'inside' if point.inside_limits else 'outside'} the limits"])
+    return "\n".join(
+        [
+            *lines,
+            MARKED.get(point.mark)
+            or f"{'inside' if point.inside_limits else 'outside'} the limits",
+        ]
+    )
 
 
 def _loads(plan: Plan) -> list[Rule]:
-    """The highest load inside the limits, and what the fleet of whole systems carries at the peak."""
+    """The highest load inside the limits, and what the fleet of whole systems carries at the
+    peak.
+    """
     if plan.choice is None:
         return []
     most = plan.choice.requests_per_second_per_8_gpus
@@ -95,9 +126,15 @@ def _loads(plan: Plan) -> list[Rule]:
 
 
 def speed(candidate: Candidate) -> tuple[str, float] | None:
-    """The latency that candidates are compared by: mean E2E, else mean TTFT, with the load that it is at, and its value in ms."""
+    """The latency that candidates are compared by: mean E2E, else mean TTFT, with the load that it
+    is at, and its value in ms.
+    """
     peak = candidate.at_peak
-    at, load = (candidate, "the highest load inside the limits") if peak is None else (peak, "the asked load")
+    at, load = (
+        (candidate, "the highest load inside the limits")
+        if peak is None
+        else (peak, "the asked load")
+    )
     for name, value in (("mean E2E", at.e2e_ms.mean), ("mean TTFT", at.ttft_ms.mean)):
         if value is not None and value > 0:
             return f"{name} at {load}", value
@@ -105,7 +142,8 @@ def speed(candidate: Candidate) -> tuple[str, float] | None:
 
 
 def pareto(plan: Plan) -> Plot | None:
-    """The candidates by price, or by GPUs where no price is known, against latency at the asked load; the front drawn through.
+    """The candidates by price, or by GPUs where no price is known, against latency at the asked
+    load; the front drawn through.
 
     Those without a price are left out where others have one, and the title says how many there are.
     """
@@ -118,17 +156,29 @@ def pareto(plan: Plan) -> Plot | None:
         if fast is not None and height is not None:
             names.add(fast[0])
             paid = f"\n{usd(usd_per_year)} USD a year" if usd_per_year is not None else ""
-            compared.append((candidate, Point(fast[1], height, tip(candidate) + paid, chosen=place == 0)))
+            compared.append(
+                (candidate, Point(fast[1], height, tip(candidate) + paid, chosen=place == 0))
+            )
     if len(compared) < 2 or len(names) > 1:
         return None
-    whole = "every candidate" if len(compared) == len(candidates) else f"the {len(compared)} of {len(candidates)} candidates with a price"
+    whole = (
+        "every candidate"
+        if len(compared) == len(candidates)
+        else f"the {len(compared)} of {len(candidates)} candidates with a price"
+    )
     return _pareto(compared, names.pop(), known, whole)
 
 
-def _pareto(compared: Sequence[tuple[Candidate, Point]], latency: str, known: bool, whole: str) -> Plot:
+def _pareto(
+    compared: Sequence[tuple[Candidate, Point]], latency: str, known: bool, whole: str
+) -> Plot:
     kinds = [of_pools(candidate, lambda pool: pool.gpu) for candidate, _ in compared]
     series = [
-        Series(gpu, tuple(point for kind, (_, point) in zip(kinds, compared, strict=True) if kind == gpu), tone=tone)
+        Series(
+            gpu,
+            tuple(point for kind, (_, point) in zip(kinds, compared, strict=True) if kind == gpu),
+            tone=tone,
+        )
         for tone, gpu in enumerate(dict.fromkeys(kinds))
     ]
     name = f"front: nothing is both {'cheaper' if known else 'smaller'} and faster"
@@ -157,7 +207,12 @@ def cost(plan: Plan) -> Bars | None:
     way_costs = priced(whole)
     if whole is None or not way_costs:
         return None
-    tones = {name: tone for tone, name in enumerate(dict.fromkeys(name for way in way_costs for name, _, _ in _paid(way)))}
+    tones = {
+        name: tone
+        for tone, name in enumerate(
+            dict.fromkeys(name for way in way_costs for name, _, _ in _paid(way))
+        )
+    }
     bars = tuple(_way_bar(way, tones, chosen=way.where == whole.cheapest) for way in way_costs)
     *others, longest = sorted(way.total_usd_per_year or 0.0 for way in way_costs)
     cut = 1.5 * others[-1] if others and longest > DWARFS * others[-1] > 0 else None
@@ -175,29 +230,60 @@ def _way_bar(way: WayCost, tones: dict[str, int], *, chosen: bool) -> Bar:
     name, between = NAMES[way.where], spread(way)
     segments = tuple(Segment(part, max(size, 0.0), tones[part]) for part, size, _ in _paid(way))
     lines = [f"{name}: {usd(way.total_usd_per_year)} USD a year"]
-    lines += [f"{usd(between[0])} to {usd(between[1])} USD over the range of prices"] if between is not None else []
-    lines += [f"{usd(way.usd_per_1000_requests)} USD per 1,000 requests"] if way.usd_per_1000_requests is not None else []
-    lines += [f"{part}: {usd(size)} USD{f', {how}' if how else ''}" for part, size, how in _paid(way)]
-    return Bar(name, segments, total=f"{dollars(way.total_usd_per_year)} USD", tip="\n".join(lines), chosen=chosen)
+    lines += (
+        [f"{usd(between[0])} to {usd(between[1])} USD over the range of prices"]
+        if between is not None
+        else []
+    )
+    lines += (
+        [f"{usd(way.usd_per_1000_requests)} USD per 1,000 requests"]
+        if way.usd_per_1000_requests is not None
+        else []
+    )
+    lines += [
+        f"{part}: {usd(size)} USD{f', {how}' if how else ''}" for part, size, how in _paid(way)
+    ]
+    return Bar(
+        name,
+        segments,
+        total=f"{dollars(way.total_usd_per_year)} USD",
+        tip="\n".join(lines),
+        chosen=chosen,
+    )
 
 
 def tornado(plan: Plan) -> Tornado | None:
-    """How the number of systems moves with each input, widest first; a side without an answer reaches to the edge."""
+    """How the number of systems moves with each input, widest first; a side without an answer
+    reaches to the edge.
+    """
     sensitivity = plan.sensitivity
     if sensitivity is None:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
-    known = [exact for row in sensitivity.swings for side in (row.low, row.high) if (exact := _exactly(side, size)) is not None]
+    known = [
+        exact
+        for row in sensitivity.swings
+        for side in (row.low, row.high)
+        if (exact := _exactly(side, size)) is not None
+    ]
     if not known:
         return None
     base = sensitivity.systems_exact
     edge = max(*known, base) * 1.1
-    other = any(other_size(side, size) for row in sensitivity.swings for side in (row.low, row.high))
-    swings = sorted((_swing(row, edge, size) for row in sensitivity.swings), key=lambda s: -max(abs(s.low - base), abs(s.high - base)))
+    other = any(
+        other_size(side, size) for row in sensitivity.swings for side in (row.low, row.high)
+    )
+    swings = sorted(
+        (_swing(row, edge, size) for row in sensitivity.swings),
+        key=lambda s: -max(abs(s.low - base), abs(s.high - base)),
+    )
     return Tornado(
         "sensitivity",
         "Systems needed when one input is lower or higher",
-        Axis(f"systems exactly; whole systems beside each bar{'; other sizes counted by their GPUs' if other else ''}"),
+        Axis(
+            "systems exactly; whole systems beside each"
+            f" bar{'; other sizes counted by their GPUs' if other else ''}"
+        ),
         base=base,
         base_label=f"now {sensitivity.systems} ({number(base)})",
         swings=tuple(swings),
@@ -205,23 +291,38 @@ def tornado(plan: Plan) -> Tornado | None:
 
 
 def _exactly(side: Changed, size: int) -> float | None:
-    """The systems of a side before rounding up, those of another size counted by their GPUs in systems of ``size`` GPUs."""
+    """The systems of a side before rounding up, those of another size counted by their GPUs in
+    systems of ``size`` GPUs.
+    """
     if side.systems_exact is None or side.systems is None or not other_size(side, size):
         return side.systems_exact
     return side.systems_exact * side.gpus / side.systems / size
 
 
 def _swing(row: Swung, edge: float, size: int) -> Swing:
-    low, high = (edge if exact is None else exact for exact in (_exactly(row.low, size), _exactly(row.high, size)))
+    low, high = (
+        edge if exact is None else exact
+        for exact in (_exactly(row.low, size), _exactly(row.high, size))
+    )
     labels = ["none" if side.systems is None else f"{side.systems}" for side in (row.low, row.high)]
     name = INPUTS[row.input]
     tips = [_side(side, size) for side in (row.low, row.high)]
-    return Swing(name=name, low=low, high=high, low_label=labels[0], high_label=labels[1], tip="\n".join([name, *tips]))
+    return Swing(
+        name=name,
+        low=low,
+        high=high,
+        low_label=labels[0],
+        high_label=labels[1],
+        tip="\n".join([name, *tips]),
+    )
 
 
 def _side(side: Changed, size: int) -> str:
     where = "" if side.deployment is None else f", {name_of(side.deployment)}"
-    return f"{signed(side.change)}: {needed(side, size)}{' systems' if side.systems is not None else ''}{where}"
+    return (
+        f"{signed(side.change)}:"
+        f" {needed(side, size)}{' systems' if side.systems is not None else ''}{where}"
+    )
 
 
 def profile(plan: Plan) -> Plot | None:
@@ -230,13 +331,17 @@ def profile(plan: Plan) -> Plot | None:
     if not 2 <= len(rates) <= 168:
         return None
     points = tuple(
-        Point(hour + 0.5, rate, f"{hour % 24}:00 to {hour % 24 + 1}:00: {number(rate)} requests/s") for hour, rate in enumerate(rates)
+        Point(hour + 0.5, rate, f"{hour % 24}:00 to {hour % 24 + 1}:00: {number(rate)} requests/s")
+        for hour, rate in enumerate(rates)
     )
     day = len(rates) == 24
     return Plot(
         "profile",
         "The load hour by hour",
-        Axis("hour of the day" if day else "hour of the profile", ticks=tuple(map(float, range(0, 25, 3))) if day else ()),
+        Axis(
+            "hour of the day" if day else "hour of the profile",
+            ticks=tuple(map(float, range(0, 25, 3))) if day else (),
+        ),
         Axis("requests per second"),
         (Series("load", points, tone=0, line=True),),
         rules=(Rule("y", peak, f"sized for, {number(peak)}/s"),),
@@ -258,12 +363,21 @@ def memory(plan: Plan) -> Bars | None:
 
 def step(plan: Plan) -> Bars | None:
     """The mean step at the chosen load, by term."""
-    found = [] if plan.explain is None else [(TERMS.get(t.term, t.term), t.seconds * 1e3) for t in plan.explain.terms if t.seconds]
+    found = (
+        []
+        if plan.explain is None
+        else [(TERMS.get(t.term, t.term), t.seconds * 1e3) for t in plan.explain.terms if t.seconds]
+    )
     if not found:
         return None
     total = sum(ms for _, ms in found)
     bars = tuple(
-        Bar(name, (Segment(name, ms, 0),), total=f"{number(ms)} ms", tip=f"{name}: {number(ms)} ms of a step, {percent(ms / total)}")
+        Bar(
+            name,
+            (Segment(name, ms, 0),),
+            total=f"{number(ms)} ms",
+            tip=f"{name}: {number(ms)} ms of a step, {percent(ms / total)}",
+        )
         for name, ms in sorted(found, key=lambda pair: -pair[1])
     )
     return Bars("step", "A mean step by what takes its time", Axis("ms of one step"), bars)

@@ -1,4 +1,6 @@
-"""The fleet of a plan: autoscaling, systems that exist, growth, routers, prefix caches and recorded sessions."""
+"""The fleet of a plan: autoscaling, systems that exist, growth, routers, prefix caches and recorded
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,18 @@ from tonnage.plan.limit import Limit
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import PrefixCache
 from tonnage.report.document import Block, Section, Table, Text, section
-from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, usd, whole
+from tonnage.report.numbers import (
+    ABSENT,
+    counted,
+    dollars,
+    number,
+    percent,
+    plain,
+    sentence_of,
+    span,
+    usd,
+    whole,
+)
 from tonnage.report.plans.cost import NAMES, owned_and_cheapest, yearly
 from tonnage.report.plans.deployments import deployment_text, name_of
 from tonnage.report.plans.question import bound_text
@@ -21,23 +34,37 @@ from tonnage.spec.deployment import LimitMetric, Statistic
 
 WHY_NOT: dict[WhyNot, str] = {
     "one-instance": "one instance serves the peak, so that there is nothing to release",
-    "attention-ranks": "none is proposed, because a controller is not simulated over data-parallel attention ranks",
-    "no-rule": "none is proposed, because no rule that was tried holds the limits in every hour and saves instance-hours",
+    "attention-ranks": (
+        "none is proposed, because a controller is not simulated over data-parallel attention ranks"
+    ),
+    "no-rule": (
+        "none is proposed, because no rule that was tried holds the limits in every hour and saves"
+        " instance-hours"
+    ),
 }
 
-METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}  # what a controller looks at, of one instance
+# what a controller looks at, of one instance
+METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}
 
 
 def autoscaling_text(found: Autoscaling) -> str:
-    """Such as "1 to 3 instances at 4.79 requests/s each: 41.3 instance-hours of 72.0 in 24 hours, 43 % fewer; …"."""
+    """Such as "1 to 3 instances at 4.79 requests/s each: 41.3 instance-hours of 72.0 in 24 hours,
+    43 % fewer; …".
+    """
     best = found.best
     if best is None or found.fixed is None:
         return "" if found.reason is None else WHY_NOT[found.reason]
-    saved = f"{number(best.run.instance_hours)} instance-hours of {number(found.fixed.instance_hours)} in {hours_text(found)}"
+    saved = (
+        f"{number(best.run.instance_hours)} instance-hours of {number(found.fixed.instance_hours)}"
+        f" in {hours_text(found)}"
+    )
     cost = "" if found.cost is None else f"; {_rent(found.cost)}"
     kept = "".join(f"; {text}" for text in broken_texts(best.run))
     warm = f" and {best.warm} warm" if best.warm else ""
-    bounds = f"{best.least} to {best.most} instances{warm} at {number(best.target)} {METRICS[best.metric]} each"
+    bounds = (
+        f"{best.least} to {best.most} instances{warm} at {number(best.target)}"
+        f" {METRICS[best.metric]} each"
+    )
     return f"{bounds}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
 
 
@@ -50,7 +77,11 @@ def broken_texts(run: OverHours) -> Iterator[str]:
     """Such as "TTFT p95 ≤ 500 ms exceeded by 1.8 % of the requests, 3.5 % in the worst hour"."""
     for limit in run.limits:
         worst = f", {_share(limit.worst_share)} in the worst hour" if limit.hours > 1 else ""
-        broken = f", and broken in {counted(limit.broken_hours, 'hour')} of {limit.hours}" if limit.broken_hours else ""
+        broken = (
+            f", and broken in {counted(limit.broken_hours, 'hour')} of {limit.hours}"
+            if limit.broken_hours
+            else ""
+        )
         yield f"{limit.limit} exceeded by {_share(limit.share)} of the requests{worst}{broken}"
 
 
@@ -58,8 +89,14 @@ def _rent(cost: AutoscalingCost) -> str:
     """What a year on cloud GPUs costs with the first rule and without."""
     scaled, fixed = cost.scaled_usd_per_year, cost.fixed_usd_per_year
     if fixed - scaled < 1:
-        return f"cloud GPUs for {dollars(fixed)} USD a year with and without it, as machines are rented whole"
-    return f"cloud GPUs for {dollars(scaled)} USD a year in place of {dollars(fixed)}, {dollars(fixed - scaled)} less"
+        return (
+            f"cloud GPUs for {dollars(fixed)} USD a year with and without it, as machines are"
+            " rented whole"
+        )
+    return (
+        f"cloud GPUs for {dollars(scaled)} USD a year in place of {dollars(fixed)},"
+        f" {dollars(fixed - scaled)} less"
+    )
 
 
 def _share(share: float) -> str:
@@ -74,29 +111,63 @@ def autoscaling_section(plan: Plan) -> Section:
     if autoscaling is not None and autoscaling.reason is None and autoscaling.fixed is not None:
         blocks = (_table(autoscaling, autoscaling.fixed), Text(_reading(autoscaling)))
     elif autoscaling is not None:
-        blocks = (Text(sentence_of("" if autoscaling.reason is None else WHY_NOT[autoscaling.reason])),)
+        blocks = (
+            Text(sentence_of("" if autoscaling.reason is None else WHY_NOT[autoscaling.reason])),
+        )
     return section("autoscaling", "Autoscaling", *blocks)
 
 
 def _table(found: Autoscaling, fixed: OverHours) -> Table:
-    rows = [("all the time", f"{found.instances}", ABSENT, number(fixed.instance_hours), "; ".join(broken_texts(fixed)))]
+    rows = [
+        (
+            "all the time",
+            f"{found.instances}",
+            ABSENT,
+            number(fixed.instance_hours),
+            "; ".join(broken_texts(fixed)),
+        )
+    ]
     for proposal in found.proposals:
-        served = f"{proposal.least} to {proposal.most}" + (f", {proposal.warm} warm" if proposal.warm else "")
+        served = f"{proposal.least} to {proposal.most}" + (
+            f", {proposal.warm} warm" if proposal.warm else ""
+        )
         rule = f"{number(proposal.target)} {METRICS[proposal.metric]}"
-        times = f"a look every {span(proposal.interval_s)}, a start of {span(proposal.start_s)}, fewer after {span(proposal.hold_s)}"
-        rows.append((rule, served, times, number(proposal.run.instance_hours), "; ".join(broken_texts(proposal.run))))
+        times = (
+            f"a look every {span(proposal.interval_s)}, a start of {span(proposal.start_s)}, fewer"
+            f" after {span(proposal.hold_s)}"
+        )
+        rows.append(
+            (
+                rule,
+                served,
+                times,
+                number(proposal.run.instance_hours),
+                "; ".join(broken_texts(proposal.run)),
+            )
+        )
     header = ("target of an instance", "instances", "times", "instance-hours", "limits")
-    return Table(caption=f"Rules of a controller over {hours_text(found)}", header=header, rows=tuple(rows), chosen=1)
+    return Table(
+        caption=f"Rules of a controller over {hours_text(found)}",
+        header=header,
+        rows=tuple(rows),
+        chosen=1,
+    )
 
 
 def _reading(found: Autoscaling) -> str:
     part = ""
     if found.simulated_instances < found.instances:
-        part = f" {found.simulated_instances} of {found.instances} instances were simulated, with their share of the load."
-    cost = "" if found.cost is None else f" {sentence_of(f'{_rent(found.cost)} ({found.cost.offer})')}"
+        part = (
+            f" {found.simulated_instances} of {found.instances} instances were simulated, with"
+            " their share of the load."
+        )
+    cost = (
+        "" if found.cost is None else f" {sentence_of(f'{_rent(found.cost)} ({found.cost.offer})')}"
+    )
     return (
-        f"Each rule was simulated over {whole(found.requests)} requests, with steps as slow as the plan's confidence allows for, after "
-        f"{counted(found.tried, 'run')} of a search.{part}{cost}"
+        f"Each rule was simulated over {whole(found.requests)} requests, with steps as slow as the"
+        f" plan's confidence allows for, after {counted(found.tried, 'run')} of a"
+        f" search.{part}{cost}"
     )
 
 
@@ -109,13 +180,19 @@ def existing_title(plan: Plan) -> str:
     if existing is None:
         return ""
     systems = " and ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
-    return f"{systems} carry {number(existing.requests_per_second)} requests/s of {plan.scenario.model}"
+    return (
+        f"{systems} carry {number(existing.requests_per_second)} requests/s of"
+        f" {plan.scenario.model}"
+    )
 
 
 def running(found: Existing) -> str:
-    """What runs on the systems, such as "8 instances of FP8, TP 2, vllm-0.32 on h100-sxm-80gb on 2 × dgx-h100"."""
+    """What runs on the systems, such as "8 instances of FP8, TP 2, vllm-0.32 on h100-sxm-80gb on 2
+    × dgx-h100".
+    """
     return "; ".join(
-        f"{counted(group.instances, 'instance')} of {name_of(group.deployment)}, on {group.count:,} × {group.system}"
+        f"{counted(group.instances, 'instance')} of {name_of(group.deployment)}, on {group.count:,}"
+        f" × {group.system}"
         for group in found.groups
         if group.deployment is not None
     )
@@ -145,15 +222,36 @@ def existing_section(plan: Plan) -> Section:
     for group in existing.groups:
         best = ABSENT if group.deployment is None else deployment_text(group.deployment)
         breaks = NOTHING_RUNS if group.binds is None else bound_text(group.binds)
-        rows.append((f"{group.count:,} × {group.system}", best, str(group.instances), number(group.requests_per_second), breaks))
-    header = ("systems", "best deployment on them", "instances", "requests/s inside the limits", "what breaks first")
+        rows.append(
+            (
+                f"{group.count:,} × {group.system}",
+                best,
+                str(group.instances),
+                number(group.requests_per_second),
+                breaks,
+            )
+        )
+    header = (
+        "systems",
+        "best deployment on them",
+        "instances",
+        "requests/s inside the limits",
+        "what breaks first",
+    )
     growth = existing.growth_per_month
     grows = None if growth is None else Text(f"The load is taken to grow by {growth:.1%} a month.")
-    return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=tuple(rows)), grows)
+    return section(
+        "existing",
+        "Systems that exist",
+        Table(caption="What they carry", header=header, rows=tuple(rows)),
+        grows,
+    )
 
 
 def existing_text(existing: Existing) -> str:
-    """What the systems carry in addition to today's load, and how long that lasts, in one clause."""
+    """What the systems carry in addition to today's load, and how long that lasts, in one
+    clause.
+    """
     systems = " + ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
     total, today = existing.requests_per_second, existing.asked_requests_per_second
     growth, left = existing.growth_per_month, existing.months_left
@@ -161,20 +259,41 @@ def existing_text(existing: Existing) -> str:
         return f"{systems}: {NOTHING_RUNS}"
     carry = "carries" if sum(group.count for group in existing.groups) == 1 else "carry"
     change = 0.0 if today is None else total / today - 1.0
-    room = "" if today is None else f", {percent(abs(change))} {'more' if change >= 0 else 'less'} than today's {plain(today)}"
-    text = f"{systems} {carry} {number(total)} requests/s inside the limits{room}; what breaks first is {bound_text(existing.breaks_first)}"
+    room = (
+        ""
+        if today is None
+        else (
+            f", {percent(abs(change))} {'more' if change >= 0 else 'less'} than today's"
+            f" {plain(today)}"
+        )
+    )
+    text = (
+        f"{systems} {carry} {number(total)} requests/s inside the limits{room}; what breaks first"
+        f" is {bound_text(existing.breaks_first)}"
+    )
     if growth is None or left == -1:
         return text
     if left is None:
-        return f"{text}; at {growth:.1%} growth a month that lasts beyond fifty years" if growth > 0 else text
-    return f"{text}; at {growth:.1%} growth a month that lasts for {left} months and runs out in month {left + 1}"
+        return (
+            f"{text}; at {growth:.1%} growth a month that lasts beyond fifty years"
+            if growth > 0
+            else text
+        )
+    return (
+        f"{text}; at {growth:.1%} growth a month that lasts for {left} months and runs out in month"
+        f" {left + 1}"
+    )
 
 
 def day_text(day: ADay) -> str:
-    """A working day of the highest load, such as "2.04 million requests in a working day of 8 h: 679,000 users at 3 a day"."""
+    """A working day of the highest load, such as "2.04 million requests in a working day of 8 h:
+    679,000 users at 3 a day".
+    """
     mean = "" if day.peak_factor == 1 else f", whose peak is {plain(day.peak_factor)} × its mean"
     tokens = f"{_many(day.input_tokens)} tokens in and {_many(day.output_tokens)} out"
-    text = f"{_many(day.requests)} requests in a working day of {plain(day.hours)} h{mean}, {tokens}"
+    text = (
+        f"{_many(day.requests)} requests in a working day of {plain(day.hours)} h{mean}, {tokens}"
+    )
     if day.users is None or day.requests_per_user is None:
         return text
     return f"{text}: {_many(day.users)} users at {plain(day.requests_per_user)} requests a day"
@@ -189,7 +308,9 @@ def _many(count: float) -> str:
 
 
 def growth_text(growth: Growth, systems: int) -> str:
-    """Such as "at 5.0% a month 2 systems are enough for 3 months, the next is needed in month 4; 3 in 12 months (180 requests/s), …"."""
+    """Such as "at 5.0% a month 2 systems are enough for 3 months, the next is needed in month 4; 3
+    in 12 months (180 requests/s), …".
+    """
     now = f"{counted(systems, 'system')} {'is' if systems == 1 else 'are'} enough"
     left = growth.months_left
     if left is None:
@@ -198,8 +319,13 @@ def growth_text(growth: Growth, systems: int) -> str:
         lasts = f"{now} today, the next is needed in month 1"
     else:
         lasts = f"{now} for {counted(left, 'month')}, the next is needed in month {left + 1}"
-    counts = ("no number" if ahead.systems is None else f"{ahead.systems:,}" for ahead in growth.ahead)
-    loads = (f"in {ahead.months} months ({number(ahead.requests_per_second)} requests/s)" for ahead in growth.ahead)
+    counts = (
+        "no number" if ahead.systems is None else f"{ahead.systems:,}" for ahead in growth.ahead
+    )
+    loads = (
+        f"in {ahead.months} months ({number(ahead.requests_per_second)} requests/s)"
+        for ahead in growth.ahead
+    )
     later = ", ".join(map(" ".join, zip(counts, loads, strict=True)))
     return f"at {growth.per_month:.1%} a month {lasts}{f'; {later}' if later else ''}"
 
@@ -208,32 +334,48 @@ ROUTERS = {"random": "random choice", "round-robin": "round robin", "session": "
 
 
 def router_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: int) -> str:
-    """What the router of the plan saves: "the answer counts on least-outstanding; a plain … would need 14 systems …".
+    """What the router of the plan saves: "the answer counts on least-outstanding; a plain … would
+    need 14 systems …".
 
     Of ``limits`` the first one on TTFT, or the first, says which latency is named.
     """
     service = next((row for row in rows[1:] if row.router == "random"), None)
     if service is None:
         return routers_text(rows, limits, systems)
-    text, plain = f"the answer counts on {_named(rows[0].router)}; ", "a plain Kubernetes service (random choice)"
+    text, plain = (
+        f"the answer counts on {_named(rows[0].router)}; ",
+        "a plain Kubernetes service (random choice)",
+    )
     if service.systems is None:
         return f"{text}behind {plain} no number of systems holds the limits"
     if service.systems != systems:
-        return f"{text}{plain} would need {counted(service.systems, 'system')} in place of {systems:,}"
+        return (
+            f"{text}{plain} would need {counted(service.systems, 'system')} in place of {systems:,}"
+        )
     name = _metric(limits)
-    return f"{text}{plain} needs as many systems, at {_name(name)} {_value(service, name)} in place of {_value(rows[0], name)}"
+    return (
+        f"{text}{plain} needs as many systems, at {_name(name)} {_value(service, name)} in place of"
+        f" {_value(rows[0], name)}"
+    )
 
 
 def routers_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: int) -> str:
-    """Such as "random choice, TTFT p95 150 ms at the peak; behind least-outstanding 132 ms (4 systems would do), behind round robin 78 ms".
+    """Such as "random choice, TTFT p95 150 ms at the peak; behind least-outstanding 132 ms (4
+    systems would do), behind round robin 78 ms".
 
     Arguments as of ``router_text``.
     """
     if not rows:
         return ""
     name, (first, *behind_routers) = _metric(limits), rows
-    said = [f"{_named(row.router)} {_value(row, name)}{_systems(systems, row)}" for row in behind_routers]
-    own = f"{_named(first.router)}, {_name(name)} {_value(first, name)} at the peak{_systems(systems, first)}"
+    said = [
+        f"{_named(row.router)} {_value(row, name)}{_systems(systems, row)}"
+        for row in behind_routers
+    ]
+    own = (
+        f"{_named(first.router)}, {_name(name)} {_value(first, name)} at the"
+        f" peak{_systems(systems, first)}"
+    )
     return f"{own}; behind {', behind '.join(said)}" if said else own
 
 
@@ -243,7 +385,9 @@ Metric = tuple["LimitMetric", "Statistic"]
 def _metric(limits: Sequence[Limit]) -> Metric:
     """The latency that routers are compared by."""
     single = [one for one in limits if one.share is None]
-    limit = next((one for one in single if one.metric == "ttft"), None) or (single[0] if single else None)
+    limit = next((one for one in single if one.metric == "ttft"), None) or (
+        single[0] if single else None
+    )
     return ("ttft", "p95") if limit is None else (limit.metric, limit.statistic)
 
 
@@ -270,7 +414,9 @@ def _systems(planned: int, row: BehindRouter) -> str:
 
 
 def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
-    """Such as "62% of prompt tokens come from the cache behind session, 31% behind random; without a cache 5 systems in place of 3"."""
+    """Such as "62% of prompt tokens come from the cache behind session, 31% behind random; without
+    a cache 5 systems in place of 3".
+    """
     if found is None:
         return ""
     shown = f" behind {_named(found.router)}" if found.instances > 1 else ""
@@ -284,7 +430,9 @@ def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
     elif found.without_systems == systems:
         without = f"as many, {counted(systems, 'system')}"
     else:
-        without = f"{counted(found.without_systems, 'system')} of this deployment in place of {systems}"
+        without = (
+            f"{counted(found.without_systems, 'system')} of this deployment in place of {systems}"
+        )
     return "; ".join([*said, f"without a cache {without}"])
 
 
@@ -295,30 +443,52 @@ MONTHS = 12
 
 
 def sessions_text(plan: Plan) -> str:
-    """Such as "17.1 at once on a system; 63 requests each, 7.9 million tokens in of which 96% come from caches, 27,700 out; …"."""
+    """Such as "17.1 at once on a system; 63 requests each, 7.9 million tokens in of which 96% come
+    from caches, 27,700 out; …".
+    """
     held = plan.sessions
     if held is None:
         return ""
-    tokens = f"{number(held.input_tokens / 1e6)} million tokens in ({percent(held.hit_rate)} from caches)"
+    tokens = (
+        f"{number(held.input_tokens / 1e6)} million tokens in ({percent(held.hit_rate)} from"
+        " caches)"
+    )
     parts = [
         f"{number(held.per_system)} at once on a system",
-        f"each {number(held.requests)} requests, {tokens} and {number(held.output_tokens)} out, over {span(held.seconds)}",
+        (
+            f"each {number(held.requests)} requests, {tokens} and {number(held.output_tokens)} out,"
+            f" over {span(held.seconds)}"
+        ),
     ]
     if held.slowdown_p90 is not None:
         parts.append(f"p90 of them {held.slowdown_p90:.2f}× as slow as alone")
     if held.left_out > 0:
-        parts.append(f"{percent(held.left_out)} of the recorded requests exceed the context and are left out")
+        parts.append(
+            f"{percent(held.left_out)} of the recorded requests exceed the context and are left out"
+        )
     parts += _tiers(plan, held)
-    return "; ".join([*parts, *(_cost(held, plan.demand, way) for way in owned_and_cheapest(yearly(plan)))])
+    return "; ".join(
+        [*parts, *(_cost(held, plan.demand, way) for way in owned_and_cheapest(yearly(plan)))]
+    )
 
 
 def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
-    """What each memory below the KV cache buys, such as "host memory (vllm: 1,600 GB at 445 GB/s) raises 12.7 a system to 21.3 and …"."""
+    """What each memory below the KV cache buys, such as "host memory (vllm: 1,600 GB at 445 GB/s)
+    raises 12.7 a system to 21.3 and …".
+    """
     said = []
     for before, tier in pairwise(held.tiers):
-        size = f"{number(tier.bytes_per_instance / 1e9)} GB at {number((tier.bytes_per_second or 0.0) / 1e9)} GB/s an instance"
+        size = (
+            f"{number(tier.bytes_per_instance / 1e9)} GB at"
+            f" {number((tier.bytes_per_second or 0.0) / 1e9)} GB/s an instance"
+        )
         where = f"{MEMORIES.get(tier.name, tier.name)} ({held.offloader or 'write-back'}, {size})"
-        if before.per_system is None or before.systems is None or tier.per_system is None or tier.systems is None:
+        if (
+            before.per_system is None
+            or before.systems is None
+            or tier.per_system is None
+            or tier.systems is None
+        ):
             said.append(f"no load holds the limits without {where}")
             continue
         if number(before.per_system) == number(tier.per_system):
@@ -327,8 +497,14 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
         gain = f"{where} raises {number(before.per_system)} a system to {number(tier.per_system)}"
         fewer, choice = before.systems - tier.systems, plan.choice
         if fewer > 0 and choice is not None:
-            owned = [way.total_usd_per_year or 0.0 for way in owned_and_cheapest(yearly(plan)) if way.where == "on-prem"]
-            money = "".join(f", {usd(fewer * year / choice.systems)} USD a year on-prem" for year in owned)
+            owned = [
+                way.total_usd_per_year or 0.0
+                for way in owned_and_cheapest(yearly(plan))
+                if way.where == "on-prem"
+            ]
+            money = "".join(
+                f", {usd(fewer * year / choice.systems)} USD a year on-prem" for year in owned
+            )
             gain += f" and saves {fewer} of {before.systems} systems{money}"
         said.append(gain)
     return said
@@ -336,8 +512,22 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
 
 def _cost(held: HeldSessions, demand: Demand, way: WayCost) -> str:
     engineers, hours = demand.source.engineers, demand.source.working_hours or 8.0
-    days = sum(1 for hour in range(0, 168, 24) if demand.profile is None or any(demand.profile[hour : hour + 24]))
+    days = sum(
+        1
+        for hour in range(0, 168, 24)
+        if demand.profile is None or any(demand.profile[hour : hour + 24])
+    )
     sessions = held.at_once * WEEKS * days * hours * 3600 / held.seconds
     each = (way.total_usd_per_year or 0.0) / sessions
-    month = "" if engineers is None else f" and {usd((way.total_usd_per_year or 0.0) / engineers / MONTHS)} an engineer and month"
-    return f"{NAMES[way.where]} {usd(each)} USD a session{month}, at {plain(days)} days of {plain(hours)} h a week"
+    month = (
+        ""
+        if engineers is None
+        else (
+            f" and {usd((way.total_usd_per_year or 0.0) / engineers / MONTHS)} an engineer and"
+            " month"
+        )
+    )
+    return (
+        f"{NAMES[way.where]} {usd(each)} USD a session{month}, at {plain(days)} days of"
+        f" {plain(hours)} h a week"
+    )

@@ -22,7 +22,11 @@ if TYPE_CHECKING:  # a run is shown by some of these words too, and loads no pla
     from tonnage.spec.scenario import Objective
 
 METRICS = ("ttft", "itl", "tpot", "e2e")
-BOUNDS = {"saturation": "saturation", "throughput": "throughput", "highest-measured": "the highest throughput measured"}
+BOUNDS = {
+    "saturation": "saturation",
+    "throughput": "throughput",
+    "highest-measured": "the highest throughput measured",
+}
 
 LITTLE = 0.01  # share below which no number is named
 
@@ -30,7 +34,9 @@ ALWAYS = ("ttft", "tpot", "e2e")  # metrics that are named with their mean where
 
 
 def breach_text(breach: Breach) -> str:
-    """Such as "TTFT p95 612 ms > 500 ms", or "95% of requests take up to 1.2 times TTFT ≤ 500 ms & TPOT ≤ 50 ms"."""
+    """Such as "TTFT p95 612 ms > 500 ms", or "95% of requests take up to 1.2 times TTFT ≤ 500 ms &
+    TPOT ≤ 50 ms".
+    """
     limit, value = breach.limit, breach.value_ms
     name = limit.name
     if value is None:
@@ -40,7 +46,10 @@ def breach_text(breach: Breach) -> str:
     if limit.share is not None:
         share, _, parts = str(limit).partition(": ")
         times = number(value / 1e3)
-        return f"{share} of requests take up to {times if times != '1.00' else f'{value / 1e3:.5g}'} times {parts}"
+        return (
+            f"{share} of requests take up to {times if times != '1.00' else f'{value / 1e3:.5g}'}"
+            f" times {parts}"
+        )
     shown, most = format_duration(value / 1e3), format_duration(limit.seconds)
     if shown == most:
         shown, most = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"
@@ -48,41 +57,70 @@ def breach_text(breach: Breach) -> str:
 
 
 def alone_text(breach: Breach) -> str:
-    """What a single request comes to: "TTFT p95 612 ms > 500 ms at any load", or "a single request comes near TTFT p95 ≤ 500 ms"."""
-    return f"{breach_text(breach)} at any load" if breach.broken else f"a single request comes near {breach.limit}"
+    """What a single request comes to: "TTFT p95 612 ms > 500 ms at any load", or "a single request
+    comes near TTFT p95 ≤ 500 ms".
+    """
+    return (
+        f"{breach_text(breach)} at any load"
+        if breach.broken
+        else f"a single request comes near {breach.limit}"
+    )
 
 
 def value_text(limit: Limit, value: float) -> str:
-    """A value of what is limited, in milliseconds, such as "612 ms"; of joint attainment "1.2 times its limits"."""
+    """A value of what is limited, in milliseconds, such as "612 ms"; of joint attainment "1.2 times
+    its limits".
+    """
     if limit.asked.is_ratio:
         return f"{value / 1e3:.2f}×"
-    return format_duration(value / 1e3) if limit.share is None else f"{number(value / 1e3)} times its limits"
+    return (
+        format_duration(value / 1e3)
+        if limit.share is None
+        else f"{number(value / 1e3)} times its limits"
+    )
 
 
 def attained_text(one: Attained) -> str:
-    """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 97.1% of requests (96.2 to 97.8%), goodput 11.6 requests/s"."""
+    """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 97.1% of requests (96.2 to 97.8%), goodput
+    11.6 requests/s".
+    """
     between = f"{100 * one.low:.3g} to {100 * one.high:.3g}%"
-    return f"{one.limits}: met by {100 * one.share:.3g}% of requests ({between}), goodput {number(one.requests_per_second)} requests/s"
+    return (
+        f"{one.limits}: met by {100 * one.share:.3g}% of requests ({between}), goodput"
+        f" {number(one.requests_per_second)} requests/s"
+    )
 
 
 def bound_text(bound: Bound) -> str:
-    """What ends a load: a limit, saturation, the throughput of a job, or the last point of a benchmark."""
+    """What ends a load: a limit, saturation, the throughput of a job, or the last point of a
+    benchmark.
+    """
     return BOUNDS[bound.kind] if bound.limit is None else str(bound.limit)
 
 
 def latency(candidate: Candidate | AtPeak, metrics: tuple[str, ...] = METRICS) -> tuple[str, ...]:
-    """Mean and high percentiles of each latency that is known, such as "TTFT mean 104, p95 232, p99 305 ms"."""
+    """Mean and high percentiles of each latency that is known, such as "TTFT mean 104, p95 232, p99
+    305 ms".
+    """
     found = []
     for metric in metrics:
         values = getattr(candidate, f"{metric}_ms")
-        known = [f"{name} {number(value)}" for name in ("mean", "p95", "p99") if (value := getattr(values, name)) is not None]
+        known = [
+            f"{name} {number(value)}"
+            for name in ("mean", "p95", "p99")
+            if (value := getattr(values, name)) is not None
+        ]
         found += [f"{metric.upper()} {', '.join(known)} ms"] if known else []
     return tuple(found)
 
 
 def at_peak_text(peak: AtPeak, limits: Sequence[Limit]) -> str:
-    """Such as "TTFT p95 189 ms (limit 500), TPOT p95 28.3 ms (limit 50), E2E mean 4,034 ms; 79% of capacity"."""
-    latencies = ", ".join(f"{name} {value} ms{limit}" for name, value, limit in peak_values(peak, limits))
+    """Such as "TTFT p95 189 ms (limit 500), TPOT p95 28.3 ms (limit 50), E2E mean 4,034 ms; 79% of
+    capacity".
+    """
+    latencies = ", ".join(
+        f"{name} {value} ms{limit}" for name, value, limit in peak_values(peak, limits)
+    )
     for one, sure in zip(peak.attained or (), peak.sure or (), strict=True):
         latencies += f"; {attained_text(one)}; {100 * sure:.3g}% at the asked confidence"
     used = used_text(peak.utilisation)
@@ -100,7 +138,8 @@ def used_share(share: float) -> str:
 
 
 def peak_values(peak: AtPeak, limits: Sequence[Limit]) -> tuple[tuple[str, str, str], ...]:
-    """Name, value in milliseconds and limit of every limited statistic, and of the mean of what is not limited.
+    """Name, value in milliseconds and limit of every limited statistic, and of the mean of what is
+    not limited.
 
     Where gaps between tokens are limited, they stand for the time per token as well.
     """
@@ -108,8 +147,14 @@ def peak_values(peak: AtPeak, limits: Sequence[Limit]) -> tuple[tuple[str, str, 
     gaps = any(one.metric == "itl" for one in limits)
     for metric in METRICS:
         values: Latencies = getattr(peak, f"{metric}_ms")
-        asked = [(one.statistic, f" (limit {plain(one.milliseconds)})") for one in limits if one.metric == metric]
-        for statistic, limit in asked or ([("mean", "")] if metric in ALWAYS and not (gaps and metric == "tpot") else []):
+        asked = [
+            (one.statistic, f" (limit {plain(one.milliseconds)})")
+            for one in limits
+            if one.metric == metric
+        ]
+        for statistic, limit in asked or (
+            [("mean", "")] if metric in ALWAYS and not (gaps and metric == "tpot") else []
+        ):
             value = values.value(statistic)
             if value is not None:
                 found.append((f"{metric.upper()} {statistic}", number(value), limit))
@@ -117,7 +162,9 @@ def peak_values(peak: AtPeak, limits: Sequence[Limit]) -> tuple[tuple[str, str, 
 
 
 def pace_text(itl_mean_s: float, itl_p99_s: float) -> str:
-    """Such as "faster than a fast reader (90 ms per token), and p99 is within the 250 ms that readers accept"; both in seconds."""
+    """Such as "faster than a fast reader (90 ms per token), and p99 is within the 250 ms that
+    readers accept"; both in seconds.
+    """
     fast, usual = (f"{whole(1e3 * seconds)} ms" for seconds in (FAST_READING_S, READING_S))
     if itl_mean_s <= FAST_READING_S:
         than = f"faster than a fast reader ({fast} per token)"
@@ -150,8 +197,14 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     shares = f"; with {plan.scenario.shares}" if plan.scenario.shares else ""
     rows = (
         ("Question", f"{plan.scenario.model}, {lengths_text(plan)}{shares}"),
-        ("Model", next((note.model.reading for note in plan.notes if note.code == "model-read"), "")),
-        ("Engine", "; ".join(newer_text(note) for note in plan.notes if note.code == "older-preset")),
+        (
+            "Model",
+            next((note.model.reading for note in plan.notes if note.code == "model-read"), ""),
+        ),
+        (
+            "Engine",
+            "; ".join(newer_text(note) for note in plan.notes if note.code == "older-preset"),
+        ),
         ("Demand", demand_text(plan.demand)),
         ("Limits", ", ".join(map(str, plan.scenario.limits)) or "none"),
         ("Aim", aim_text(plan)),
@@ -165,21 +218,41 @@ def newer_text(note: OlderPreset) -> str:
 
 
 def lengths_text(plan: Plan) -> str:
-    """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)", or "(lengths as spread as recorded chat)"."""
+    """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)", or "(lengths as spread as
+    recorded chat)".
+    """
     from tonnage.plan.note import LengthsVary
 
     understood = plan.scenario
     assumed = next((note for note in plan.notes if isinstance(note, LengthsVary)), None)
-    isl, osl = in_tokens(understood.isl, understood.mean_isl), in_tokens(understood.osl, understood.mean_osl)
+    isl, osl = (
+        in_tokens(understood.isl, understood.mean_isl),
+        in_tokens(understood.osl, understood.mean_osl),
+    )
     if assumed is None:
         return f"{isl} tokens in, {osl} out"
     share = percent(assumed.share)
     isl, osl = (
-        text if which not in assumed.which else plain(round(mean)) if assumed.recorded else text.replace(f" ± {share}", "", 1)
-        for which, text, mean in (("isl", isl, understood.mean_isl), ("osl", osl, understood.mean_osl))
+        (
+            text
+            if which not in assumed.which
+            else plain(round(mean))
+            if assumed.recorded
+            else text.replace(f" ± {share}", "", 1)
+        )
+        for which, text, mean in (
+            ("isl", isl, understood.mean_isl),
+            ("osl", osl, understood.mean_osl),
+        )
     )
-    which = "lengths" if len(assumed.which) > 1 else "prompts" if "isl" in assumed.which else "answers"
-    spread = f"as spread as recorded {assumed.recorded}" if assumed.recorded else f"within ±{share}, assumed"
+    which = (
+        "lengths" if len(assumed.which) > 1 else "prompts" if "isl" in assumed.which else "answers"
+    )
+    spread = (
+        f"as spread as recorded {assumed.recorded}"
+        if assumed.recorded
+        else f"within ±{share}, assumed"
+    )
     return f"{isl} tokens in, {osl} out ({which} {spread})"
 
 
@@ -196,7 +269,10 @@ def aim_text(plan: Plan) -> str:
         return ""
     caps = []
     if aim.budget_usd is not None:
-        caps.append(f"at most {dollars(aim.budget_usd)} USD {'to buy' if aim.budget_of == 'purchase' else 'a year'}")
+        caps.append(
+            f"at most {dollars(aim.budget_usd)} USD"
+            f" {'to buy' if aim.budget_of == 'purchase' else 'a year'}"
+        )
     if aim.max_kw is not None:
         caps.append(f"at most {plain(aim.max_kw)} kW")
     if aim.max_racks is not None:
@@ -205,9 +281,14 @@ def aim_text(plan: Plan) -> str:
 
 
 def length_text(written: str) -> str:
-    """A length as a question writes it, in words; a form that has none, such as the name of a file, unchanged."""
+    """A length as a question writes it, in words; a form that has none, such as the name of a file,
+    unchanged.
+    """
     if (match := _WITHIN.fullmatch(written)) is not None:
-        return f"{length_text(match[1])} ± {match[2]}{f' + {plain(float(match[3]))}' if match[3] else ''}"
+        return (
+            f"{length_text(match[1])} ±"
+            f" {match[2]}{f' + {plain(float(match[3]))}' if match[3] else ''}"
+        )
     if written.startswith("exact:"):
         return f"exactly {length_text(written.removeprefix('exact:'))}"
     if re.fullmatch(r"\d+(\.\d+)?", written):
@@ -227,20 +308,28 @@ def length_text(written: str) -> str:
 
 
 def short_length(written: str) -> str:
-    """A length in words without its unit, "2,000", "500 to 3,500", "600 ± 400 (lognormal)"; a length in words keeps "words"."""
+    """A length in words without its unit, "2,000", "500 to 3,500", "600 ± 400 (lognormal)"; a
+    length in words keeps "words".
+    """
     return length_text(written).replace(" tokens", "", 1)
 
 
 def in_tokens(written: str, mean: float) -> str:
-    """A length in tokens: "2,000", "500 to 3,500"; "2,000 (8,000 characters)" where it was written in something else.
+    """A length in tokens: "2,000", "500 to 3,500"; "2,000 (8,000 characters)" where it was written
+    in something else.
 
-    Of a histogram it is the mean and the range, "3,000 (histogram, 1,000 to 6,000)", of a file the mean and its name, "1,987 (trace.csv)".
+    Of a histogram it is the mean and the range, "3,000 (histogram, 1,000 to 6,000)", of a file the
+    mean and its name, "1,987 (trace.csv)".
     """
     if written.endswith(")") and " (mean " in written:
         return f"{mean:,.0f} ({written.rpartition(' (mean ')[0]})"
     if written.startswith("histogram:"):
         return f"{mean:,.0f} (histogram, {short_length(written).removesuffix(' (histogram)')})"
-    return f"{mean:,.0f} ({length_text(written)})" if written.endswith(("chars", "words")) else short_length(written)
+    return (
+        f"{mean:,.0f} ({length_text(written)})"
+        if written.endswith(("chars", "words"))
+        else short_length(written)
+    )
 
 
 def demand_text(demand: Demand) -> str:
@@ -249,28 +338,54 @@ def demand_text(demand: Demand) -> str:
     if source.kind == "trace":
         return _trace(demand, source)
     if source.kind == "existing":
-        return f"none asked: the {number(demand.sizing_requests_per_second)} requests/s that the systems carry"
+        return (
+            f"none asked: the {number(demand.sizing_requests_per_second)} requests/s that the"
+            " systems carry"
+        )
     if source.kind == "sessions":
         whose = f" ({plain(source.engineers)} engineers)" if source.engineers is not None else ""
         held = f"{number(source.sessions)} recorded sessions at once{whose}"
-        return f"{held}, {number(demand.sizing_requests_per_second)} requests/s at the recorded pace{source.trace_change}"
+        return (
+            f"{held}, {number(demand.sizing_requests_per_second)} requests/s at the recorded"
+            f" pace{source.trace_change}"
+        )
     if source.kind == "concurrency":
         stay = (source.concurrency or 0.0) / demand.sizing_requests_per_second
         what = f"{plain(source.concurrency)} requests at once at the peak"
-        return f"{what}: {number(demand.sizing_requests_per_second)} requests/s, each there for {stay:.3g} s"
+        return (
+            f"{what}: {number(demand.sizing_requests_per_second)} requests/s, each there for"
+            f" {stay:.3g} s"
+        )
     if source.kind == "job":
         rate = f"{number(demand.sizing_requests_per_second, 4)} requests/s throughout, no peak"
-        return f"{many(demand.offline_requests or 0)} requests within {span(demand.offline_seconds or 0.0)}: {rate}"
+        return (
+            f"{many(demand.offline_requests or 0)} requests within"
+            f" {span(demand.offline_seconds or 0.0)}: {rate}"
+        )
     rate = f"{plain(demand.sizing_requests_per_second)} requests/s"
     if source.profile_hours is None and source.kind == "peak":
         return f"{rate} at the peak, as given"
     if source.profile_hours is None:
-        mean, name, times, origin = source.requests_per_second, "the mean", "the mean of", _origin(source)
+        mean, name, times, origin = (
+            source.requests_per_second,
+            "the mean",
+            "the mean of",
+            _origin(source),
+        )
     else:
-        mean, name, times, origin = max(demand.profile or (0.0,)), "the busiest hour", "the busiest hour's", _profile(demand, source)
+        mean, name, times, origin = (
+            max(demand.profile or (0.0,)),
+            "the busiest hour",
+            "the busiest hour's",
+            _profile(demand, source),
+        )
     if demand.factor is not None:
         return f"{rate} at the peak: {plain(demand.factor)} × {times} {plain(mean)}{origin}"
-    return f"{rate}: {name}{origin}" if demand.percentile is None else f"{rate}: {_second(demand, mean, name + origin)}"
+    return (
+        f"{rate}: {name}{origin}"
+        if demand.percentile is None
+        else f"{rate}: {_second(demand, mean, name + origin)}"
+    )
 
 
 def many(count: float) -> str:
@@ -279,23 +394,34 @@ def many(count: float) -> str:
 
 
 def _second(demand: Demand, mean: float | None, name: str) -> str:
-    """Which of a mean and a percentile of its Poisson arrivals in one second is sized for, and why."""
+    """Which of a mean and a percentile of its Poisson arrivals in one second is sized for, and
+    why.
+    """
     peak, counted = demand.peak_requests_per_second, demand.source.counted
     second = f"{plain(demand.percentile)}th percentile of the arrivals in one second"
     if peak == mean:
         return f"{name}; the {second}, {plain(counted)}, is not above it"
     if demand.sizing_requests_per_second == peak:
         return f"the {second}; {plain(mean)} is {name}"
-    return f"{name}; Tonnage simulates arrivals at this rate, bursts included; {second}, for comparison: {plain(peak)}"
+    return (
+        f"{name}; Tonnage simulates arrivals at this rate, bursts included; {second}, for"
+        f" comparison: {plain(peak)}"
+    )
 
 
 def _origin(source: DemandSource) -> str:
     if source.kind == "calls":
         calls = "call" if source.calls_per_year == 1 else "calls"
         requests = "request" if source.requests_per_call == 1 else "requests"
-        return f" ({many(source.calls_per_year or 0)} {calls} a year × {plain(source.requests_per_call)} {requests})"
+        return (
+            f" ({many(source.calls_per_year or 0)} {calls} a year ×"
+            f" {plain(source.requests_per_call)} {requests})"
+        )
     if source.kind == "users":
-        asked = f"{plain(source.requests_per_user_day)} requests a day over {plain(source.working_hours)} working hours"
+        asked = (
+            f"{plain(source.requests_per_user_day)} requests a day over"
+            f" {plain(source.working_hours)} working hours"
+        )
         return f" ({many(source.users or 0)} users × {asked})"
     return ""
 
@@ -311,11 +437,25 @@ def _profile(demand: Demand, source: DemandSource) -> str:
 
 
 def _trace(demand: Demand, source: DemandSource) -> str:
-    mean, peak, poisson = demand.mean_requests_per_second, demand.peak_second or 0, demand.poisson_peak_requests_per_second or 0.0
-    by_second = f"{peak} requests/s: the busiest second of the " if demand.sizing_requests_per_second == peak != mean else ""
-    burst = f"; a Poisson peak of that mean would be {plain(poisson)} (95th percentile of seconds)" if peak > poisson else ""
+    mean, peak, poisson = (
+        demand.mean_requests_per_second,
+        demand.peak_second or 0,
+        demand.poisson_peak_requests_per_second or 0.0,
+    )
+    by_second = (
+        f"{peak} requests/s: the busiest second of the "
+        if demand.sizing_requests_per_second == peak != mean
+        else ""
+    )
+    burst = (
+        f"; a Poisson peak of that mean would be {plain(poisson)} (95th percentile of seconds)"
+        if peak > poisson
+        else ""
+    )
     bursty = " (Poisson: 1)" if demand.bursty else ""
     return (
-        f"{by_second}trace {PurePath(source.trace).name}{source.trace_change}: {source.trace_requests:,} requests in "
-        f"{whole(source.trace_seconds)} s, mean {number(mean)}/s, busiest second {peak}, CV of the gaps {number(demand.cv)}{bursty}{burst}"
+        f"{by_second}trace {PurePath(source.trace).name}{source.trace_change}:"
+        f" {source.trace_requests:,} requests in {whole(source.trace_seconds)} s, mean"
+        f" {number(mean)}/s, busiest second {peak}, CV of the gaps"
+        f" {number(demand.cv)}{bursty}{burst}"
     )

@@ -1,7 +1,8 @@
-"""The first screen of an answer: the question, the lines that answer it, the best other deployments, and at most three warnings.
+"""The first screen of an answer: the question, the lines that answer it, the best other
+deployments, and at most three warnings.
 
-The lines are named here once, in their order; the page, the ten lines of --brief and the full text take them from here. A line more is
-one more function and one more pair in ``answer_rows``.
+The lines are named here once, in their order; the page, the ten lines of --brief and the full text
+take them from here. A line more is one more function and one more pair in ``answer_rows``.
 """
 
 from __future__ import annotations
@@ -15,17 +16,56 @@ from tonnage.errors import option
 from tonnage.plan.candidate import ROWS
 from tonnage.plan.launch import foreign_word
 from tonnage.plan.plan import Plan
-from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, document, items, section
+from tonnage.report.document import (
+    Document,
+    Facts,
+    Lines,
+    Section,
+    Table,
+    Text,
+    document,
+    items,
+    section,
+)
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
-from tonnage.report.plans.answer import answer_text, capacity_text, checkpoint_text, finish_text, serving, smaller_text, standby_text
-from tonnage.report.plans.candidates import MARKED_TOO, larger_text, nearest_table, others_block, reachable_text, runner_up_text
+from tonnage.report.plans.answer import (
+    answer_text,
+    capacity_text,
+    checkpoint_text,
+    finish_text,
+    serving,
+    smaller_text,
+    standby_text,
+)
+from tonnage.report.plans.candidates import (
+    MARKED_TOO,
+    larger_text,
+    nearest_table,
+    others_block,
+    reachable_text,
+    runner_up_text,
+)
 from tonnage.report.plans.comparison import compared_table, measured_text
-from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
+from tonnage.report.plans.confidence import (
+    beyond_text,
+    chance_text,
+    confidence_text,
+    measurement_text,
+    not_sure_text,
+)
 from tonnage.report.plans.cost import cost_text, power_text
 from tonnage.report.plans.deployments import narrow_cache_text, other_way_text
 from tonnage.report.plans.explained import explained_section, risk_text, spread_text
-from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text, sessions_text
+from tonnage.report.plans.fleet import (
+    autoscaling_text,
+    day_text,
+    existing_text,
+    growth_text,
+    prefix_cache_text,
+    router_text,
+    sessions_text,
+)
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
 from tonnage.report.writers.terminal import plot_text, terminal, width
@@ -35,7 +75,18 @@ BRIEF = 10  # lines of --brief at most
 WARNED = 3  # warnings that a first screen and a first page show
 # Lines that go where there are too many, the first to go first
 SPARED = (
-    *("Smaller", "Capacity", "Measured", "Measuring", "Router", "Power", "KV in FP8", "Prefix hits", "Runner-up", "Start"),
+    *(
+        "Smaller",
+        "Capacity",
+        "Measured",
+        "Measuring",
+        "Router",
+        "Power",
+        "KV in FP8",
+        "Prefix hits",
+        "Runner-up",
+        "Start",
+    ),
     *("A day", "Autoscaling", "Standby", "Growth", "Spread", "Risk"),
 )
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
@@ -49,7 +100,9 @@ def answer_rows(plan: Plan) -> Rows:
     best = plan.choice
     if best is None:
         reached = ("Reachable", "" if plan.reachable is None else reachable_text(plan.reachable))
-        return _filled((exists, ("Answer", answer_text(plan)), reached, ("Measured", measured_text(plan))))
+        return _filled(
+            (exists, ("Answer", answer_text(plan)), reached, ("Measured", measured_text(plan)))
+        )
     day, peak = None if plan.existing is None else plan.existing.a_day, best.at_peak
     return _filled(
         (
@@ -60,15 +113,28 @@ def answer_rows(plan: Plan) -> Rows:
             ("Caution", beyond_text(plan.beyond)),
             ("Checkpoint", checkpoint_text(plan, best)),
             ("Finish", "" if plan.job is None else finish_text(plan.job)),
-            ("At the peak", "" if peak is None else at_peak_text(peak, plan.scenario.limits_that_count)),
-            ("Latency", "" if peak is not None or plan.demand.offline else "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
+            (
+                "At the peak",
+                "" if peak is None else at_peak_text(peak, plan.scenario.limits_that_count),
+            ),
+            (
+                "Latency",
+                (
+                    ""
+                    if peak is not None or plan.demand.offline
+                    else "; ".join(latency(best, ("ttft", "tpot", "e2e")))
+                ),
+            ),
             ("Cost", cost_text(plan)),
             ("Power", power_text(plan)),
             ("Runner-up", runner_up_text(plan)),
             ("Risk", risk_text(plan, best)),
             ("KV in FP8", narrow_cache_text(plan)),
             ("Measuring", measurement_text(plan.measurement)),
-            ("Router", router_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
+            (
+                "Router",
+                router_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best)),
+            ),
             ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
             ("Standby", "" if best.standby is None else standby_text(best.standby)),
             ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
@@ -89,7 +155,8 @@ def _filled(rows: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How much of a first screen is shown: rows of its table, warnings, and how many of ``SPARED`` are left out.
+    """How much of a first screen is shown: rows of its table, warnings, and how many of ``SPARED``
+    are left out.
 
     Where ``clipped``, every line is cut after two.
     """
@@ -104,11 +171,15 @@ def _rooms() -> Iterator[Room]:
     yield from (Room(rows=rows) for rows in range(ROWS, 3, -1))
     yield from (Room(rows=4, warnings=warnings) for warnings in range(WARNED, 0, -1))
     yield from (Room(rows=4, warnings=1, spared=spared) for spared in range(1, len(SPARED) + 1))
-    yield from (Room(rows=rows, warnings=1, spared=len(SPARED), clipped=True) for rows in range(4, -1, -1))
+    yield from (
+        Room(rows=rows, warnings=1, spared=len(SPARED), clipped=True) for rows in range(4, -1, -1)
+    )
 
 
 def fitted(build: Callable[[Room], Sequence[Section]]) -> tuple[Section, ...]:
-    """The sections with as much in them as fits into the lines of a first screen at the width of this terminal."""
+    """The sections with as much in them as fits into the lines of a first screen at the width of
+    this terminal.
+    """
     sections: tuple[Section, ...] = ()
     for room in _rooms():
         sections = tuple(section for section in build(room) if section.blocks)
@@ -117,23 +188,31 @@ def fitted(build: Callable[[Room], Sequence[Section]]) -> tuple[Section, ...]:
     return sections
 
 
-def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False, plot: int | None = None) -> Document:
-    """The first screen of one plan, or of several models side by side; ``plot`` adds a plot of characters in so many columns.
+def screen(
+    plans: Sequence[Plan], *, page: str = "report", explain: bool = False, plot: int | None = None
+) -> Document:
+    """The first screen of one plan, or of several models side by side; ``plot`` adds a plot of
+    characters in so many columns.
 
     ``page`` is the option that writes the page; ``explain`` adds what takes time and memory.
     """
     more = section("more", "", Text(more_text(page)))
     build = _of_one if len(plans) == 1 else _of_several
     *sections, last = fitted(lambda room: (*build(plans, room), more))
-    beyond = [one for plan in plans for one in (plotted(plan, plot), explained_section(plan) if explain else None) if one is not None]
+    beyond = [
+        one
+        for plan in plans
+        for one in (plotted(plan, plot), explained_section(plan) if explain else None)
+        if one is not None
+    ]
     return document(*sections, *(section for section in beyond if section.blocks), last)
 
 
 def more_text(page: str) -> str:
     """How to see the rest."""
     return (
-        f"{option('full')} prints every deployment, why the others are rejected, the sensitivity, costs in parts and prices; "
-        f"{option(page)} FILE.html writes them as a page."
+        f"{option('full')} prints every deployment, why the others are rejected, the sensitivity,"
+        f" costs in parts and prices; {option(page)} FILE.html writes them as a page."
     )
 
 
@@ -142,15 +221,27 @@ def _of_one(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     other = nearest_table(plan, room.rows) if plan.choice is None else others_block(plan, room.rows)
     told = isinstance(other, Table) and MARKED_TOO in other.note
     rests = Text(RESTS) if plan.choice is not None and plan.choice.marks and not told else None
-    return (*head(plan, room), section("others", "", other if room.rows else None, rests), _warned(warnings_of(plan), room))
+    return (
+        *head(plan, room),
+        section("others", "", other if room.rows else None, rests),
+        _warned(warnings_of(plan), room),
+    )
 
 
 def warnings_of(plan: Plan) -> tuple[str, ...]:
-    """The remarks on measured points, then the warnings as sentences, without the one that the line of the risk says."""
+    """The remarks on measured points, then the warnings as sentences, without the one that the line
+    of the risk says.
+    """
     risk = "" if plan.choice is None else sentence_of(risk_text(plan, plan.choice))
     return (
         *data_texts(plan),
-        *(text for text in map(sentence_of, (warning_text(one) + larger_text(plan, one) for one in plan.warnings)) if text != risk),
+        *(
+            text
+            for text in map(
+                sentence_of, (warning_text(one) + larger_text(plan, one) for one in plan.warnings)
+            )
+            if text != risk
+        ),
     )
 
 
@@ -166,12 +257,26 @@ def head(plan: Plan, room: Room) -> tuple[Section, ...]:
 
 def _of_several(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     first, shown = plans[0], plans[: max(room.rows, 1)]
-    models = " and ".join(filter(None, (", ".join(plan.scenario.model for plan in plans[:-1]), plans[-1].scenario.model)))
+    models = " and ".join(
+        filter(
+            None, (", ".join(plan.scenario.model for plan in plans[:-1]), plans[-1].scenario.model)
+        )
+    )
     asked = (("Question", f"{models}, {lengths_text(first)}"), *question_rows(first)[1:])
-    unsure = tuple(f"{plan.scenario.model}: {sentence_of(text)}" for plan in plans if (text := not_sure_text(plan)))
-    left = ((f"… and {len(plans) - len(shown)} more", "in the full text"),) if len(shown) < len(plans) else ()
+    unsure = tuple(
+        f"{plan.scenario.model}: {sentence_of(text)}"
+        for plan in plans
+        if (text := not_sure_text(plan))
+    )
+    left = (
+        ((f"… and {len(plans) - len(shown)} more", "in the full text"),)
+        if len(shown) < len(plans)
+        else ()
+    )
     answers = (*((plan.scenario.model, in_one(plan)) for plan in shown), *left)
-    warnings = tuple(f"{plan.scenario.model}: {text}" for plan in plans for text in warnings_of(plan))
+    warnings = tuple(
+        f"{plan.scenario.model}: {text}" for plan in plans for text in warnings_of(plan)
+    )
     return (
         section("question", "", Facts(clipped(asked, room))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
@@ -189,11 +294,16 @@ def clipped(rows: Rows, room: Room) -> Rows:
     """The lines; where there is no room for more, each cut after two."""
     if not room.clipped:
         return rows
-    return tuple((name, textwrap.shorten(text, 2 * (width() - 2 * LABEL), placeholder=" …")) for name, text in rows)
+    return tuple(
+        (name, textwrap.shorten(text, 2 * (width() - 2 * LABEL), placeholder=" …"))
+        for name, text in rows
+    )
 
 
 def plotted(plan: Plan, columns: int | None) -> Section:
-    """Latency against load as a plot of characters; empty where it was not requested, or nothing is known of it."""
+    """Latency against load as a plot of characters; empty where it was not requested, or nothing is
+    known of it.
+    """
     figure = None if columns is None else figures.curve(plan)
     text = "" if figure is None or columns is None else plot_text(figure, columns)
     return section("plot", "Latency against load", Lines(text) if text else None)
@@ -201,7 +311,11 @@ def plotted(plan: Plan, columns: int | None) -> Section:
 
 def brief_lines(plans: Sequence[Plan], page: str = "report") -> tuple[str, ...]:
     """The answer in ten lines at most, none of them folded; of several models one line each."""
-    rows = _brief_rows(plans[0]) if len(plans) == 1 else tuple((plan.scenario.model, in_one(plan)) for plan in plans)
+    rows = (
+        _brief_rows(plans[0])
+        if len(plans) == 1
+        else tuple((plan.scenario.model, in_one(plan)) for plan in plans)
+    )
     for name in SPARED if len(plans) == 1 else ():
         if len(rows) > BRIEF - 1:
             rows = tuple(row for row in rows if row[0] != name)
@@ -213,11 +327,20 @@ def brief_lines(plans: Sequence[Plan], page: str = "report") -> tuple[str, ...]:
 
 
 def _brief_rows(plan: Plan) -> Rows:
-    """The lines of the first screen, the question in one of them, and the command that starts an instance."""
+    """The lines of the first screen, the question in one of them, and the command that starts an
+    instance.
+    """
     (_, question), (_, demand), (_, limits), *aim = question_rows(plan)
-    asked = ("Question", f"{question}; {demand}; limits: {limits}" + "".join(f"; aim: {text}" for _, text in aim))
+    asked = (
+        "Question",
+        f"{question}; {demand}; limits: {limits}" + "".join(f"; aim: {text}" for _, text in aim),
+    )
     best = plan.choice
-    start = "" if best is None or len(best.pools) != 1 or foreign_word(best.pool) else shlex.join(best.pool.launch)
+    start = (
+        ""
+        if best is None or len(best.pools) != 1 or foreign_word(best.pool)
+        else shlex.join(best.pool.launch)
+    )
     if (
         best is not None
         and start
@@ -233,7 +356,11 @@ def in_one(plan: Plan) -> str:
     best = plan.choice
     if best is None:
         return answer_text(plan)
-    sure = "" if best.confidence is None else f"{chance_text(best.confidence.meets)} probability of meeting the limits"
+    sure = (
+        ""
+        if best.confidence is None
+        else f"{chance_text(best.confidence.meets)} probability of meeting the limits"
+    )
     return "; ".join(filter(None, (answer_text(plan), sure, cost_text(plan))))
 
 

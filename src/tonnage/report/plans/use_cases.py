@@ -1,4 +1,6 @@
-"""Several use cases on one fleet: the choice, what each use case sees there, and what the other arrangement would take."""
+"""Several use cases on one fleet: the choice, what each use case sees there, and what the other
+arrangement would take.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,33 @@ from tonnage.report.plans.plan_document import full_sections, made_by, named_sec
 from tonnage.report.plans.question import breach_text, question_rows, value_text
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
 
-SEEN = ("use case", "requests/s", "limit", "value ms", "used", "TTFT p95 ms", "TPOT mean ms", "E2E p95 ms")
-BOUND = "An ITL percentile of a shared pool is an upper bound: the gaps of its use cases are counted together."
-SPARED = ("Risk alone", "Alone", "Cost alone")  # lines that go where there are too many, the first to go first
+SEEN = (
+    "use case",
+    "requests/s",
+    "limit",
+    "value ms",
+    "used",
+    "TTFT p95 ms",
+    "TPOT mean ms",
+    "E2E p95 ms",
+)
+BOUND = (
+    "An ITL percentile of a shared pool is an upper bound: the gaps of its use cases are counted"
+    " together."
+)
+# lines that go where there are too many, the first to go first
+SPARED = ("Risk alone", "Alone", "Cost alone")
 NOBODY = "no arrangement is possible"
 
 
 def use_cases_screen(found: UseCases, page: str = "report") -> Document:
-    """The first screen: each question, the choice and the other arrangement, and what each use case sees."""
-    more = Text(f"{option('full')} prints each use case by itself; {option(page)} FILE.html writes the whole report of each.")
+    """The first screen: each question, the choice and the other arrangement, and what each use case
+    sees.
+    """
+    more = Text(
+        f"{option('full')} prints each use case by itself; {option(page)} FILE.html writes the"
+        " whole report of each."
+    )
     return Document(sections=fitted(lambda room: (*_head(found, room), section("more", "", more))))
 
 
@@ -35,15 +55,31 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
     """The question of each use case, the unsure ones, the answer, and what each use case sees."""
     pairs = list(zip(found.names, found.plans, strict=True))
     shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
-    asked = tuple((name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown)
-    left = ((f"… and {len(pairs) - len(shown)} more", "in the full text"),) if len(shown) < len(pairs) else ()
-    unsure = tuple(sentence_of(f"{name}, by itself: {text}") for name, plan in pairs if (text := not_sure_text(plan)))
-    rows = tuple(row for row in (*_answer(found), *_each_alone(found)) if row[0] not in SPARED[: room.spared])
+    asked = tuple(
+        (name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown
+    )
+    left = (
+        ((f"… and {len(pairs) - len(shown)} more", "in the full text"),)
+        if len(shown) < len(pairs)
+        else ()
+    )
+    unsure = tuple(
+        sentence_of(f"{name}, by itself: {text}")
+        for name, plan in pairs
+        if (text := not_sure_text(plan))
+    )
+    rows = tuple(
+        row for row in (*_answer(found), *_each_alone(found)) if row[0] not in SPARED[: room.spared]
+    )
     return (
         section("question", "", Facts((*clipped(asked, room), *left))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
         section("use-cases", "", Facts(clipped(rows, room))),
-        section("seen", "", None if found.choice is None or not room.rows else _seen(found.choice, room.rows)),
+        section(
+            "seen",
+            "",
+            None if found.choice is None or not room.rows else _seen(found.choice, room.rows),
+        ),
     )
 
 
@@ -59,13 +95,21 @@ def use_cases_text(found: UseCases) -> Document:
 def use_cases_report(found: UseCases) -> Document:
     """The answer as a page: the choice, then the whole report of each use case by itself."""
     named = zip(found.names, found.plans, strict=True)
-    alone = [one for place, (name, plan) in enumerate(named, 1) for one in named_sections(plan, f"{name}, by itself", place)]
+    alone = [
+        one
+        for place, (name, plan) in enumerate(named, 1)
+        for one in named_sections(plan, f"{name}, by itself", place)
+    ]
     title = f"{len(found.names)} use cases on one fleet"
-    return document(*_sections(found), _alone(found), *alone, title=title, subtitle=made_by(found.plans[0]))
+    return document(
+        *_sections(found), _alone(found), *alone, title=title, subtitle=made_by(found.plans[0])
+    )
 
 
 def use_cases_why(found: UseCases) -> Document:
-    """Why the fleet is what it is: the two arrangements, and then the reasons of each use case by itself."""
+    """Why the fleet is what it is: the two arrangements, and then the reasons of each use case by
+    itself.
+    """
     sections = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = why_text((plan,)).sections
@@ -78,7 +122,10 @@ def brief_lines(found: UseCases) -> tuple[str, ...]:
     rows = [*_answer(found)]
     if found.choice is not None:
         cases = [case for pool in found.choice.pools for case in pool.cases]
-        uses = {name: [use_text(use) for case in cases if case.name == name for use in case.limits] for name in found.names}
+        uses = {
+            name: [use_text(use) for case in cases if case.name == name for use in case.limits]
+            for name in found.names
+        }
         rows += [(name, "; ".join(texts) or "no limits") for name, texts in uses.items()]
     if len(rows) > BRIEF:
         rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more use cases")]
@@ -91,25 +138,57 @@ def _answer(found: UseCases) -> Rows:
     if found.choice is not None:
         rows.append(("Standby", standbys_text(found.choice)))
         rows.append(("Cost", cost_together_text(found.choice)))
-        other, name = (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
-        rows.append((name, "" if other is None else "; ".join(filter(None, (arrangement_text(other), cost_together_text(other))))))
-        rows.append(("Not shared", "" if found.not_shared is None else not_shared_text(found.not_shared)))
+        other, name = (
+            (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
+        )
+        rows.append(
+            (
+                name,
+                (
+                    ""
+                    if other is None
+                    else "; ".join(
+                        filter(None, (arrangement_text(other), cost_together_text(other)))
+                    )
+                ),
+            )
+        )
+        rows.append(
+            ("Not shared", "" if found.not_shared is None else not_shared_text(found.not_shared))
+        )
     return tuple(row for row in rows if row[1])
 
 
 def _confidence(found: UseCases) -> str:
-    """The confidence at which every limit of the choice holds; "" where one does not, or none was requested."""
+    """The confidence at which every limit of the choice holds; "" where one does not, or none was
+    requested.
+    """
     asked = {plan.scenario.confidence for plan in found.plans}
-    uses = [use for pool in found.choice.pools for case in pool.cases for use in case.limits] if found.choice is not None else []
+    uses = (
+        [use for pool in found.choice.pools for case in pool.cases for use in case.limits]
+        if found.choice is not None
+        else []
+    )
     shares = ", ".join(percent(share) for share in sorted(one for one in asked if one is not None))
-    if not shares or None in asked or not all(use.value_ms is None or use.value_ms <= use.limit.milliseconds for use in uses) or not uses:
+    if (
+        not shares
+        or None in asked
+        or not all(use.value_ms is None or use.value_ms <= use.limit.milliseconds for use in uses)
+        or not uses
+    ):
         return ""
     return f"every limit of each use case holds at the {shares} asked"
 
 
 def _each_alone(found: UseCases) -> Rows:
-    """What each use case would take on its own systems, what that costs, and what it depends on most."""
-    chosen = [(name, plan, plan.choice) for name, plan in zip(found.names, found.plans, strict=True) if plan.choice is not None]
+    """What each use case would take on its own systems, what that costs, and what it depends on
+    most.
+    """
+    chosen = [
+        (name, plan, plan.choice)
+        for name, plan in zip(found.names, found.plans, strict=True)
+        if plan.choice is not None
+    ]
     rows = (
         ("Alone", "; ".join(f"{name} {bought(best)}" for name, _, best in chosen)),
         ("Cost alone", _of_each((name, cost_text(plan)) for name, plan, _ in chosen)),
@@ -125,7 +204,9 @@ def _of_each(texts: Iterable[tuple[str, str]]) -> str:
 def _sections(found: UseCases) -> tuple[Section, ...]:
     parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
     if found.choice is not None:
-        parts.append(section("seen", "Limits and latencies", _seen(found.choice), Text(BOUND, tone="note")))
+        parts.append(
+            section("seen", "Limits and latencies", _seen(found.choice), Text(BOUND, tone="note"))
+        )
     return tuple(parts)
 
 
@@ -137,14 +218,38 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
             latencies = tuple(map(number, (case.ttft_ms.p95, case.tpot_ms.mean, case.e2e_ms.p95)))
             head = (case.name, number(case.requests_per_second))
             for use in case.limits:
-                rows.append((use.used or 0.0, (*head, str(use.limit), number(use.value_ms), percent(use.used), *latencies)))
+                rows.append(
+                    (
+                        use.used or 0.0,
+                        (
+                            *head,
+                            str(use.limit),
+                            number(use.value_ms),
+                            percent(use.used),
+                            *latencies,
+                        ),
+                    )
+                )
             if not case.limits:
                 rows.append((0.0, (*head, "none", ABSENT, ABSENT, *latencies)))
-    kept = rows if most is None else [row for row in rows if row in sorted(rows, reverse=True)[:most]]
-    left = f"… and {counted(len(rows) - len(kept), 'more limit')}, less used" if len(kept) < len(rows) else ""
+    kept = (
+        rows if most is None else [row for row in rows if row in sorted(rows, reverse=True)[:most]]
+    )
+    left = (
+        f"… and {counted(len(rows) - len(kept), 'more limit')}, less used"
+        if len(kept) < len(rows)
+        else ""
+    )
     shown = tuple(cells for _, cells in kept)
-    caption = "What each use case sees at the peak of all: limits at the asked confidence, latencies as predicted"
-    return Table(caption=caption, header=SEEN, rows=shown, spare=tuple(reversed(SEEN[5:])), note=left) if shown else None
+    caption = (
+        "What each use case sees at the peak of all: limits at the asked confidence, latencies as"
+        " predicted"
+    )
+    return (
+        Table(caption=caption, header=SEEN, rows=shown, spare=tuple(reversed(SEEN[5:])), note=left)
+        if shown
+        else None
+    )
 
 
 def _alone(found: UseCases) -> Section:
@@ -152,10 +257,16 @@ def _alone(found: UseCases) -> Section:
     rows = []
     for name, plan in zip(found.names, found.plans, strict=True):
         best, asked = plan.choice, dict(question_rows(plan))
-        counts = (ABSENT,) * 3 if best is None else (f"{best.systems:,}", f"{best.gpus:,}", number(best.systems_exact))
+        counts = (
+            (ABSENT,) * 3
+            if best is None
+            else (f"{best.systems:,}", f"{best.gpus:,}", number(best.systems_exact))
+        )
         rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], *counts))
     header = ("use case", "question", "demand", "limits", "systems", "GPUs", "systems exactly")
-    table = Table(caption="What each would take alone", header=header, rows=tuple(rows), spare=("demand",))
+    table = Table(
+        caption="What each would take alone", header=header, rows=tuple(rows), spare=("demand",)
+    )
     return section("alone", "Each by itself", table)
 
 
@@ -168,36 +279,60 @@ def pool_text(pool: UseCasePool) -> str:
     """Such as "3 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb for chat and rag"."""
     served = " and ".join(case.name for case in pool.cases)
     of = deployment_text(pool)
-    return f"{counted(pool.instances, 'instance')} ({number(pool.instances_exact)} exactly) of {of}" + (f" for {served}" if served else "")
+    return (
+        f"{counted(pool.instances, 'instance')} ({number(pool.instances_exact)} exactly) of {of}"
+        + (f" for {served}" if served else "")
+    )
 
 
 def arrangement_text(found: Arrangement) -> str:
     """The systems, and what runs on them, in one line."""
-    return f"{systems_text(found)} ({counted(found.gpus_in_use, 'GPU')} of {found.gpus:,} in use): {'; '.join(map(pool_text, found.pools))}"
+    return (
+        f"{systems_text(found)} ({counted(found.gpus_in_use, 'GPU')} of {found.gpus:,} in use):"
+        f" {'; '.join(map(pool_text, found.pools))}"
+    )
 
 
 def cost_together_text(found: Arrangement) -> str:
-    """What all its systems cost a year, owned or rented, the cheaper first; "" where no price is known."""
+    """What all its systems cost a year, owned or rented, the cheaper first; "" where no price is
+    known.
+    """
     ways = ((found.owned_usd_per_year, "on-prem"), (found.rented_usd_per_year, "cloud GPUs"))
     known = sorted((usd, name) for usd, name in ways if usd is not None)
-    return "; ".join(f"{name} {dollars(usd)} USD{'' if place else ' a year'}" for place, (usd, name) in enumerate(known))
+    return "; ".join(
+        f"{name} {dollars(usd)} USD{'' if place else ' a year'}"
+        for place, (usd, name) in enumerate(known)
+    )
 
 
 def standbys_text(found: Arrangement) -> str:
-    """Standby systems for failures; where there are several kinds of systems or pools, of each by its name."""
+    """Standby systems for failures; where there are several kinds of systems or pools, of each by
+    its name.
+    """
     if len(found.standby) < 2:
         return "".join(map(standby_text, found.standby))
     names = [system.system for system in found.systems]
     if found.standby[0].unit == "instance":
-        names = [pool_text(pool) for each in found.systems for pool in found.pools if pool.system == each.system]
-    return "; ".join(f"{name}: {standby_text(standby)}" for name, standby in zip(names, found.standby, strict=True))
+        names = [
+            pool_text(pool)
+            for each in found.systems
+            for pool in found.pools
+            if pool.system == each.system
+        ]
+    return "; ".join(
+        f"{name}: {standby_text(standby)}"
+        for name, standby in zip(names, found.standby, strict=True)
+    )
 
 
 def use_text(use: LimitUse) -> str:
     """A limit with its value, such as "TTFT p95 ≤ 500 ms: 329 ms"."""
     if use.value_ms is None:
         return f"{use.limit}: nothing to measure"
-    return f"{use.limit}: {f'{number(use.value_ms)} ms' if use.limit.share is None else value_text(use.limit, use.value_ms)}"
+    return (
+        f"{use.limit}:"
+        f" {f'{number(use.value_ms)} ms' if use.limit.share is None else value_text(use.limit, use.value_ms)}"  # noqa: E501
+    )
 
 
 def not_shared_text(why: NotShared) -> str:
@@ -205,19 +340,28 @@ def not_shared_text(why: NotShared) -> str:
     if why.code == "models":
         return f"{why.case} asks for another model, and an instance serves one"
     if why.code == "demand":
-        return f"{why.case} is a job, a closed loop or a replayed trace, which is not simulated with drawn arrivals"
+        return (
+            f"{why.case} is a job, a closed loop or a replayed trace, which is not simulated with"
+            " drawn arrivals"
+        )
     if why.code == "more-gpus":
         return f"one pool for all would take {why.gpus:,} GPUs in place of {why.separate_gpus:,}"
     if why.code == "no-deployment":
         who = f" of {why.case}" if why.case else " of all"
         return f"no deployment that was tried for all of them meets the limits{who}"
-    broken = "the load is too high" if why.breach is None else f"{why.case} has {breach_text(why.breach)}"
+    broken = (
+        "the load is too high"
+        if why.breach is None
+        else f"{why.case} has {breach_text(why.breach)}"
+    )
     return f"in one pool on the {why.gpus:,} GPUs of the separate ones, {broken}"
 
 
 def answer_text(found: UseCases) -> str:
     """What is chosen, in one line."""
     if found.choice is None:
-        return f"{NOBODY}: {'' if found.not_shared is None else not_shared_text(found.not_shared)}".rstrip(": ")
+        return f"{NOBODY}: {'' if found.not_shared is None else not_shared_text(found.not_shared)}".rstrip(  # noqa: E501
+            ": "
+        )
     how = "one pool for all" if found.chosen == "shared" else "a pool for each"
     return f"{arrangement_text(found.choice)}; {how}"

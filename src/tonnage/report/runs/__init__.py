@@ -1,1 +1,3 @@
-"""Runs as documents, measured, simulated or imported: their folders, their figures, and the report."""
+"""Runs as documents, measured, simulated or imported: their folders, their figures, and the
+report.
+"""

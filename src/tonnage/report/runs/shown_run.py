@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 
 FILE = "server_metrics.parquet"
-# By name without labels: seconds of the run, and the values of all labels at that moment, one after the other
+# By name without labels: seconds of the run, and the values of all labels at that moment, one after
+# the other
 Readings = Mapping[str, tuple[tuple[float, float], ...]]
 
 
 def read_server_metrics(folder: Path) -> Readings:
-    """The readings of a run folder; empty where it holds none. Raises DataError: the file is damaged."""
+    """The readings of a run folder; empty where it holds none. Raises DataError: the file is
+    damaged.
+    """
     path = folder / FILE
     found: Readings = checked(path, _readings, "measure again") if path.is_file() else {}
     return found
@@ -38,7 +41,9 @@ def _readings(path: Path) -> Readings:
     table = pq.ParquetFile(path).read(use_threads=False)
     names = table.column("name").cast(pa.string()).to_pylist()
     found: dict[str, list[tuple[float, float]]] = {}
-    for time_ns, name, value in zip(table.column("time_ns").to_pylist(), names, table.column("value").to_pylist(), strict=True):
+    for time_ns, name, value in zip(
+        table.column("time_ns").to_pylist(), names, table.column("value").to_pylist(), strict=True
+    ):
         found.setdefault(name.partition("{")[0], []).append((time_ns / 1e9, value))
     return {name: tuple(rows) for name, rows in found.items()}
 
@@ -48,7 +53,9 @@ RECORD = "requests.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The moments of all output tokens after ``sent_ns`` in nanoseconds, and how many belong to each request, in order of id."""
+    """The moments of all output tokens after ``sent_ns`` in nanoseconds, and how many belong to
+    each request, in order of id.
+    """
 
     offsets_ns: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -66,20 +73,27 @@ class ShownRun:
     # scenario, provenance: the inputs, and the version
     scenario: Mapping[str, Any]
     provenance: Mapping[str, Any]
-    facts: Mapping[str, Any]  # ``run.json`` of a measured or imported run; empty for a simulated one
+    # ``run.json`` of a measured or imported run; empty for a simulated one
+    facts: Mapping[str, Any]
     tokens: Tokens | None  # of a measured run that kept them
-    server: Readings  # what the server said of itself meanwhile, by name of the metric: seconds and values; empty where nothing was read
+    # what the server said of itself meanwhile, by name of the metric: seconds and values; empty
+    # where nothing was read
+    server: Readings
 
     @property
     def ttft_ms(self) -> NDArray[np.float64]:
         """First token − due, of each counted request."""
-        values: NDArray[np.float64] = (self.requests.first_token_ns[self.rows] - self.requests.due_ns[self.rows]) / 1e6
+        values: NDArray[np.float64] = (
+            self.requests.first_token_ns[self.rows] - self.requests.due_ns[self.rows]
+        ) / 1e6
         return values
 
     @property
     def e2e_ms(self) -> NDArray[np.float64]:
         """Last token − due, of each counted request."""
-        values: NDArray[np.float64] = (self.requests.last_token_ns[self.rows] - self.requests.due_ns[self.rows]) / 1e6
+        values: NDArray[np.float64] = (
+            self.requests.last_token_ns[self.rows] - self.requests.due_ns[self.rows]
+        ) / 1e6
         return values
 
     @property
@@ -105,15 +119,21 @@ class ShownRun:
 
 
 def read_shown_runs(folder: Path) -> tuple[ShownRun, ...]:
-    """The run of a folder, or those of the folders inside it, as a sweep leaves them, the lightest load first.
+    """The run of a folder, or those of the folders inside it, as a sweep leaves them, the lightest
+    load first.
 
     Raises InputError: no run folder, and none inside it; DataError: a file of it is damaged.
     """
     if (folder / RECORD).is_file():
         return (_read(folder),)
-    inside = sorted(path.parent for path in folder.glob(f"*/{RECORD}") if not path.parent.name.startswith("."))
+    inside = sorted(
+        path.parent for path in folder.glob(f"*/{RECORD}") if not path.parent.name.startswith(".")
+    )
     if not inside:
-        raise InputError(f"{folder}: is no run folder, and none lies inside it (no {RECORD}); give a folder that bench or simulate wrote")
+        raise InputError(
+            f"{folder}: is no run folder, and none lies inside it (no {RECORD}); give a folder that"
+            " bench or simulate wrote"
+        )
     return tuple(sorted(map(_read, inside), key=_load))
 
 
@@ -125,11 +145,20 @@ def _read(folder: Path) -> ShownRun:
         offsets, lengths = read_tokens(folder)
         tokens = Tokens(offsets_ns=offsets, lengths=lengths)
     shown_run = shown(folder.resolve().name, run.requests, run.scenario, facts)
-    return replace(shown_run, provenance=run.provenance, tokens=tokens, server=read_server_metrics(folder))
+    return replace(
+        shown_run, provenance=run.provenance, tokens=tokens, server=read_server_metrics(folder)
+    )
 
 
-def shown(name: str, requests: Requests, scenario: Mapping[str, Any], facts: Mapping[str, Any] | None = None) -> ShownRun:
-    """A run in memory: its record, its scenario, and of a measured one the facts of ``run.json``."""
+def shown(
+    name: str,
+    requests: Requests,
+    scenario: Mapping[str, Any],
+    facts: Mapping[str, Any] | None = None,
+) -> ShownRun:
+    """A run in memory: its record, its scenario, and of a measured one the facts of
+    ``run.json``.
+    """
     return ShownRun(
         name=name,
         requests=requests,
@@ -144,7 +173,9 @@ def shown(name: str, requests: Requests, scenario: Mapping[str, Any], facts: Map
 
 
 def _load(run: ShownRun) -> tuple[float, str]:
-    """By which the runs of a sweep are put in order: clients or requests per second; runs that say neither come last."""
+    """By which the runs of a sweep are put in order: clients or requests per second; runs that say
+    neither come last.
+    """
     arrivals = run.scenario.get("arrivals")
     said = arrivals if isinstance(arrivals, Mapping) else {}
     value = said.get("concurrency") or said.get("rate")
@@ -152,13 +183,19 @@ def _load(run: ShownRun) -> tuple[float, str]:
 
 
 NO_TOKENS = (
-    "The dots of single gaps need tokens.parquet, which this run folder does not hold: a simulated run has none, and a measurement can "
-    "leave it out. The lines come from the histogram of all gaps."
+    "The dots of single gaps need tokens.parquet, which this run folder does not hold: a simulated"
+    " run has none, and a measurement can leave it out. The lines come from the histogram of all"
+    " gaps."
 )
 NO_GAPS = (
-    "Token-to-token latencies need tokens.parquet, which this run folder does not hold: the tool that made the run kept no single tokens."
+    "Token-to-token latencies need tokens.parquet, which this run folder does not hold: the tool"
+    " that made the run kept no single tokens."
 )
-PROCESSES = {"poisson": "Poisson arrivals", "constant": "evenly spaced arrivals", "gamma": "gamma arrivals"}
+PROCESSES = {
+    "poisson": "Poisson arrivals",
+    "constant": "evenly spaced arrivals",
+    "gamma": "gamma arrivals",
+}
 
 
 def load_words(run: ShownRun) -> str:
@@ -167,16 +204,23 @@ def load_words(run: ShownRun) -> str:
     said: Mapping[str, Any] = arrivals if isinstance(arrivals, Mapping) else {}
     talk = run.scenario.get("conversations")
     unit = "conversations/s" if talk else "requests/s"
-    turns = f", {talk['turns']} turns each" if isinstance(talk, Mapping) and talk.get("turns") else ""
+    turns = (
+        f", {talk['turns']} turns each" if isinstance(talk, Mapping) and talk.get("turns") else ""
+    )
     if said.get("concurrency"):
-        return counted(int(said["concurrency"]), "client") + (f" with conversations{turns}" if talk else "")
+        return counted(int(said["concurrency"]), "client") + (
+            f" with conversations{turns}" if talk else ""
+        )
     if said.get("trace"):
         return f"recorded arrivals of {said['trace']}"
     if said.get("rate"):
         burst = f", bursts of {said['burst']}" if said.get("burst") else ""
         process = PROCESSES.get(str(said.get("process", "")), "")
         cv = f" with a CV of {plain(said['cv'])}" if said.get("process") == "gamma" else ""
-        return f"{plain(float(said['rate']))} {unit}{turns}{f', {process}{cv}' if process and not burst else burst}"
+        return (
+            f"{plain(float(said['rate']))}"
+            f" {unit}{turns}{f', {process}{cv}' if process and not burst else burst}"
+        )
     return "recorded arrivals"
 
 
@@ -205,8 +249,13 @@ def remarks(run: ShownRun) -> tuple[str, ...]:
     """What a reader should know of the run and what makes nothing invalid."""
     s = run.summary
     failed = tuple(
-        f"{counted(count, 'request')} {kind}; the latencies are those of the {s.counted:,} completed"
+        f"{counted(count, 'request')} {kind}; the latencies are those of the {s.counted:,}"
+        " completed"
         for kind, count in s.requests.items()
         if kind != "completed" and count
     )
-    return (*failed, *map(str, run.facts.get("validity", {}).get("notes", ())), *map(str, run.scenario.get("marks", ())))
+    return (
+        *failed,
+        *map(str, run.facts.get("validity", {}).get("notes", ())),
+        *map(str, run.scenario.get("marks", ())),
+    )

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tonnage.errors import in_python, visible
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
+from tonnage.report.document import (
+    Block,
+    Command,
+    Document,
+    Drawing,
+    Facts,
+    Items,
+    Lines,
+    Section,
+    Table,
+    Text,
+)
 from tonnage.report.drawing.figure import Axis, Plot
 from tonnage.report.numbers import short
 
@@ -23,13 +34,19 @@ SEVERAL = "#"
 
 
 def plot_text(plot: Plot, columns: int) -> str:
-    """The plot in so many columns, with a line for each letter below it; "" where no series has two points."""
+    """The plot in so many columns, with a line for each letter below it; "" where no series has two
+    points.
+    """
     series = [one for one in plot.series if len(one.points) > 1][: len(LETTERS)]
     if not series:
         return ""
     width = max(NARROWEST_PLOT, min(WIDTH, columns - MARGIN - 2))
-    xs = [point.x for one in series for point in one.points] + [rule.value for rule in plot.rules if rule.along == "x"]
-    ys = [point.y for one in series for point in one.points] + [rule.value for rule in plot.rules if rule.along == "y"]
+    xs = [point.x for one in series for point in one.points] + [
+        rule.value for rule in plot.rules if rule.along == "x"
+    ]
+    ys = [point.y for one in series for point in one.points] + [
+        rule.value for rule in plot.rules if rule.along == "y"
+    ]
     across, up = _Scale(plot.x, xs, width), _Scale(plot.y, ys, HEIGHT)
     cells = [[" "] * width for _ in range(HEIGHT)]
     for rule in plot.rules:
@@ -41,8 +58,13 @@ def plot_text(plot: Plot, columns: int) -> str:
                 cells[row][across.at(rule.value)] = "|"
     for letter, one in zip(LETTERS, series, strict=False):
         for column, row in _drawn([(across.at(point.x), up.at(point.y)) for point in one.points]):
-            cells[row][column] = letter if cells[row][column] in (" ", "-", "|", letter) else SEVERAL
-    lines = [f"{_number(up, row):>{MARGIN}} ┤{''.join(cells[row]).rstrip()}" for row in reversed(range(HEIGHT))]
+            cells[row][column] = (
+                letter if cells[row][column] in (" ", "-", "|", letter) else SEVERAL
+            )
+    lines = [
+        f"{_number(up, row):>{MARGIN}} ┤{''.join(cells[row]).rstrip()}"
+        for row in reversed(range(HEIGHT))
+    ]
     lines.append(" " * MARGIN + " └" + "─" * width)
     left, right = short(across.low), short(across.high)
     lines.append(" " * (MARGIN + 2) + left + right.rjust(width - len(left)))
@@ -59,7 +81,9 @@ class _Scale:
     def __init__(self, axis: Axis, values: Sequence[float], cells: int) -> None:
         positive = [value for value in values if value > 0] or [1.0]
         self.log, self.cells = axis.log, cells
-        self.low, self.high = (min(positive), max(positive)) if axis.log else (min(0.0, *values), max(values))
+        self.low, self.high = (
+            (min(positive), max(positive)) if axis.log else (min(0.0, *values), max(values))
+        )
         self.high = self.high if self.high > self.low else self.low + 1.0
 
     def at(self, value: float) -> int:
@@ -72,7 +96,11 @@ class _Scale:
 
     def value(self, cell: int) -> float:
         share = cell / (self.cells - 1)
-        return self.low * (self.high / self.low) ** share if self.log else self.low + share * (self.high - self.low)
+        return (
+            self.low * (self.high / self.low) ** share
+            if self.log
+            else self.low + share * (self.high - self.low)
+        )
 
 
 def _number(scale: _Scale, row: int) -> str:
@@ -85,36 +113,50 @@ def _drawn(places: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
     found = []
     for (x0, y0), (x1, y1) in pairwise(places):
         steps = max(abs(x1 - x0), abs(y1 - y0), 1)
-        found += [(x0 + round(i * (x1 - x0) / steps), y0 + round(i * (y1 - y0) / steps)) for i in range(steps + 1)]
+        found += [
+            (x0 + round(i * (x1 - x0) / steps), y0 + round(i * (y1 - y0) / steps))
+            for i in range(steps + 1)
+        ]
     return list(dict.fromkeys(found))
 
 
-# A table for a terminal: aligned columns that never grow wider than the terminal, and in which no id is ever broken. Where the cells are
-# too wide, they are folded between words; then columns are left out, but only the table's spare ones; then each row is
-# written as a few lines.
+# A table for a terminal: aligned columns that never grow wider than the terminal, and in which no
+# id is ever broken. Where the cells are too wide, they are folded between words; then columns are
+# left out, but only the table's spare ones; then each row is written as a few lines.
 
 
-TOGETHER = 20  # columns up to which a cell of words stays on one line while other columns can still be left out
+# columns up to which a cell of words stays on one line while other columns can still be left out
+TOGETHER = 20
 BESIDE = 2  # spaces between two columns
-CHOSEN = "←"  # follows the first cell of the row to see first; a line below the table says what it means
+# follows the first cell of the row to see first; a line below the table says what it means
+CHOSEN = "←"
 
 
 def table_lines(table: Table, width: int) -> list[str]:
-    """The header, a rule and the rows, each row on as many lines as its longest cell needs; then what the table notes."""
+    """The header, a rule and the rows, each row on as many lines as its longest cell needs; then
+    what the table notes.
+    """
     header, rows = list(table.header), [list(row) for row in table.rows]
     marked = table.chosen is not None and table.chosen < len(rows)
     if table.chosen is not None and marked:
         rows[table.chosen][0] += f" {CHOSEN}"
     kept = _kept(table, header, rows, width)
     right = [table.numeric[i] and i > 0 for i in kept]
-    lines = _aligned([header[i] for i in kept], [[row[i] for i in kept] for row in rows], right, width)
+    lines = _aligned(
+        [header[i] for i in kept], [[row[i] for i in kept] for row in rows], right, width
+    )
     return [*lines, *(textwrap.wrap(f"{CHOSEN} {table.mark}", width) if marked else [])]
 
 
-def _kept(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+def _kept(
+    table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> list[int]:
     """The columns that fit side by side without folding a few words that belong together."""
     kept = list(range(len(header)))
-    least = [_least(header[i], [row[i] for row in rows], together=TOGETHER, numeric=table.numeric[i]) for i in kept]
+    least = [
+        _least(header[i], [row[i] for row in rows], together=TOGETHER, numeric=table.numeric[i])
+        for i in kept
+    ]
     gone: list[str] = []
     for name in table.spare:
         if _total([least[i] for i in kept]) <= width:
@@ -127,11 +169,19 @@ def _kept(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], wi
     return kept
 
 
-def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[str]:
+def _aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int
+) -> list[str]:
     columns = [[row[i] for row in rows] for i in range(len(header))]
-    widths = [max(len(cell) for cell in (name, *cells)) for name, cells in zip(header, columns, strict=True)]
+    widths = [
+        max(len(cell) for cell in (name, *cells))
+        for name, cells in zip(header, columns, strict=True)
+    ]
     for together in (TOGETHER, 0):
-        least = [_least(name, cells, together=together, numeric=n) for name, cells, n in zip(header, columns, right, strict=True)]
+        least = [
+            _least(name, cells, together=together, numeric=n)
+            for name, cells, n in zip(header, columns, right, strict=True)
+        ]
         found = list(widths)
         while _total(found) > width:
             widest = max(range(len(found)), key=lambda i: (found[i] > least[i], found[i]))
@@ -141,10 +191,17 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequen
         widths = found
     if _total(widths) > width:
         return [line for row in rows for line in _stacked(header, row, width)]
-    folded = [[_folded(cell, wide) for cell, wide in zip(row, widths, strict=True)] for row in (header, *rows)]
+    folded = [
+        [_folded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        for row in (header, *rows)
+    ]
     widths = [max(len(line) for row in folded for line in row[i]) for i in range(len(header))]
     head, *body = (_side_by_side(row, widths, right) for row in folded)
-    return [*head, (" " * BESIDE).join("─" * wide for wide in widths), *(line for row in body for line in row)]
+    return [
+        *head,
+        (" " * BESIDE).join("─" * wide for wide in widths),
+        *(line for row in body for line in row),
+    ]
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -152,45 +209,68 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _least(name: str, cells: Sequence[str], *, together: int, numeric: bool) -> int:
-    """Columns that a column needs if no word is broken, no number is folded, and words that are short together stay together."""
-    words = [len(word) for cell in ((name,) if numeric else (name, *cells)) for word in cell.split()]
-    return max([*words, *(len(cell) if numeric else min(len(cell), together) for cell in cells)], default=0)
+    """Columns that a column needs if no word is broken, no number is folded, and words that are
+    short together stay together.
+    """
+    words = [
+        len(word) for cell in ((name,) if numeric else (name, *cells)) for word in cell.split()
+    ]
+    return max(
+        [*words, *(len(cell) if numeric else min(len(cell), together) for cell in cells)], default=0
+    )
 
 
 def _folded(cell: str, width: int) -> list[str]:
     return textwrap.wrap(cell, width, break_on_hyphens=False, break_long_words=False) or [""]
 
 
-def _side_by_side(row: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
+def _side_by_side(
+    row: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool]
+) -> list[str]:
     lines = []
     for i in range(max(map(len, row))):
         parts = [cell[i] if i < len(cell) else "" for cell in row]
-        aligned = (part.rjust(wide) if to_right else part.ljust(wide) for part, wide, to_right in zip(parts, widths, right, strict=True))
+        aligned = (
+            part.rjust(wide) if to_right else part.ljust(wide)
+            for part, wide, to_right in zip(parts, widths, right, strict=True)
+        )
         lines.append((" " * BESIDE).join(aligned).rstrip())
     return lines
 
 
 def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """One row below the other: its first cell, then every other cell behind the name of its column."""
+    """One row below the other: its first cell, then every other cell behind the name of its
+    column.
+    """
     lines = _folded(row[0], width)
     for name, cell in zip(header[1:], row[1:], strict=True):
         said = f"  {name}: {cell}" if name else f"  {cell}"
         lines += textwrap.wrap(
-            said, width, initial_indent="", subsequent_indent="    ", break_on_hyphens=False, break_long_words=False, drop_whitespace=True
+            said,
+            width,
+            initial_indent="",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+            break_long_words=False,
+            drop_whitespace=True,
         )
     return lines
 
 
 WIDEST = 110  # columns that text takes at most, and takes where there is no terminal
 NARROWEST = 40
-LABEL = 11  # letters of a name next to a fact for which there is always room, so that the facts of one text are in one column
+# letters of a name next to a fact for which there is always room, so that the facts of one text are
+# in one column
+LABEL = 11
 _SIGNS = {"warning": "! "}
 BULLET = "· "
 
 
 def terminal(document: Document) -> str:
     """The document as lines of text, without a line break at the end."""
-    head = "\n".join(folded(line, hanging="  ") for line in (document.title, document.subtitle) if line)
+    head = "\n".join(
+        folded(line, hanging="  ") for line in (document.title, document.subtitle) if line
+    )
     return visible("\n\n".join(part for part in (head, *map(_section, document.sections)) if part))
 
 
@@ -201,7 +281,14 @@ def width() -> int:
 
 def folded(text: str, first: str = "", hanging: str = "") -> str:
     """A paragraph folded between words at the width of the terminal."""
-    return textwrap.fill(text, width(), initial_indent=first, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False)
+    return textwrap.fill(
+        text,
+        width(),
+        initial_indent=first,
+        subsequent_indent=hanging,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _section(section: Section) -> str:
@@ -251,15 +338,23 @@ _MARKS = {"warning": "**Warning:** ", "note": ""}
 
 
 def markdown(document: Document) -> str:
-    """The document as Markdown text, for a wiki, a merge request or a mail: the figures are there as their numbers."""
-    parts = [line for line in (document.title and f"# {plain(document.title)}", plain(document.subtitle)) if line]
+    """The document as Markdown text, for a wiki, a merge request or a mail: the figures are there
+    as their numbers.
+    """
+    parts = [
+        line
+        for line in (document.title and f"# {plain(document.title)}", plain(document.subtitle))
+        if line
+    ]
     for section in document.sections:
         parts += _markdown_section(section)
     return visible(in_python("\n\n".join(parts))) + "\n"
 
 
 def plain(text: str) -> str:
-    """Text that Markdown and HTML leave as it is: on one line, every sign with a meaning escaped."""
+    """Text that Markdown and HTML leave as it is: on one line, every sign with a meaning
+    escaped.
+    """
     line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", line)
 
@@ -296,5 +391,7 @@ def _pipe_table(table: Table) -> str:
 
 
 def _line(cells: tuple[str, ...], bold: bool) -> str:
-    written_cells = (f"**{plain(cell)}**" if bold and cell.strip() else plain(cell) for cell in cells)
+    written_cells = (
+        f"**{plain(cell)}**" if bold and cell.strip() else plain(cell) for cell in cells
+    )
     return f"| {' | '.join(written_cells)} |"

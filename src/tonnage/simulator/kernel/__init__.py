@@ -1,4 +1,6 @@
-"""The simulator as it runs: the rules of ``reference/`` on arrays, in one loop that numba compiles."""
+"""The simulator as it runs: the rules of ``reference/`` on arrays, in one loop that numba
+compiles.
+"""
 
 from tonnage.simulator.kernel.driven import is_compiled
 from tonnage.simulator.kernel.run import run, run_ranks, run_recorded, warm_up

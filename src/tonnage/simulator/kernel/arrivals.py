@@ -1,7 +1,8 @@
-"""How requests come to an engine, compiled: sent, received, rejected; and the clients of a closed loop, who answer its ends.
+"""How requests come to an engine, compiled: sent, received, rejected; and the clients of a closed
+loop, who answer its ends.
 
-The engine knows of its clients only that it calls ``answer`` when a request has ended. With none (``concurrency`` 0) anyone who drives
-the engine submits requests from outside.
+The engine knows of its clients only that it calls ``answer`` when a request has ended. With none
+(``concurrency`` 0) anyone who drives the engine submits requests from outside.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from tonnage.simulator.kernel.shared import first_of, follow, next_row, put_on_i
 
 @part()
 def submit(m, r, sent):
-    """Put the request of a row on its way to the engine; without sessions rows are sent in the order of their times."""
+    """Put the request of a row on its way to the engine; without sessions rows are sent in the
+    order of their times.
+    """
     s = m.state
     m.rows.sent[r] = sent
     if s.coming == 0:
@@ -28,7 +31,9 @@ def submit(m, r, sent):
 
 @part()
 def submit_routed(m, r):
-    """Put the request of that row on its way to the engine, behind earlier requests of the router."""
+    """Put the request of that row on its way to the engine, behind earlier requests of the
+    router.
+    """
     s = m.state
     if s.coming == 0:
         s.arrived = r
@@ -41,7 +46,9 @@ def submit_routed(m, r):
 
 @part()
 def answer(m, r, free_at):
-    """The client of a request that became free at ``free_at`` sends the next one of its session or of the loop, not before it is due."""
+    """The client of a request that became free at ``free_at`` sends the next one of its session or
+    of the loop, not before it is due.
+    """
     s = m.state
     if follow(m, r, free_at) and m.cfg.concurrency > 0:
         following = next_row(m)
@@ -66,7 +73,9 @@ def take_coming(m):
 
 @part()
 def take_arrivals(m, until):
-    """Queue what reaches the engine up to and including ``until``, and reject what never fits; not between two looks."""
+    """Queue what reaches the engine up to and including ``until``, and reject what never fits; not
+    between two looks.
+    """
     s, rows = m.state, m.rows
     while s.next_arrival <= until and s.unheard == 0:
         arrival = s.next_arrival
@@ -85,7 +94,9 @@ def take_arrivals(m, until):
 
 @part()
 def tell(m, r, tokens, status):
-    """Write to the log what happened to a request now: so many tokens, and the status after them."""
+    """Write to the log what happened to a request now: so many tokens, and the status after
+    them.
+    """
     i = m.state.logged
     m.log.row[i] = r
     m.log.at[i] = m.state.now if tokens == 0 else m.state.seen
@@ -96,7 +107,9 @@ def tell(m, r, tokens, status):
 
 @part()
 def tell_tokens(m):
-    """Write to the log who has how many tokens of the step that ended, in the order in which they entered."""
+    """Write to the log who has how many tokens of the step that ended, in the order in which they
+    entered.
+    """
     for k in range(m.state.running):
         if m.lists.ends[k] < NEVER:
             slot = m.slots[m.lists.running[k]]
@@ -106,12 +119,15 @@ def tell_tokens(m):
                 tell(m, slot.row, new, COMPLETED if slot.told == slot.osl else UNFINISHED)
 
 
-# Requests that cannot have their first token in time any more, compiled: they are rejected before a step is put together.
+# Requests that cannot have their first token in time any more, compiled: they are rejected before a
+# step is put together.
 
 
 @part()
 def shed_late(m):
-    """Reject who waits, has had no token, and would have its first one too late in a step with its prompt alone that began now."""
+    """Reject who waits, has had no token, and would have its first one too late in a step with its
+    prompt alone that began now.
+    """
     s, rows, ranks = m.state, m.rows, m.ranks
     if ranks.note.shed == 0 or s.now <= ranks.note.soonest:
         return

@@ -24,7 +24,9 @@ def windows_of(cfg, tokens):
 
 @part()
 def too_long(cfg, isl, osl):
-    """Whether a request exceeds the context or all blocks of an idle engine, whatever its scheduler."""
+    """Whether a request exceeds the context or all blocks of an idle engine, whatever its
+    scheduler.
+    """
     longest = isl + osl + cfg.drafted
     if longest > (cfg.kv_blocks - windows_of(cfg, longest)) * cfg.block_tokens:
         return True
@@ -33,7 +35,9 @@ def too_long(cfg, isl, osl):
 
 @part()
 def held(m, slot, generated):
-    """Blocks of a request that decodes: those of its context and its windows, or those once taken."""
+    """Blocks of a request that decodes: those of its context and its windows, or those once
+    taken.
+    """
     if m.cfg.grows == 0:
         return slot.blocks
     return blocks_of(slot.isl + generated - 1, m.cfg.block_tokens) + slot.windows
@@ -72,7 +76,9 @@ def grow_all(m):
 
 @part()
 def rounds_with_blocks(m, more):
-    """For how many of ``more`` rounds after the next one there are blocks for all who decode; ``step.grown`` has how many they take."""
+    """For how many of ``more`` rounds after the next one there are blocks for all who decode;
+    ``step.grown`` has how many they take.
+    """
     s, phases, block = m.state, m.tallies.phases, m.cfg.block_tokens
     rounds, taken = 0, 0
     if more >= block and s.decoding > 0:  # in so many rounds everyone needs one
@@ -89,17 +95,21 @@ def rounds_with_blocks(m, more):
     return rounds
 
 
-# KV blocks by their names, compiled: a table of names, lists of blocks that nobody holds, and tiers below; ``Cache`` is what they are in.
-# The rules are those of ``reference/prefix_cache.py``. A block of the cache or of a tier is a number; the blocks of the cache come first.
-# Each list is a ring of blocks with its own entry at which it begins, behind those of all blocks: that of the cache has the blocks
-# that nobody holds, the one to be taken next first, and that of a tier all of its blocks, the empty ones first.
+# KV blocks by their names, compiled: a table of names, lists of blocks that nobody holds, and tiers
+# below; ``Cache`` is what they are in. The rules are those of ``reference/prefix_cache.py``. A
+# block of the cache or of a tier is a number; the blocks of the cache come first. Each list is a
+# ring of blocks with its own entry at which it begins, behind those of all blocks: that of the
+# cache has the blocks that nobody holds, the one to be taken next first, and that of a tier all of
+# its blocks, the empty ones first.
 
 
 PLACE_2, PIECE_2 = 23, 39
-"""Bits of a place and of a piece in a name; one bit says whether it is the name of a whole block or of one's beginning."""
+"""Bits of a place and of a piece in a name; one bit says whether it is the name of a whole block or
+of one's beginning."""
 
 LINE_2 = 3
-"""Bits of a place that do not change the line of the table in which its name is: a prompt's blocks are looked up in order."""
+"""Bits of a place that do not change the line of the table in which its name is: a prompt's blocks
+are looked up in order."""
 
 EMPTY = -1
 FACTOR = 0x9E3779B97F4A7C15
@@ -113,8 +123,12 @@ def name_of(piece, place, begins):
 
 @part()
 def home_of(c, name):
-    """Where a name would like to be in the table: eight places in a row share a line of memory, which the highest bits of a product say."""
-    line = (np.uint64(name >> (LINE_2 + 1) | (name & 1) << 60) * np.uint64(FACTOR)) >> np.uint64(c.note.shift)
+    """Where a name would like to be in the table: eight places in a row share a line of memory,
+    which the highest bits of a product say.
+    """
+    line = (np.uint64(name >> (LINE_2 + 1) | (name & 1) << 60) * np.uint64(FACTOR)) >> np.uint64(
+        c.note.shift
+    )
     return np.int64(line) << LINE_2 | (name >> 1) & ((1 << LINE_2) - 1)
 
 
@@ -180,7 +194,9 @@ def ring_of(c, block):
 
 @part()
 def descend(c, name):
-    """What was in a block that is taken goes down, tier by tier, until one has room; else it is forgotten."""
+    """What was in a block that is taken goes down, tier by tier, until one has room; else it is
+    forgotten.
+    """
     for tier in range(c.lasts.size):
         ring = c.name.size + 1 + tier
         block = c.after[ring]
@@ -246,7 +262,9 @@ def let_begin(c, block, name, until):
 
 @part()
 def let_go(c, block):
-    """One holder less; whether nobody holds the block now. One in which nobody can find anything is the next to be taken."""
+    """One holder less; whether nobody holds the block now. One in which nobody can find anything is
+    the next to be taken.
+    """
     c.refs[block] -= 1
     if c.refs[block] > 0:
         return 0

@@ -15,7 +15,20 @@ from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, UNFINISHED, gap
 from tonnage.simulator.kernel.blocks import EMPTY, LINE_2, PIECE_2, PLACE_2
 from tonnage.simulator.kernel.decoding import CELLS_2
 from tonnage.simulator.kernel.front_end import reached
-from tonnage.simulator.kernel.memory import NEVER, SETTINGS, SLOT, STATE, STEP, Lists, Log, Machine, Prices, Rows, Tallies, Watch
+from tonnage.simulator.kernel.memory import (
+    NEVER,
+    SETTINGS,
+    SLOT,
+    STATE,
+    STEP,
+    Lists,
+    Log,
+    Machine,
+    Prices,
+    Rows,
+    Tallies,
+    Watch,
+)
 from tonnage.simulator.kernel.prefix_cache import NOTE, Cache
 from tonnage.simulator.kernel.schedulers import CODES, SCHEDULERS
 from tonnage.simulator.request import STEP_COLUMNS
@@ -46,7 +59,10 @@ COARSE = _coarse()
 
 
 NO_WATCH = Watch(
-    requests=np.zeros(0, np.int64), tokens=np.zeros(0, np.int64), late=np.zeros((0, 4), np.int64), under_way=np.zeros(1, np.int64)
+    requests=np.zeros(0, np.int64),
+    tokens=np.zeros(0, np.int64),
+    late=np.zeros((0, 4), np.int64),
+    under_way=np.zeros(1, np.int64),
 )
 """Of an engine that no router looks at."""
 
@@ -68,14 +84,19 @@ def settings(
     leaps: bool = True,
     ranks: bool = False,
 ) -> Any:
-    """The record of an engine's settings; ``ranks`` says whether its requests have theirs (``ranks.py``).
+    """The record of an engine's settings; ``ranks`` says whether its requests have theirs
+    (``ranks.py``).
 
     Raises:
-        InputError: an engine to which requests differ by class or deadline, and which does not learn of them.
+        InputError: an engine to which requests differ by class or deadline, and which does not
+            learn of them.
     """
     if knobs.ranks and not ranks:
         whose = ", ".join(map(option, ("queue_order", "shed")))
-        raise InputError(f"{whose}: priorities and deadlines are only simulated on a single instance; leave them out")
+        raise InputError(
+            f"{whose}: priorities and deadlines are only simulated on a single instance; leave"
+            " them out"
+        )
     drafting, drafted = step.drafting, 0 if step.drafting is None else step.drafting.tokens
     cfg = np.zeros(1, SETTINGS)[0]
     values = {
@@ -112,8 +133,18 @@ def settings(
     return cfg
 
 
-def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int = 0, stop: NDArray[np.int64] | None = None) -> Machine:
-    """An idle engine at time 0; ``stop`` is an array of one element that another thread sets to 1."""
+def machine(
+    cfg: Any,
+    step: StepModel,
+    rows: Rows,
+    *,
+    steps: int = 0,
+    log: int = 0,
+    stop: NDArray[np.int64] | None = None,
+) -> Machine:
+    """An idle engine at time 0; ``stop`` is an array of one element that another thread sets to
+    1.
+    """
     most = int(cfg["slots"])
     draft = np.zeros(COEFFICIENTS) if step.drafting is None else step.drafting.coefficients
     line = np.full((2, most + 1), -1)
@@ -144,7 +175,12 @@ def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int =
 def idle(cfg: Any) -> Any:
     """The state of an engine at time 0."""
     state = np.zeros(1, STATE)[0]
-    state["free"], state["spare"], state["ratio"], state["steady"] = cfg["kv_blocks"], cfg["slots"], RATIO_START, 1
+    state["free"], state["spare"], state["ratio"], state["steady"] = (
+        cfg["kv_blocks"],
+        cfg["slots"],
+        RATIO_START,
+        1,
+    )
     state["next_arrival"] = state["next_end"] = state["next_cross"] = NEVER
     return state
 
@@ -156,20 +192,32 @@ def send(m: Machine, count: int) -> None:
 
 
 def set_arrival(m: Machine, first: int) -> None:
-    """Note when the row that is the first of those on their way reaches the engine, if there are any."""
+    """Note when the row that is the first of those on their way reaches the engine, if there are
+    any.
+    """
     s, cfg = m.state, m.cfg
     if s["coming"]:
         s["next_arrival"] = reached(
-            s["entered"], m.rows.sent[first], cfg["frontend"], cfg["enter"] + m.rows.isl[first] * cfg["enter_token"]
+            s["entered"],
+            m.rows.sent[first],
+            cfg["frontend"],
+            cfg["enter"] + m.rows.isl[first] * cfg["enter_token"],
         )
     else:
         s["next_arrival"] = NEVER
 
 
 def rows_for(
-    isl: NDArray[np.int64], osl: NDArray[np.int64], ids: NDArray[np.int64], sent: NDArray[np.int64], *, steps: bool = False
+    isl: NDArray[np.int64],
+    osl: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    sent: NDArray[np.int64],
+    *,
+    steps: bool = False,
 ) -> Rows:
-    """Rows for requests of these lengths, with nothing done; ``steps`` to note the steps of their tokens."""
+    """Rows for requests of these lengths, with nothing done; ``steps`` to note the steps of their
+    tokens.
+    """
     count = len(isl)
     noted = count if steps else 0
     return Rows(
@@ -200,30 +248,54 @@ def plain(column: NDArray[Any], kind: type) -> NDArray[Any]:
 
 
 def slots(knobs: EngineKnobs, drafted: int = 0) -> int:
-    """Sequences that run at once: engines that hold decodes to a token budget take care that each can have one in every step."""
+    """Sequences that run at once: engines that hold decodes to a token budget take care that each
+    can have one in every step.
+    """
     most = knobs.max_batch_size
-    return min(most, knobs.max_num_tokens // (drafted + 1)) if SCHEDULERS[knobs.scheduler].BUDGETED else most
+    return (
+        min(most, knobs.max_num_tokens // (drafted + 1))
+        if SCHEDULERS[knobs.scheduler].BUDGETED
+        else most
+    )
 
 
 def check_engine(step: StepModel, knobs: EngineKnobs, kv_blocks: int) -> None:
     """Refuse what no engine could be.
 
     Raises:
-        InputError: an engine without slots, tokens or blocks, or whose steps do not hold a token and its guesses.
+        InputError: an engine without slots, tokens or blocks, or whose steps do not hold a token
+            and its guesses.
     """
-    if min(knobs.max_batch_size, knobs.max_num_tokens, knobs.tokens_per_block, knobs.receive_interval) < 1 or kv_blocks < 0:
-        raise InputError("engine knobs: max_batch_size, max_num_tokens, tokens_per_block and receive_interval are 1 or more")
+    if (
+        min(
+            knobs.max_batch_size,
+            knobs.max_num_tokens,
+            knobs.tokens_per_block,
+            knobs.receive_interval,
+        )
+        < 1
+        or kv_blocks < 0
+    ):
+        raise InputError(
+            "engine knobs: max_batch_size, max_num_tokens, tokens_per_block and receive_interval"
+            " are 1 or more"
+        )
     if step.drafting is not None:
         k = step.drafting.tokens
         if knobs.long_prefill_token_threshold > 0:
             raise InputError(
-                f"{option('long_prefill_token_threshold')}: is not simulated with speculative decoding; leave one of the two out"
+                f"{option('long_prefill_token_threshold')}: is not simulated with speculative"
+                " decoding; leave one of the two out"
             )
         if not SCHEDULERS[knobs.scheduler].GUESSES:
-            raise InputError(f"{option('speculation')}: static batching has no speculative decoding here; use in-flight batching")
+            raise InputError(
+                f"{option('speculation')}: static batching has no speculative decoding here; use"
+                " in-flight batching"
+            )
         if k < 1 or k + 1 > knobs.max_num_tokens:
             raise InputError(
-                f"{option('speculation')}: k={k} is not possible in steps of {knobs.max_num_tokens:,} tokens; write 1 or more, below that"
+                f"{option('speculation')}: k={k} is not possible in steps of"
+                f" {knobs.max_num_tokens:,} tokens; write 1 or more, below that"
             )
 
 
@@ -234,15 +306,40 @@ MOST_BLOCKS = 2**30
 """Blocks of a cache and its tiers together."""
 
 
-def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Windows, cfg: Any, tiers: Sequence[Tier]) -> Cache:
-    """An empty cache for the requests of a trace, above its tiers. Raises InputError: more blocks or pieces than a name can tell apart."""
-    scheduler, size, own = SCHEDULERS[knobs.scheduler], knobs.tokens_per_block, int(cfg["kv_blocks"])
+def cache_of(
+    trace: Trace,
+    contents: Contents,
+    knobs: EngineKnobs,
+    windows: Windows,
+    cfg: Any,
+    tiers: Sequence[Tier],
+) -> Cache:
+    """An empty cache for the requests of a trace, above its tiers. Raises InputError: more blocks
+    or pieces than a name can tell apart.
+    """
+    scheduler, size, own = (
+        SCHEDULERS[knobs.scheduler],
+        knobs.tokens_per_block,
+        int(cfg["kv_blocks"]),
+    )
     first = np.cumsum([own, *(tier.blocks for tier in tiers)])
-    count, longest = int(first[-1]), int((trace.isl + trace.osl).max(initial=1)) + int(cfg["drafted"])
-    if count > MOST_BLOCKS or longest // size >= 1 << PLACE_2 or int(contents.piece.max(initial=0)) >= 1 << PIECE_2:
-        raise InputError(f"a prefix cache of {count:,} blocks, or requests of {longest:,} tokens: that is more than can be simulated")
+    count, longest = (
+        int(first[-1]),
+        int((trace.isl + trace.osl).max(initial=1)) + int(cfg["drafted"]),
+    )
+    if (
+        count > MOST_BLOCKS
+        or longest // size >= 1 << PLACE_2
+        or int(contents.piece.max(initial=0)) >= 1 << PIECE_2
+    ):
+        raise InputError(
+            f"a prefix cache of {count:,} blocks, or requests of {longest:,} tokens: that is more"
+            " than can be simulated"
+        )
     on = scheduler.NAMES is not None and knobs.prefix_caching
-    slots, wide = (int(cfg["slots"]), -(-longest // size) + windows.of(longest) + 1) if on else (0, 0)
+    slots, wide = (
+        (int(cfg["slots"]), -(-longest // size) + windows.of(longest) + 1) if on else (0, 0)
+    )
     seats = ring_size(4 * (count + own * scheduler.PARTIAL) + (2 << LINE_2))
     note = np.zeros(1, NOTE)[0]
     note["on"], note["names"], note["partial"] = on, scheduler.NAMES or 0, scheduler.PARTIAL
@@ -287,7 +384,9 @@ def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Wind
 
 
 def _rings(first: Any) -> tuple[Any, Any]:
-    """The blocks of the cache and of each tier in rings, in order, each behind the entry at which it begins."""
+    """The blocks of the cache and of each tier in rings, in order, each behind the entry at which
+    it begins.
+    """
     count, begin = int(first[-1]), 0
     before, after = np.zeros((2, count + len(first)), np.int32)
     for ring, end in enumerate(first):
@@ -298,12 +397,16 @@ def _rings(first: Any) -> tuple[Any, Any]:
 
 
 def send_first_turns(m: Machine, trace: Trace) -> int:
-    """Put those on their way who wait for nobody, in a closed loop one for each client; how many."""
+    """Put those on their way who wait for nobody, in a closed loop one for each client; how
+    many.
+    """
     cache: Cache = m.cache
     firsts, count = cache.firsts, len(cache.firsts)
     if trace.concurrency > 0:
         count = min(trace.concurrency, count)
-        m.rows.sent[firsts[:count]] = np.maximum(np.arange(1, count + 1) * trace.turnaround_ps, trace.due_ps[firsts[:count]])
+        m.rows.sent[firsts[:count]] = np.maximum(
+            np.arange(1, count + 1) * trace.turnaround_ps, trace.due_ps[firsts[:count]]
+        )
         cache.note["begun"] = count
     firsts = firsts[:count][np.argsort(m.rows.sent[firsts[:count]], kind="stable")]
     sent = m.rows.sent[firsts]

@@ -1,8 +1,9 @@
 """How the loops are compiled: the one file that knows numba.
 
-``quick_compiler.py`` changes numba's compiler itself. With a numba for which it was not written, or which lacks something that it needs,
-numba's own pipeline compiles the same functions: the results are the same, and the first use takes four times as long (``SLOWER`` says so).
-The rest is numba's extension interface: parts of a loop, functions with two forms, and named tuples by reference.
+``quick_compiler.py`` changes numba's compiler itself. With a numba for which it was not written, or
+which lacks something that it needs, numba's own pipeline compiles the same functions: the results
+are the same, and the first use takes four times as long (``SLOWER`` says so). The rest is numba's
+extension interface: parts of a loop, functions with two forms, and named tuples by reference.
 
 The parts allocate nothing (``driven.py``).
 """
@@ -28,23 +29,40 @@ try:
     from numba.core.datamodel import models
     from numba.core.errors import TypingError
     from numba.core.typing.templates import AttributeTemplate
-    from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, overload, register_jitable, register_model
+    from numba.extending import (
+        infer_getattr,
+        intrinsic,
+        lower_getattr_generic,
+        overload,
+        register_jitable,
+        register_model,
+    )
 except ImportError as error:
-    raise TonnageError(f"numba {numba.__version__} lacks what compiles the simulator ({error}); pip install numba=={PINNED}") from None
+    raise TonnageError(
+        f"numba {numba.__version__} lacks what compiles the simulator ({error}); pip install"
+        f" numba=={PINNED}"
+    ) from None
 
 VERSIONS = ("0.68.",)
-"""Versions of numba that ``quick_compiler.py`` was written for and run with; ``pyproject.toml`` asks for no other."""
+"""Versions of numba that ``quick_compiler.py`` was written for and run with; ``pyproject.toml``
+asks for no other."""
 
 
 def _pipelines() -> dict[str, Any] | None:
-    """The compilers of parts, of what Python calls, and of loops; None where numba's own has to do."""
+    """The compilers of parts, of what Python calls, and of loops; None where numba's own has to
+    do.
+    """
     if not numba.__version__.startswith(VERSIONS):
         return None
     try:
         from tonnage.simulator.kernel import quick_compiler
     except (ImportError, AttributeError):
         return None
-    return {"part": quick_compiler.Part, "whole": quick_compiler.Whole, "loop": quick_compiler.EngineLoop}
+    return {
+        "part": quick_compiler.Part,
+        "whole": quick_compiler.Whole,
+        "loop": quick_compiler.EngineLoop,
+    }
 
 
 _PIPELINES = _pipelines()
@@ -52,8 +70,10 @@ _PIPELINES = _pipelines()
 SLOWER = (
     ""
     if _PIPELINES
-    else f"numba {numba.__version__} is not one that compiles the simulator quickly: the first use takes four times as long; "
-    f"pip install numba=={PINNED}"
+    else (
+        f"numba {numba.__version__} is not one that compiles the simulator quickly: the first use"
+        f" takes four times as long; pip install numba=={PINNED}"
+    )
 )
 """What to tell a user whose numba compiles slowly; "" where it does not."""
 
@@ -68,22 +88,29 @@ WHOLE: dict[str, Any] = _by("whole")
 LOOP: dict[str, Any] = _by("loop")
 """Options of a loop whose only array-like argument is a machine by reference."""
 
-PART: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_by("part")}
+PART: dict[str, Any] = {
+    "_nrt": False,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    **_by("part"),
+}
 """Options of a part."""
 
 part: Any = partial(njit, forceinline=True, **PART)
 """For a function that becomes part of the loop."""
 
 called: Any = partial(njit, forceinline=False, **PART)
-"""For a larger one that may stay a separate function: the registers of the loop are better left to the rest of it. What is not said here
-numba takes from the caller."""
+"""For a larger one that may stay a separate function: the registers of the loop are better left to
+the rest of it. What is not said here numba takes from the caller."""
 
 jitable: Any = partial(register_jitable, forceinline=True, **PART)
 """For a function of plain numbers that Python calls too, unchanged."""
 
 
 def two_forms(field: str, without: Callable[..., Any], within: Callable[..., Any]) -> Any:
-    """A function for compiled code alone, with one form for machines that have None in a field and one for the others."""
+    """A function for compiled code alone, with one form for machines that have None in a field and
+    one for the others.
+    """
 
     def asked(*args: Any) -> Any:
         raise NotImplementedError
@@ -98,9 +125,10 @@ def two_forms(field: str, without: Callable[..., Any], within: Callable[..., Any
     return asked
 
 
-# Named tuples by reference: what compiled functions pass to one another of a machine is one address instead of all of its arrays. Numba
-# passes a tuple by value: a function that takes a ``Machine`` of 40 arrays has 300 arguments, which are packed and unpacked at every
-# call, and half of what the compiler did was that.
+# Named tuples by reference: what compiled functions pass to one another of a machine is one address
+# instead of all of its arrays. Numba passes a tuple by value: a function that takes a ``Machine``
+# of 40 arrays has 300 arguments, which are packed and unpacked at every call, and half of what the
+# compiler did was that.
 
 _written_out: Any = intrinsic  # a decorator that its types say nothing about
 
@@ -114,7 +142,9 @@ class Reference(types.Type):
 
     def __init__(self, to: Any) -> None:
         self.to = to
-        super().__init__(f"Reference({to.instance_class.__name__}, {zlib.crc32(str(to).encode()):x})")
+        super().__init__(
+            f"Reference({to.instance_class.__name__}, {zlib.crc32(str(to).encode()):x})"
+        )
 
     @property
     def key(self) -> Any:
@@ -122,7 +152,9 @@ class Reference(types.Type):
         return self.to
 
     def type_of(self, name: str) -> Any:
-        """The type of a field: a tuple in the tuple is a reference again; None where there is no such field."""
+        """The type of a field: a tuple in the tuple is a reference again; None where there is no
+        such field.
+        """
         if name not in self.to.fields:
             return None
         field = self.to.types[self.to.fields.index(name)]
@@ -134,7 +166,9 @@ class _ReferenceModel(models.PrimitiveModel):
     """A pointer to the tuple as numba keeps it."""
 
     def __init__(self, manager, reference):
-        super().__init__(manager, reference, manager.lookup(reference.to).get_value_type().as_pointer())
+        super().__init__(
+            manager, reference, manager.lookup(reference.to).get_value_type().as_pointer()
+        )
 
 
 @infer_getattr
@@ -148,8 +182,8 @@ class _Fields(AttributeTemplate):
 
 
 MADE_OUTSIDE = ("Cache",)
-"""Tuples that no compiled function makes. Their fields do not change during a run, and are loaded once, not after every write to an array:
-a fifth of the time of recorded sessions."""
+"""Tuples that no compiled function makes. Their fields do not change during a run, and are loaded
+once, not after every write to an array: a fifth of the time of recorded sessions."""
 
 
 @lower_getattr_generic(Reference)
@@ -166,7 +200,9 @@ def _load(context, builder, reference, address, name):
 
 @_written_out
 def by_reference(typing_context, value):
-    """Keep a tuple in the memory of the function that calls this, and return its address; not to be returned from there."""
+    """Keep a tuple in the memory of the function that calls this, and return its address; not to be
+    returned from there.
+    """
 
     def keep(context, builder, signature, arguments):
         return cgutils.alloca_once_value(builder, arguments[0])
@@ -212,7 +248,9 @@ LOOPS: set[Reference] = set()
 
 @_written_out
 def advance_at(typing_context, address, m, until, cancelled):
-    """Call the loop that is at an address with a machine by reference, an instant and the row of a request to let go of."""
+    """Call the loop that is at an address with a machine by reference, an instant and the row of a
+    request to let go of.
+    """
     if m not in LOOPS:
         raise TypingError(f"there is no loop for a machine of the type {m}")
     signature = types.int64(types.int64, m, types.int64, types.int64)
@@ -221,7 +259,9 @@ def advance_at(typing_context, address, m, until, cancelled):
         convention, kinds = context.call_conv, signature.args[1:]
         kind = convention.get_function_type(signature.return_type, kinds)
         function = builder.inttoptr(arguments[0], kind.as_pointer())
-        status, result = convention.call_function(builder, function, signature.return_type, kinds, arguments[1:])
+        status, result = convention.call_function(
+            builder, function, signature.return_type, kinds, arguments[1:]
+        )
         with cgutils.if_unlikely(builder, status.is_error):
             convention.return_status_propagate(builder, status)
         return result

@@ -1,9 +1,12 @@
-"""Requests that decode, compiled: how they begin to, how they cease, and how the gaps between their tokens are counted.
+"""Requests that decode, compiled: how they begin to, how they cease, and how the gaps between their
+tokens are counted.
 
-The gap histogram has a bucket for the output positions from each power of two to the next. All who decode get a token in the same
-round and so have the same gap; it is not added to the histogram round by round but when it changes its bin. Until then it is known how
-many decode in each bucket (``positions``) and since which round (``state.counted``). anyone who enters a bucket later or leaves it earlier
-than that corrects the product of the two by the rounds between (``moved``), which may be done in any order.
+The gap histogram has a bucket for the output positions from each power of two to the next. All who
+decode get a token in the same round and so have the same gap; it is not added to the histogram
+round by round but when it changes its bin. Until then it is known how many decode in each bucket
+(``positions``) and since which round (``state.counted``). anyone who enters a bucket later or
+leaves it earlier than that corrects the product of the two by the rounds between (``moved``), which
+may be done in any order.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.memory import NEVER
 
 CELLS_2 = 7
-"""128 cells of ``Tallies.coarse`` for a factor of two: finer than the bins, so that the right bin is never far."""
+"""128 cells of ``Tallies.coarse`` for a factor of two: finer than the bins, so that the right bin
+is never far."""
 
 
 @part()
 def cell_of(number, cells_2):
-    """Place of a number of 1 or more among 2 to the power of ``cells_2`` cells for each factor of two: the first bits of its float."""
+    """Place of a number of 1 or more among 2 to the power of ``cells_2`` cells for each factor of
+    two: the first bits of its float.
+    """
     return (np.float64(number).view(np.int64) >> (52 - cells_2)) - (1023 << cells_2)
 
 
@@ -53,7 +59,9 @@ def crossing(base, bucket):
 
 @part()
 def join_decoding(m, i, generated):
-    """A request that has its next token out of the computation of its prompt decodes from now on."""
+    """A request that has its next token out of the computation of its prompt decodes from now
+    on.
+    """
     s, lists, slot = m.state, m.lists, m.slots[i]
     k = s.running - 1
     while lists.running[k] != i:
@@ -153,17 +161,24 @@ def mixed(bits):
 
 @part()
 def accepted(cfg, request, generated, most):
-    """How many of at most so many guesses after ``generated`` tokens are right before the first wrong one."""
+    """How many of at most so many guesses after ``generated`` tokens are right before the first
+    wrong one.
+    """
     stream, below = mixed(np.uint64(cfg.seed) ^ np.uint64(request)), cfg.below
     count = 0
-    while count < most and np.int64(mixed(stream ^ np.uint64(generated + count + 1)) >> np.uint64(11)) < below:
+    while (
+        count < most
+        and np.int64(mixed(stream ^ np.uint64(generated + count + 1)) >> np.uint64(11)) < below
+    ):
         count += 1
     return count
 
 
 @part()
 def hand_out_guesses(m):
-    """The right guesses of a round, ahead of the token that every request gets; gaps after the first token are 0."""
+    """The right guesses of a round, ahead of the token that every request gets; gaps after the
+    first token are 0.
+    """
     cfg, state, lists, gaps = m.cfg, m.state, m.lists, m.tallies.gaps
     now, seen = state.round, state.seen
     soonest, handed_out, place = state.next_end, 0, bin_of(m.tallies, state.gap)
@@ -175,7 +190,9 @@ def hand_out_guesses(m):
         if state.paused > 0:
             place = bin_of(m.tallies, seen - max(slot.last, state.decoded))
         gaps[bucket_of(generated), place] += 1
-        right = accepted(cfg, m.rows.id[slot.row], generated, min(cfg.drafted, slot.osl - generated - 1))
+        right = accepted(
+            cfg, m.rows.id[slot.row], generated, min(cfg.drafted, slot.osl - generated - 1)
+        )
         for position in range(generated + 1, generated + right + 1):
             gaps[bucket_of(position), 0] += 1
         slot.base -= right
@@ -207,7 +224,9 @@ def add_prompt(m, slot, new):
 
 @part()
 def add_filling(m, slot, new):
-    """Count the next ``new`` tokens of a filling request into a step; a last token computed again is a decode."""
+    """Count the next ``new`` tokens of a filling request into a step; a last token computed again
+    is a decode.
+    """
     generated, tokens = slot.generated, slot.isl + slot.generated
     if generated > 0 and slot.computed == tokens - 1:
         m.step.decode_sequences += 1
@@ -218,7 +237,9 @@ def add_filling(m, slot, new):
 
 @part()
 def cut(m, tokens):
-    """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while others are there."""
+    """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while
+    others are there.
+    """
     if 0 < m.cfg.longest_chunk < tokens and m.state.running + m.state.queued > 1:
         return m.cfg.longest_chunk
     return tokens
@@ -226,7 +247,11 @@ def cut(m, tokens):
 
 @part()
 def chunk(m, i, budget):
-    """New tokens of a filling request in a step with so many left, and the blocks that they need."""
+    """New tokens of a filling request in a step with so many left, and the blocks that they
+    need.
+    """
     slot = m.slots[i]
     new = min(cut(m, slot.isl + slot.generated - slot.computed), budget)
-    return new, max(blocks_of(slot.computed + new, m.cfg.block_tokens) + slot.windows - slot.blocks, 0)
+    return new, max(
+        blocks_of(slot.computed + new, m.cfg.block_tokens) + slot.windows - slot.blocks, 0
+    )

@@ -1,8 +1,10 @@
-"""The loops of one engine and of a fleet behind numba, compiled on first use and kept on disk where there is a place for it.
+"""The loops of one engine and of a fleet behind numba, compiled on first use and kept on disk where
+there is a place for it.
 
-A loop holds no interpreter lock, so that threads run several engines at once, and it allocates nothing, so that numba's counting of
-references (``_nrt``) is left out: it made the loop ten times slower. Python and the loop of a fleet call the loop of one engine by its
-address, so that it is compiled once.
+A loop holds no interpreter lock, so that threads run several engines at once, and it allocates
+nothing, so that numba's counting of references (``_nrt``) is left out: it made the loop ten times
+slower. Python and the loop of a fleet call the loop of one engine by its address, so that it is
+compiled once.
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ from tonnage.perf import step, step_terms
 from tonnage.results import requests
 from tonnage.simulator import autoscaler, request, router, rules
 from tonnage.simulator.kernel import lockstep, routing
-from tonnage.simulator.kernel.compiler import LOOP, LOOPS, WHOLE, Reference, advance_at, by_reference, write_at
+from tonnage.simulator.kernel.compiler import (
+    LOOP,
+    LOOPS,
+    WHOLE,
+    Reference,
+    advance_at,
+    by_reference,
+    write_at,
+)
 from tonnage.simulator.kernel.memory import GROUP, NOBODY, Group
 from tonnage.simulator.kernel.schedulers import CODES
 
@@ -34,8 +44,13 @@ if TYPE_CHECKING:
 
 
 def _fingerprint() -> int:
-    """Checksum of what the compiled loop is made of, sources and codes: a change in any of it compiles the loop again."""
-    others = [Path(str(module.__file__)) for module in (autoscaler, request, rules, router, step, step_terms, requests, units)]
+    """Checksum of what the compiled loop is made of, sources and codes: a change in any of it
+    compiles the loop again.
+    """
+    others = [
+        Path(str(module.__file__))
+        for module in (autoscaler, request, rules, router, step, step_terms, requests, units)
+    ]
     files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
     return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))
 
@@ -50,13 +65,16 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     except RuntimeError:  # no place for a cache
         return compiler(**options)(function)
     cache = found._cache
-    # Numba's method makes the compiler ready and then calls this one, which takes a fifth of the time.
+    # Numba's method makes the compiler ready and then calls this one, which takes a fifth of the
+    # time.
     cache.load_overload = getattr(cache, "_load_overload", cache.load_overload)
     return found
 
 
 def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
-    """Makes the loop of one engine, or of ranks in lockstep, under its own name in numba's cache, with ``version`` in its key there."""
+    """Makes the loop of one engine, or of ranks in lockstep, under its own name in numba's cache,
+    with ``version`` in its key there.
+    """
 
     def build(version: int) -> Callable[..., Any]:
         def drive(m, until, cancelled):
@@ -111,12 +129,16 @@ class Loop:
         return list(self.parts[0].signatures)
 
     def expected(self, m: Machine) -> int:
-        """Allow that what is compiled calls the loop of such machines at an address, without compiling it; 0, where there is none."""
+        """Allow that what is compiled calls the loop of such machines at an address, without
+        compiling it; 0, where there is none.
+        """
         LOOPS.add(Reference(typeof(m)))
         return 0
 
     def address(self, m: Machine) -> int:
-        """Where the loop is in memory, for ``advance_at``; compiled or loaded, for machines like ``m``, when it is first asked for."""
+        """Where the loop is in memory, for ``advance_at``; compiled or loaded, for machines like
+        ``m``, when it is first asked for.
+        """
         with self._once:
             if self._address == 0:
                 body, entry = self.parts
@@ -125,13 +147,16 @@ class Loop:
                 LOOPS.add(signature[0])
                 body.compile(signature)
                 entry.compile((types.int64, kind, types.int64, types.int64))
-                entry.disable_compile()  # machines of another type are refused: the address is that of a loop for this one
+                # machines of another type are refused: the address is that of a loop for this one
+                entry.disable_compile()
                 made = body.overloads[signature]
                 self._address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
         return self._address
 
     def __call__(self, m: Machine, until: int, cancelled: int = NOBODY) -> None:
-        """``lockstep.drive``: up to an instant; ``cancelled`` is the row of a request to let go of instead, else NOBODY."""
+        """``lockstep.drive``: up to an instant; ``cancelled`` is the row of a request to let go of
+        instead, else NOBODY.
+        """
         self.parts[1](self._address or self.address(m), m, until, cancelled)
 
 
@@ -139,7 +164,11 @@ VERSION = _fingerprint()
 
 _LOOPS = {
     (shares, ranks): Loop(name, VERSION)
-    for shares, ranks, name in ((False, False, "drive"), (True, False, "drive_shared"), (False, True, "drive_ranked"))
+    for shares, ranks, name in (
+        (False, False, "drive"),
+        (True, False, "drive_shared"),
+        (False, True, "drive_ranked"),
+    )
 }
 _GROUPS = {key: Loop(f"{loop.name}_ranks", VERSION) for key, loop in _LOOPS.items()}
 
@@ -150,22 +179,29 @@ write = compiled(_build_write(VERSION))
 
 
 def loop_of(*, shares: bool = False, ranks: bool = False, grouped: bool = False) -> Loop:
-    """The loop of an engine; each is compiled when it is first asked for in a run that is not small.
+    """The loop of an engine; each is compiled when it is first asked for in a run that is not
+    small.
 
-    ``shares``: its requests have something in common; ``ranks``: they differ by class or deadline; ``grouped``: ranks go in lockstep.
+    ``shares``: its requests have something in common; ``ranks``: they differ by class or deadline;
+    ``grouped``: ranks go in lockstep.
     """
     return (_GROUPS if grouped else _LOOPS)[shares, ranks]
 
 
 def loop_for(m: Machine) -> Loop:
     """The loop of a machine."""
-    return loop_of(shares=m.cache is not None, ranks=m.ranks is not None, grouped=m.group is not None)
+    return loop_of(
+        shares=m.cache is not None, ranks=m.ranks is not None, grouped=m.group is not None
+    )
 
 
 def note_of(knobs: EngineKnobs, shape: tuple[int, ...]) -> NDArray[np.void]:
     """Records of the type ``GROUP`` for attention ranks that nothing has happened to."""
     note = np.zeros(shape, GROUP)
-    note["wait"], note["padded"] = knobs.rank_wait_steps, knobs.graph_tokens if knobs.pads_ranks else -1
+    note["wait"], note["padded"] = (
+        knobs.rank_wait_steps,
+        knobs.graph_tokens if knobs.pads_ranks else -1,
+    )
     return note
 
 
@@ -181,7 +217,9 @@ def grouped(ranks: Sequence[Machine], knobs: EngineKnobs) -> list[Machine]:
 
 
 def room_for(m: Machine, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Memory for as many machines like this one as ``at`` has entries, where their addresses are noted."""
+    """Memory for as many machines like this one as ``at`` has entries, where their addresses are
+    noted.
+    """
     context = write.targetctx
     words = -(-context.get_abi_sizeof(context.get_value_type(typeof(m))) // 8)
     room = np.zeros((at.size, words), np.int64)
@@ -203,7 +241,8 @@ def _build_fleet(version: int) -> Callable[..., Any]:
 
 
 drive_fleet = compiled(_build_fleet(VERSION))
-"""``routing.route``, and after the last request ``routing.drain``; it is compiled when a large fleet is first simulated."""
+"""``routing.route``, and after the last request ``routing.drain``; it is compiled when a large
+fleet is first simulated."""
 
 
 def is_compiled(loop: Any = drive) -> bool:

@@ -1,7 +1,9 @@
-"""A whole trace on several engines behind one router, compiled: the records are those of ``simulator/fleet.py`` to the last bit.
+"""A whole trace on several engines behind one router, compiled: the records are those of
+``simulator/fleet.py`` to the last bit.
 
-An engine is advanced when one of its requests could end or is sent to it, and not at every arrival: between two such instants a router
-that counts requests sees the same. Routers by tokens or KV cache see every step, so that every engine is advanced at every arrival.
+An engine is advanced when one of its requests could end or is sent to it, and not at every arrival:
+between two such instants a router that counts requests sees the same. Routers by tokens or KV cache
+see every step, so that every engine is advanced at every arrival.
 """
 
 from __future__ import annotations
@@ -17,10 +19,31 @@ from tonnage.errors import InputError
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
 from tonnage.simulator.autoscaler import Scaler, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Routed
-from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
+from tonnage.simulator.kernel.build import (
+    COARSE,
+    EDGES,
+    NO_LOG,
+    NO_WATCH,
+    idle,
+    plain,
+    ring_size,
+    rows_for,
+)
 from tonnage.simulator.kernel.driven import drive, drive_fleet, loop_of, note_of, room_for
 from tonnage.simulator.kernel.members import Fleet, Groups
-from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE, STEP, Group, Lists, Machine, Prices, Tallies
+from tonnage.simulator.kernel.memory import (
+    CLOSELY,
+    NEVER,
+    ROUTED,
+    SLOT,
+    STATE,
+    STEP,
+    Group,
+    Lists,
+    Machine,
+    Prices,
+    Tallies,
+)
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
 from tonnage.simulator.kernel.run import check_trace, requests_of
 from tonnage.simulator.request import STEP_COLUMNS
@@ -87,21 +110,28 @@ def run_fleet(
         trace: an open loop; ``due_ps`` in order.
         engines: machines at time 0; their settings and prices are taken, and they stay as they are.
         router, seed, weight, sessions, changes: as in ``simulate_fleet``.
-        ranks: attention ranks of an instance, in lockstep; each is one of the engines, and an endpoint to the router.
+        ranks: attention ranks of an instance, in lockstep; each is one of the engines, and an
+            endpoint to the router.
         knobs: those of the engines, where they have attention ranks.
 
     Raises:
-        InputError: a closed loop, no engine, an unknown router, due times out of order, lengths below one token, more instances in
-            ``changes`` than there are engines, or changes of attention ranks in lockstep.
+        InputError: a closed loop, no engine, an unknown router, due times out of order, lengths
+            below one token, more instances in ``changes`` than there are engines, or changes of
+            attention ranks in lockstep.
     """
     check_fleet(trace, engines, router)
     if ranks > 1 and changes.some:
-        raise InputError("attention ranks: failures and autoscaling are simulated for engines of one rank only; leave one of the two out")
+        raise InputError(
+            "attention ranks: failures and autoscaling are simulated for engines of one rank only;"
+            " leave one of the two out"
+        )
     check_trace(trace)
     changes.check(len(engines))
     count, last = len(engines), changes.last(trace)
     loop = loop_of(grouped=ranks > 1)
-    fleet, view, memory, asked = arguments(trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, knobs)
+    fleet, view, memory, asked = arguments(
+        trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, knobs
+    )
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
         drive_fleet(fleet, view, memory, asked, min(until, len(trace)))
     record = requests_of(fleet.rows, len(trace), fleet.tallies.gaps)
@@ -115,7 +145,9 @@ def run_fleet(
 
 
 def compile_for(trace: Trace, engines: Sequence[Machine]) -> None:
-    """Compile the loop of fleets, or load it, without that of one engine, which it calls; nothing is simulated."""
+    """Compile the loop of fleets, or load it, without that of one engine, which it calls; nothing
+    is simulated.
+    """
     made = arguments(trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected)
     drive_fleet.compile((*map(typeof, made), types.int64))
 
@@ -132,10 +164,16 @@ def arguments(
     ranks: int = 1,
     knobs: EngineKnobs | None = None,
 ) -> tuple[Fleet, View, Memory, Asked]:
-    """What the loop of fleets takes before the number of requests; ``address`` says where the loop of one engine is."""
+    """What the loop of fleets takes before the number of requests; ``address`` says where the loop
+    of one engine is.
+    """
     closely, count = router in SEES_TOKENS, len(engines)
     groups = None if knobs is None or ranks == 1 else _groups(engines, ranks, knobs)
-    example = engines[0] if groups is None else engines[0]._replace(group=Group(groups.note[0], groups.at[0], groups.room))
+    example = (
+        engines[0]
+        if groups is None
+        else engines[0]._replace(group=Group(groups.note[0], groups.at[0], groups.room))
+    )
     fleet = _fleet(trace, engines, closely, changes.some, address(example), groups)
     none, down = np.zeros(0, np.int64), changes.outages
     asked = Asked(
@@ -144,7 +182,11 @@ def arguments(
         retry=RETRIES[changes.retry],
         sessions=none if sessions is None else plain(sessions, np.int64),
         chosen=np.empty(len(trace), np.int64),
-        outages=Down(none, none, none) if down is None else Down(*(plain(each, np.int64) for each in (down.at, down.instance, down.back))),
+        outages=(
+            Down(none, none, none)
+            if down is None
+            else Down(*(plain(each, np.int64) for each in (down.at, down.instance, down.back)))
+        ),
         scaler=scaler_of(changes.autoscale, changes.last(trace)),
         told=np.zeros(3, np.int64),
     )
@@ -155,7 +197,9 @@ def _groups(engines: Sequence[Machine], ranks: int, knobs: EngineKnobs) -> Group
     """The attention ranks of each instance, with room for their machines."""
     note = note_of(knobs, (len(engines) // ranks, 1))
     at = np.zeros((len(engines) // ranks, ranks), np.int64)
-    room = room_for(engines[0]._replace(group=Group(note[0], at[0], np.zeros((0, 0), np.int64))), at)
+    room = room_for(
+        engines[0]._replace(group=Group(note[0], at[0], np.zeros((0, 0), np.int64))), at
+    )
     return Groups(note=note, at=at, room=room)
 
 
@@ -163,7 +207,14 @@ def _view(fleet: Fleet, weight: Sequence[float] | None, available: list[int]) ->
     """What a router sees, in arrays that the loop writes."""
     count, watch = len(fleet.cfg), fleet.watch
     weights = np.ones(count) if weight is None else np.array(weight, np.float64)
-    columns: Any = (np.array(available, np.int64), watch.requests, watch.tokens, np.zeros(count), np.zeros(count, np.int64), weights)
+    columns: Any = (
+        np.array(available, np.int64),
+        watch.requests,
+        watch.tokens,
+        np.zeros(count),
+        np.zeros(count, np.int64),
+        weights,
+    )
     return View(*columns)
 
 
@@ -173,8 +224,17 @@ def _memory(count: int, seed: int) -> Memory:
     return Memory(*columns)
 
 
-def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bool, loop: int, groups: Groups | None) -> Fleet:
-    """The engines of a fleet, idle at time 0, and the rows of the trace; whether engines may fail or be released; their loop's address."""
+def _fleet(
+    trace: Trace,
+    engines: Sequence[Machine],
+    closely: bool,
+    changing: bool,
+    loop: int,
+    groups: Groups | None,
+) -> Fleet:
+    """The engines of a fleet, idle at time 0, and the rows of the trace; whether engines may fail
+    or be released; their loop's address.
+    """
     count, most = len(engines), max(len(m.slots) for m in engines)
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     cfg, kinds = _settings(engines, closely)
@@ -186,16 +246,25 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
     line_a, line_c = np.full((2, len(kinds), most + 1), -1)
     size = ring_size(max(count, 2))
     late = (
-        (int(trace.osl.sum()) if closely else 0) + len(trace) if bool((cfg["stream"] + cfg["stream_step"] + cfg["enter"] > 0).any()) else 0
+        (int(trace.osl.sum()) if closely else 0) + len(trace)
+        if bool((cfg["stream"] + cfg["stream_step"] + cfg["enter"] > 0).any())
+        else 0
     )
     return Fleet(
         cfg=cfg,
         state=state,
         step=np.zeros(count, STEP),
         slots=np.zeros((count, most), SLOT),
-        rows=rows_for(isl, osl, np.arange(len(trace)) if bool((cfg["drafted"] > 0).any()) else isl, due),
+        rows=rows_for(
+            isl, osl, np.arange(len(trace)) if bool((cfg["drafted"] > 0).any()) else isl, due
+        ),
         lists=Lists(running, ends, crosses, filling, take, spare),
-        prices=Prices(np.array([m.prices.model for m in kinds]), np.array([m.prices.drafter for m in kinds]), line_a, line_c),
+        prices=Prices(
+            np.array([m.prices.model for m in kinds]),
+            np.array([m.prices.drafter for m in kinds]),
+            line_a,
+            line_c,
+        ),
         tallies=Tallies(
             gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
             edges=EDGES,
@@ -236,14 +305,27 @@ def _settings(engines: Sequence[Machine], closely: bool) -> tuple[Any, list[Mach
     kinds: dict[bytes, int] = {}
     examples: list[Machine] = []
     for i, m in enumerate(alike):
-        prices = b"".join([*(part.tobytes() for part in m.prices[:2]), m.cfg["drafted"].tobytes(), m.cfg["passes"].tobytes()])
+        prices = b"".join(
+            [
+                *(part.tobytes() for part in m.prices[:2]),
+                m.cfg["drafted"].tobytes(),
+                m.cfg["passes"].tobytes(),
+            ]
+        )
         if prices not in kinds:
             kinds[prices] = len(examples)
             examples.append(m)
         each[i]["kind"] = kinds[prices]
     if len({m.prices.model.size for m in examples}) > 1:
-        raise InputError("a fleet: step times of one instance come from a table and those of another do not; simulate them apart")
+        raise InputError(
+            "a fleet: step times of one instance come from a table and those of another do not;"
+            " simulate them apart"
+        )
     cfg = each[which]
-    cfg["place"], cfg["routed"], cfg["reporting"] = np.arange(len(engines)), CLOSELY if closely else ROUTED, 0
+    cfg["place"], cfg["routed"], cfg["reporting"] = (
+        np.arange(len(engines)),
+        CLOSELY if closely else ROUTED,
+        0,
+    )
     cfg["leaps"] = 0 if closely else cfg["drafted"] == 0
     return cfg, examples

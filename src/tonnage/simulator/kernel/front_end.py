@@ -1,4 +1,6 @@
-"""The front end of an engine, compiled: requests enter one after another, tokens are streamed, and tokens go first."""
+"""The front end of an engine, compiled: requests enter one after another, tokens are streamed, and
+tokens go first.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from tonnage.simulator.rules import FOURTHS
 
 @jitable()
 def reached(entered, sent, frontend, busy):
-    """When a request reaches the engine that keeps the front end busy so long; those before it have entered at ``entered``."""
+    """When a request reaches the engine that keeps the front end busy so long; those before it have
+    entered at ``entered``.
+    """
     return max(entered, sent) + max(frontend, busy)
 
 
@@ -34,7 +38,9 @@ def enter(m, r):
 
 @part()
 def put_off(m, first, steps):
-    """So many steps have ended whose tokens are streamed before anyone else enters; ``first`` is the row of the next."""
+    """So many steps have ended whose tokens are streamed before anyone else enters; ``first`` is
+    the row of the next.
+    """
     s = m.state
     if m.cfg.enter > 0 and s.puts_off > 0 and steps > 0:
         s.entered += steps * s.puts_off

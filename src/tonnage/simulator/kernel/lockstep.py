@@ -1,8 +1,9 @@
-"""Attention ranks of one instance in lockstep, compiled; the rules are those of ``reference.Ranks``.
+"""Attention ranks of one instance in lockstep, compiled; the rules are those of
+``reference.Ranks``.
 
-Each rank is a machine. The loop finds the machines of a group by their addresses, where they were written beforehand (``write_at``), so
-that one loop is compiled for any number of ranks. Steps that are alike are taken at once while all ranks decode or are idle and the same
-one stays the slowest.
+Each rank is a machine. The loop finds the machines of a group by their addresses, where they were
+written beforehand (``write_at``), so that one loop is compiled for any number of ranks. Steps that
+are alike are taken at once while all ranks decode or are idle and the same one stays the slowest.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ from tonnage.simulator.kernel.shared import forget_transfers
 from tonnage.simulator.request import CANCELLED
 from tonnage.simulator.rules import RATIO_START
 
-# A request that nobody wants any more, compiled: it gives up its place in a list, its slot and its blocks at once.
+# A request that nobody wants any more, compiled: it gives up its place in a list, its slot and its
+# blocks at once.
 
 
 @part()
 def cancel(m, r):
-    """Let go of a request that the engine has received and that has not ended; a step that is under way lasts as long as before."""
+    """Let go of a request that the engine has received and that has not ended; a step that is under
+    way lasts as long as before.
+    """
     s, lists = m.state, m.lists
     k = 0
     while k < s.running and m.slots[lists.running[k]].row != r:
@@ -118,7 +122,9 @@ def advance_ranks(m, until):
 
 @part()
 def listen(m):
-    """Take what has come to any rank, and reject what is too late; whether there is anything to do."""
+    """Take what has come to any rank, and reject what is too late; whether there is anything to
+    do.
+    """
     busy = False
     for j in range(m.group.at.size):
         r = rank(m, j)
@@ -140,7 +146,9 @@ def has_work(r):
 
 @part()
 def wake_ranks(m, until):
-    """Idle ranks go on when the next request reaches one of them; False where none does by then, or the window ends first."""
+    """Idle ranks go on when the next request reaches one of them; False where none does by then, or
+    the window ends first.
+    """
     at, now, size = NEVER, m.state.now, m.group.at.size
     for j in range(size):
         at = min(at, rank(m, j).state.next_arrival)
@@ -159,7 +167,9 @@ def wake_ranks(m, until):
 
 @part()
 def begin_ranks(m):
-    """Put the next step of every rank together, and price it: it lasts as long as the slowest rank's."""
+    """Put the next step of every rank together, and price it: it lasts as long as the slowest
+    rank's.
+    """
     size, held, tokens, over = m.group.at.size, holds(m), 0, False
     most, prompts = 0, 0
     for j in range(size):
@@ -193,7 +203,9 @@ def begin_ranks(m):
 
 @part()
 def in_turn(m):
-    """Whether no prompt has to wait for those of other ranks: all ranks have some, or one does not decode."""
+    """Whether no prompt has to wait for those of other ranks: all ranks have some, or one does not
+    decode.
+    """
     prompts, decodes, size = 0, 0, m.group.at.size
     for j in range(size):
         r = rank(m, j)
@@ -220,7 +232,9 @@ def holds(m):
 
 @part()
 def price_ranks(m, tokens):
-    """What the step costs each rank, which is the slowest, and for how many steps like this one it stays so."""
+    """What the step costs each rank, which is the slowest, and for how many steps like this one it
+    stays so.
+    """
     note, size = m.group.note[0], m.group.at.size
     lasts, transfers = -1, 0
     for j in range(size):
@@ -235,7 +249,9 @@ def price_ranks(m, tokens):
             note.slowest = j
     note.longer = own_slope(rank(m, note.slowest))
     note.most = MOST_STEPS
-    if note.counting > 0:  # this step may have sent a request back, so that all ranks have prompts in the next, or be longer by transfers
+    # this step may have sent a request back, so that all ranks have prompts in the next, or be
+    # longer by transfers
+    if note.counting > 0:
         note.most = 1 if in_turn(m) or transfers > 0 else note.wait - note.waited
     for j in range(size):
         r = rank(m, j)
@@ -258,12 +274,18 @@ def ranks_ahead(m):
 
 @part()
 def rank_ahead(r, most):
-    """The same of one rank; one with nothing to do hears of the next arrival, and one that lost all its blocks computes in the next."""
+    """The same of one rank; one with nothing to do hears of the next arrival, and one that lost all
+    its blocks computes in the next.
+    """
     if tokens_of(r) > 0:
         return steps_ahead(r, most)
     if has_work(r):
         return 1
-    return min(most, steps_until_there(r, r.group.note[0].longer, most)) if r.state.next_arrival < NEVER else most
+    return (
+        min(most, steps_until_there(r, r.group.note[0].longer, most))
+        if r.state.next_arrival < NEVER
+        else most
+    )
 
 
 @part()
@@ -294,7 +316,9 @@ def rest(r, steps, began):
 
 @part()
 def record_ranks(m, tokens):
-    """Keep a step that begins, if there is room: what the slowest rank computes, and who is in any rank."""
+    """Keep a step that begins, if there is room: what the slowest rank computes, and who is in any
+    rank.
+    """
     slowest, steps = rank(m, m.group.note[0].slowest), m.tallies.steps
     s, step = slowest.state, slowest.step
     row = s.round + s.alone
@@ -336,7 +360,9 @@ def watch_alone(m, until):
 
 @part()
 def next_of_engine(m, now):
-    """The instant after ``now``, to which it was advanced, before which no request of an engine ends."""
+    """The instant after ``now``, to which it was advanced, before which no request of an engine
+    ends.
+    """
     s = m.state
     if s.phase == UNDER_WAY:
         return s.ends
@@ -347,22 +373,32 @@ def next_of_engine(m, now):
 
 @part()
 def next_of_ranks(m, now):
-    """The same of all ranks; one that is idle may not have heard yet of a request that has come, while others are in a step."""
+    """The same of all ranks; one that is idle may not have heard yet of a request that has come,
+    while others are in a step.
+    """
     at = NEVER
     for j in range(m.group.at.size):
         at = min(at, next_of_engine(rank(m, j), now))
     return max(at, now + 1)
 
 
-advance = two_forms("group", lambda m, until: advance_alone(m, until), lambda m, until: advance_ranks(m, until))
+advance = two_forms(
+    "group", lambda m, until: advance_alone(m, until), lambda m, until: advance_ranks(m, until)
+)
 settle = two_forms("group", lambda m: settle_alone(m), lambda m: settle_ranks(m))
-watch = two_forms("group", lambda m, until: watch_alone(m, until), lambda m, until: watch_ranks(m, until))
-next_event = two_forms("group", lambda m, now: next_of_engine(m, now), lambda m, now: next_of_ranks(m, now))
+watch = two_forms(
+    "group", lambda m, until: watch_alone(m, until), lambda m, until: watch_ranks(m, until)
+)
+next_event = two_forms(
+    "group", lambda m, now: next_of_engine(m, now), lambda m, now: next_of_ranks(m, now)
+)
 
 
 @part()
 def drive(m, until, cancelled):
-    """Let go of the request of that row, or for NOBODY advance; then note what all have generated. For IN_A_FLEET advance alone."""
+    """Let go of the request of that row, or for NOBODY advance; then note what all have generated.
+    For IN_A_FLEET advance alone.
+    """
     if cancelled >= 0:
         cancel(m, cancelled)
     elif m.state.over == 0:

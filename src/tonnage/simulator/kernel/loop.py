@@ -17,10 +17,11 @@ from tonnage.simulator.kernel.shared import first_of, forget_transfers
 from tonnage.simulator.kernel.tokens import end_requests, end_step
 from tonnage.simulator.rules import RATIO_DECAY, RATIO_LEAST, RATIO_START
 
-# Steps that are alike, taken at once, compiled. Between two events (an arrival that the engine looks at, the end of a prompt, the last
-# token of a request, a block that nobody has) the same requests decode: each step reads one token more of each, so that a step of B
-# sequences takes B·c(B) longer than the one before, and where the n-th ends is a sum of an arithmetic series of whole numbers. It is the
-# same instant to which n steps one by one lead.
+# Steps that are alike, taken at once, compiled. Between two events (an arrival that the engine
+# looks at, the end of a prompt, the last token of a request, a block that nobody has) the same
+# requests decode: each step reads one token more of each, so that a step of B sequences takes
+# B·c(B) longer than the one before, and where the n-th ends is a sum of an arithmetic series of
+# whole numbers. It is the same instant to which n steps one by one lead.
 
 
 MOST_STEPS = 4096
@@ -38,12 +39,15 @@ def own_slope(m):
 
 
 slope = two_forms("group", lambda m: own_slope(m), lambda m: m.group.note[0].longer)
-"""By how many picoseconds a step is longer than the one before; of attention ranks in lockstep, that of the slowest."""
+"""By how many picoseconds a step is longer than the one before; of attention ranks in lockstep,
+that of the slowest."""
 
 
 @jitable()
 def after(first, longer, steps):
-    """How long so many steps take, the first of which takes ``first``, and each of the others ``longer`` more than the one before."""
+    """How long so many steps take, the first of which takes ``first``, and each of the others
+    ``longer`` more than the one before.
+    """
     return steps * first + longer * (steps * (steps - 1) // 2)
 
 
@@ -56,7 +60,9 @@ def steps_within(first, longer, lasts, most):
         return 0
     half = 0.5 * float(longer)
     linear = float(first) - half
-    steps = int(2.0 * float(lasts) / (linear + math.sqrt(linear * linear + 4.0 * half * float(lasts))))
+    steps = int(
+        2.0 * float(lasts) / (linear + math.sqrt(linear * linear + 4.0 * half * float(lasts)))
+    )
     while after(first, longer, steps) > lasts:
         steps -= 1
     while after(first, longer, steps + 1) <= lasts:
@@ -66,19 +72,31 @@ def steps_within(first, longer, lasts, most):
 
 @part()
 def steps_ahead(m, most):
-    """How many of at most so many steps like the one that begins now follow one another, this one counted.
+    """How many of at most so many steps like the one that begins now follow one another, this one
+    counted.
 
     Blocks for the further ones are in ``step.grown``.
 
-    Its tokens are with clients ``stream`` later for each who decodes. Where that takes longer than the step, or the front end is not
-    done with earlier ones when it ends, steps are taken one by one.
+    Its tokens are with clients ``stream`` later for each who decodes. Where that takes longer than
+    the step, or the front end is not done with earlier ones when it ends, steps are taken one by
+    one.
     """
     s, cfg, step = m.state, m.cfg, m.step
     step.grown = 0
-    if cfg.leaps == 0 or (s.filling > 0 and s.held == 0) or step.prefill_tokens > 0 or s.steady == 0:
+    if (
+        cfg.leaps == 0
+        or (s.filling > 0 and s.held == 0)
+        or step.prefill_tokens > 0
+        or s.steady == 0
+    ):
         return 1
     most, longer = min(s.next_end - s.round, most), slope(m)
-    if most <= 1 or s.seen_next > s.now + s.lasts + s.streams or s.streams > s.lasts or (cfg.enter > 0 and s.puts_off < s.streams):
+    if (
+        most <= 1
+        or s.seen_next > s.now + s.lasts + s.streams
+        or s.streams > s.lasts
+        or (cfg.enter > 0 and s.puts_off < s.streams)
+    ):
         return 1
     if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
         return 1
@@ -94,11 +112,15 @@ def steps_ahead(m, most):
 
 @part()
 def steps_until_there(m, longer, most):
-    """The step at whose end an engine that looks after every step has heard of the next arrival, which may be beyond ``most``."""
+    """The step at whose end an engine that looks after every step has heard of the next arrival,
+    which may be beyond ``most``.
+    """
     s = m.state
     if s.next_arrival <= s.now:
         return 1
-    return steps_within(s.lasts, longer, s.next_arrival - 1 - s.now, most) + (2 if m.cfg.overlap > 0 else 1)
+    return steps_within(s.lasts, longer, s.next_arrival - 1 - s.now, most) + (
+        2 if m.cfg.overlap > 0 else 1
+    )
 
 
 @part()
@@ -112,20 +134,26 @@ def steps_until_heard(m, longer, most):
 
 @part()
 def steps_until_late(m, longer, most):
-    """The step at whose end a request that waits may be rejected because its first token cannot come in time any more, or ``most``."""
+    """The step at whose end a request that waits may be rejected because its first token cannot
+    come in time any more, or ``most``.
+    """
     s, note = m.state, m.ranks.note
     if note.shed == 0 or s.queued == 0 or note.soonest == NEVER:
         return most
     return min(most, 1 + steps_within(s.lasts, longer, note.soonest - s.now, most))
 
 
-steps_until_shed = two_forms("ranks", lambda m, longer, most: most, lambda m, longer, most: steps_until_late(m, longer, most))
+steps_until_shed = two_forms(
+    "ranks", lambda m, longer, most: most, lambda m, longer, most: steps_until_late(m, longer, most)
+)
 """``steps_until_late`` of an engine that looks at limits."""
 
 
 @part()
 def leap(m, steps, began):
-    """All but the first of so many steps, of which the first began then: tokens and blocks of decoding requests."""
+    """All but the first of so many steps, of which the first began then: tokens and blocks of
+    decoding requests.
+    """
     s, more, longer = m.state, steps - 1, slope(m)
     record_alone(m, more, began)
     gap = s.lasts + longer
@@ -149,7 +177,9 @@ def leap(m, steps, began):
 
 @part()
 def record_more(m, row, more, began):
-    """Keep the further steps of a leap whose first began then and has the row before ``row``, if there is room."""
+    """Keep the further steps of a leap whose first began then and has the row before ``row``, if
+    there is room.
+    """
     s, steps, longer = m.state, m.tallies.steps, slope(m)
     for k in range(min(more, steps.shape[0] - row)):
         for column in range(steps.shape[1]):
@@ -160,17 +190,21 @@ def record_more(m, row, more, began):
 
 
 record_alone = two_forms(
-    "group", lambda m, more, began: record_more(m, m.state.round + m.state.alone, more, began), lambda m, more, began: None
+    "group",
+    lambda m, more, began: record_more(m, m.state.round + m.state.alone, more, began),
+    lambda m, more, began: None,
 )
 """``record_more`` of an engine by itself; the steps of a group are recorded once for all."""
 
 
 @part()
 def advance_alone(m, until):
-    """Do all that happens up to and including ``until``, but for a step that begins then: more may arrive at that instant.
+    """Do all that happens up to and including ``until``, but for a step that begins then: more may
+    arrive at that instant.
 
-    It also stops where the window ends, and where the log might not hold what comes next. Steps that are alike are under way together:
-    where they end later than ``until``, nobody has to know how far they have come.
+    It also stops where the window ends, and where the log might not hold what comes next. Steps
+    that are alike are under way together: where they end later than ``until``, nobody has to know
+    how far they have come.
     """
     s, overlap, reporting = m.state, m.cfg.overlap > 0, m.cfg.reporting > 0
     under_way = s.phase == UNDER_WAY
@@ -209,7 +243,11 @@ def end_steps(m, steps, began):
     s.began = began
     s.now = s.ends
     prompts, decodes = m.step.prefill_tokens, m.step.decode_sequences
-    s.unheard = 0 if prompts > 0 or decodes == 0 or m.cfg.receive == 1 else (s.unheard + steps) % m.cfg.receive
+    s.unheard = (
+        0
+        if prompts > 0 or decodes == 0 or m.cfg.receive == 1
+        else (s.unheard + steps) % m.cfg.receive
+    )
     m.step.ended = 0
     m.step.returned = 0
     put_off(m, first_of(m), steps - 1)
@@ -226,7 +264,9 @@ def end_steps(m, steps, began):
 
 @part()
 def wake(m, until):
-    """An idle engine goes on when the next request reaches it; False where none does by then, or the window ends first."""
+    """An idle engine goes on when the next request reaches it; False where none does by then, or
+    the window ends first.
+    """
     s = m.state
     s.ratio = RATIO_START
     if s.next_arrival > until or s.next_arrival == NEVER:
@@ -241,7 +281,9 @@ def wake(m, until):
 
 @part()
 def begin_step(m):
-    """Put the next step together and price it. If the window ends before clients have its tokens, it never happens."""
+    """Put the next step together and price it. If the window ends before clients have its tokens,
+    it never happens.
+    """
     s = m.state
     empty_step(m)
     schedule(m)

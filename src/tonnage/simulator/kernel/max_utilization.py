@@ -1,4 +1,6 @@
-"""In-flight batching of TensorRT-LLM under MAX_UTILIZATION, compiled; the rules are those of ``reference/max_utilization.py``."""
+"""In-flight batching of TensorRT-LLM under MAX_UTILIZATION, compiled; the rules are those of
+``reference/max_utilization.py``.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,24 @@ fits_no_step = tensorrt_llm.never_fits
 @part()
 def never_fits(cfg, isl, osl):
     """Also prompt and output beyond a budget that cannot be cut."""
-    return fits_no_step(cfg, isl, osl) or (isl + osl > cfg.max_tokens and (cfg.chunked == 0 or cfg.max_tokens < cfg.block_tokens))
+    return fits_no_step(cfg, isl, osl) or (
+        isl + osl > cfg.max_tokens and (cfg.chunked == 0 or cfg.max_tokens < cfg.block_tokens)
+    )
 
 
 @part()
 def schedule(m):
-    """Blocks for decoding requests, then admission if nobody was paused, then decodes and prompts."""
+    """Blocks for decoding requests, then admission if nobody was paused, then decodes and
+    prompts.
+    """
     cfg, s, rows = m.cfg, m.state, m.rows
     paused = grow_running(m)
     s.steady = 0 if paused else 1
     while not paused and s.queued > 0 and s.running < cfg.slots:
         r = s.head
-        need = blocks_of(rows.isl[r] + rows.generated[r], cfg.block_tokens) + windows_of(cfg, rows.isl[r] + rows.osl[r] + cfg.drafted)
+        need = blocks_of(rows.isl[r] + rows.generated[r], cfg.block_tokens) + windows_of(
+            cfg, rows.isl[r] + rows.osl[r] + cfg.drafted
+        )
         if need > s.free:
             break
         m.slots[enter(m)].blocks = need

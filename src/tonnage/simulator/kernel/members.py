@@ -1,4 +1,6 @@
-"""The engines of a fleet side by side: each array has a row for every engine, and a machine is made of the rows of one."""
+"""The engines of a fleet side by side: each array has a row for every engine, and a machine is made
+of the rows of one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numba import njit
 
 from tonnage.simulator.kernel.compiler import by_reference, part, two_forms, whole, write_at
-from tonnage.simulator.kernel.memory import CLOSELY, Group, Lists, Log, Machine, Prices, Rows, Tallies, Watch
+from tonnage.simulator.kernel.memory import (
+    CLOSELY,
+    Group,
+    Lists,
+    Log,
+    Machine,
+    Prices,
+    Rows,
+    Tallies,
+    Watch,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,22 +37,29 @@ class Fleet(NamedTuple):
     rows: Rows  # the requests of all
     lists: Lists  # arrays of two dimensions, a row for each engine
     prices: Prices  # a row for each kind of engine, which is ``cfg.kind``
-    tallies: Tallies  # ``positions``, ``moved`` and ``phases`` have a row for each engine; the histogram of gaps is that of all
+    # ``positions``, ``moved`` and ``phases`` have a row for each engine; the histogram of gaps is
+    # that of all
+    tallies: Tallies
     log: Log  # without entries
     watch: Watch  # what the router sees
-    # a tournament of instants. Entry 1 is the earliest, the winner of 2k and 2k + 1 is k, and the second half has the instant for each
-    # engine before which no request ends there.
+    # a tournament of instants. Entry 1 is the earliest, the winner of 2k and 2k + 1 is k, and the
+    # second half has the instant for each engine before which no request ends there.
     events: NDArray[np.int64]
     place: NDArray[np.int64]  # the row of the request that comes next, in an array of one
     idle: Any  # the state of each engine at time 0; without entries where none fails or is released
-    again: NDArray[np.int64]  # room for the rows that an engine had when it failed; without entries likewise
+    # room for the rows that an engine had when it failed; without entries likewise
+    again: NDArray[np.int64]
     stop: NDArray[np.int64]  # as that of a ``Machine``
     loop: int  # address of the compiled loop of one engine, or of attention ranks in lockstep
-    groups: Any = None  # the attention ranks of each instance, which are engines one after another; None where an engine is an instance
+    # the attention ranks of each instance, which are engines one after another; None where an
+    # engine is an instance
+    groups: Any = None
 
 
 class Groups(NamedTuple):
-    """The attention ranks of instances: an array of one ``GROUP`` and a row of addresses for each instance, as in ``memory.Group``."""
+    """The attention ranks of instances: an array of one ``GROUP`` and a row of addresses for each
+    instance, as in ``memory.Group``.
+    """
 
     note: Any
     at: NDArray[np.int64]
@@ -80,9 +99,24 @@ def member(f, i):
         f.step[i],
         f.slots[i],
         whole(f.rows),
-        Lists(lists.running[i], lists.ends[i], lists.crosses[i], lists.filling[i], lists.take[i], lists.spare[i]),
+        Lists(
+            lists.running[i],
+            lists.ends[i],
+            lists.crosses[i],
+            lists.filling[i],
+            lists.take[i],
+            lists.spare[i],
+        ),
         Prices(prices.model[kind], prices.drafter[kind], prices.a[kind], prices.c[kind]),
-        Tallies(tallies.gaps, tallies.edges, tallies.coarse, tallies.positions[i], tallies.moved[i], tallies.phases[i], tallies.steps),
+        Tallies(
+            tallies.gaps,
+            tallies.edges,
+            tallies.coarse,
+            tallies.positions[i],
+            tallies.moved[i],
+            tallies.phases[i],
+            tallies.steps,
+        ),
         whole(f.log),
         whole(f.watch),
         f.stop,
@@ -116,12 +150,14 @@ def first_engine(f):
     return place - events.size // 2
 
 
-# What a router sees of its engines, compiled: what has come back, and a heap of what is on its way from the front ends to clients.
+# What a router sees of its engines, compiled: what has come back, and a heap of what is on its way
+# from the front ends to clients.
 
 
 @part()
 def book(m):
-    """Take off what the last step ended and returned: now if clients have it already, else when they will.
+    """Take off what the last step ended and returned: now if clients have it already, else when
+    they will.
 
     Tokens are kept up only where a router looks at them.
     """

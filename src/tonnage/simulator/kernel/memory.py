@@ -1,8 +1,9 @@
 """What an engine keeps in memory, by names: records of whole numbers, and arrays.
 
-Everything is int64 unless it says otherwise, and all times are picoseconds. A ``Machine`` is passed to every compiled function; it
-holds references, so that what one function writes the next one reads. What only a request that runs needs is kept by slot and not by
-request: so ten million requests take little more memory than their own record.
+Everything is int64 unless it says otherwise, and all times are picoseconds. A ``Machine`` is passed
+to every compiled function; it holds references, so that what one function writes the next one
+reads. What only a request that runs needs is kept by slot and not by request: so ten million
+requests take little more memory than their own record.
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ if TYPE_CHECKING:
 NEVER = 1 << 62
 """A round, or an instant, that does not come."""
 HANDED_ON = -2
-"""In place of a row's first token, where another engine made it and its client does not have it yet."""
+"""In place of a row's first token, where another engine made it and its client does not have it
+yet."""
 
 BETWEEN, UNDER_WAY, ENDING = range(3)
-"""Phases of an engine: between two steps, in one (or in several that are alike), or at its end before its tokens are handed out."""
+"""Phases of an engine: between two steps, in one (or in several that are alike), or at its end
+before its tokens are handed out."""
 
 NOBODY, IN_A_FLEET = -1, -2
-"""In place of the row of a request to let go of: an engine is advanced, by itself or in a fleet, which notes its state at the end."""
+"""In place of the row of a request to let go of: an engine is advanced, by itself or in a fleet,
+which notes its state at the end."""
 
 TOKENS, ENDS = 1, 2
 """What an engine that reports writes to its log."""
 
 ROUTED, CLOSELY = 1, 2
-"""Of an engine behind a router: one that looks at requests, or one that looks at what changes with every step."""
+"""Of an engine behind a router: one that looks at requests, or one that looks at what changes with
+every step."""
 
 
 def record_of(*names: str) -> np.dtype[Any]:
@@ -39,11 +44,14 @@ def record_of(*names: str) -> np.dtype[Any]:
 
 SETTINGS = record_of(
     "scheduler",  # place in the table of ``schedulers.py``
-    "grows",  # whether blocks are taken as contexts grow and nothing but the context tells how many a decoding request has
+    # whether blocks are taken as contexts grow and nothing but the context tells how many a
+    # decoding request has
+    "grows",
     "slots",  # sequences that run at once
     "max_tokens",
     "chunked",
-    "longest_chunk",  # vLLM: tokens of a prompt in a step while others are there; 0 for no such limit
+    # vLLM: tokens of a prompt in a step while others are there; 0 for no such limit
+    "longest_chunk",
     "block_tokens",
     "kv_blocks",
     "max_context",
@@ -68,7 +76,9 @@ SETTINGS = record_of(
     "leaps",  # whether steps that are alike are taken at once
     "concurrency",  # of a closed loop; 0 where nobody answers
     "turnaround",
-    "routed",  # 0 without a router, ROUTED or CLOSELY; behind one, those on their way are linked by ``Rows.next``
+    # 0 without a router, ROUTED or CLOSELY; behind one, those on their way are linked by
+    # ``Rows.next``
+    "routed",
     "kind",  # of a fleet's engines: the row of ``Fleet.kinds`` …
     "place",  # … and its number
 )
@@ -82,7 +92,9 @@ STATE = record_of(
     "seen",  # when clients have the tokens of the last step that ended
     "gap",  # … less when they had those of the step before
     "seen_next",  # … and will have those of the step that is under way, or of the first of them
-    "streams",  # how long the front end streams the tokens of the step that is under way, or of the first of them
+    # how long the front end streams the tokens of the step that is under way, or of the first of
+    # them
+    "streams",
     "puts_off",  # … and for how long that puts off who enters
     "starts",  # when the front end begins, or began, with the tokens that it takes up together
     "entering",  # how long requests that reached the engine since the last step began kept it busy
@@ -104,7 +116,9 @@ STATE = record_of(
     "batch",  # static: sequences of the batch …
     "longest",  # … and its longest prompt
     "round",  # every decoding request gets one token a round: their lengths all at once
-    "countdown",  # −round modulo ``block_tokens``: the entry of ``Tallies.phases`` of requests that need a block in the next round
+    # −round modulo ``block_tokens``: the entry of ``Tallies.phases`` of requests that need a block
+    # in the next round
+    "countdown",
     "alone",  # steps of prompts alone, in which no round passes
     "decoding",  # how many decode …
     "context",  # … and the sum of their contexts
@@ -154,10 +168,11 @@ SLOT = record_of(
 class Rows(NamedTuple):
     """One entry per request, in the order in which they are sent.
 
-    ``status`` is int8 and ``preemptions`` int32. ``generated`` and ``last`` are written when a request loses its blocks and when it
-    ends; ``first_step`` and ``last_step`` have no entries where no steps are recorded. ``next`` links waiting requests; behind a router,
-    that of a request that has ended is how long its last step took. ``admitted`` is when a request first had a slot, in nanoseconds, and
-    is not written before.
+    ``status`` is int8 and ``preemptions`` int32. ``generated`` and ``last`` are written when a
+    request loses its blocks and when it ends; ``first_step`` and ``last_step`` have no entries
+    where no steps are recorded. ``next`` links waiting requests; behind a router, that of a request
+    that has ended is how long its last step took. ``admitted`` is when a request first had a slot,
+    in nanoseconds, and is not written before.
     """
 
     isl: NDArray[np.int64]
@@ -178,9 +193,10 @@ class Rows(NamedTuple):
 class Lists(NamedTuple):
     """Requests that run, by their slots.
 
-    ``running`` has them in the order in which they entered, and for each the round at which it ends (``ends``) and the one at which
-    its output position enters the next bucket of the gap histogram (``crosses``); both are NEVER of one that computes its prompt.
-    ``filling`` has those, and for each its new tokens in the step (``take``). ``spare`` holds the slots that nobody has.
+    ``running`` has them in the order in which they entered, and for each the round at which it ends
+    (``ends``) and the one at which its output position enters the next bucket of the gap histogram
+    (``crosses``); both are NEVER of one that computes its prompt. ``filling`` has those, and for
+    each its new tokens in the step (``take``). ``spare`` holds the slots that nobody has.
     """
 
     running: NDArray[np.int64]
@@ -192,7 +208,9 @@ class Lists(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Coefficients of the model and of its drafter (float64), and the decode line by batch size, -1 where it is not known yet."""
+    """Coefficients of the model and of its drafter (float64), and the decode line by batch size, -1
+    where it is not known yet.
+    """
 
     model: NDArray[np.float64]
     drafter: NDArray[np.float64]
@@ -203,8 +221,9 @@ class Prices(NamedTuple):
 class Tallies(NamedTuple):
     """What is counted."""
 
-    # by bucket and bin; those of the rounds since ``counted`` are the decoding requests of each bucket (``positions``), times the rounds,
-    # and what those add who came or went since then (``moved``)
+    # by bucket and bin; those of the rounds since ``counted`` are the decoding requests of each
+    # bucket (``positions``), times the rounds, and what those add who came or went since then
+    # (``moved``)
     gaps: NDArray[np.int64]
     edges: NDArray[np.int64]  # where the bins of gaps begin, in picoseconds, and NEVER at the end
     coarse: NDArray[np.int64]  # the bin in which each cell of ``decoding.cell_of`` begins
@@ -215,7 +234,9 @@ class Tallies(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What has happened since it was last read: rows, when, how many tokens, and the status after them."""
+    """What has happened since it was last read: rows, when, how many tokens, and the status after
+    them.
+    """
 
     row: NDArray[np.int64]
     at: NDArray[np.int64]
@@ -226,10 +247,12 @@ class Log(NamedTuple):
 class Watch(NamedTuple):
     """What a router sees of the engines, and what it will see."""
 
-    # requests, tokens: by engine: requests that have not ended as far as their clients know, and tokens of these still to come
+    # requests, tokens: by engine: requests that have not ended as far as their clients know, and
+    # tokens of these still to come
     requests: NDArray[np.int64]
     tokens: NDArray[np.int64]
-    # a heap of columns (instant, engine, requests, tokens): what has left an engine and is not with the clients yet
+    # a heap of columns (instant, engine, requests, tokens): what has left an engine and is not with
+    # the clients yet
     late: NDArray[np.int64]
     under_way: NDArray[np.int64]  # entries of the heap, in an array of one
 
@@ -237,7 +260,9 @@ class Watch(NamedTuple):
 GROUP = record_of(
     "wait",  # steps for which prompts wait until all ranks have some …
     "waited",  # … and for which they have, or would have if there were any
-    "padded",  # tokens up to which ranks are filled up to the fullest in a step with prompts; -1 where they never are
+    # tokens up to which ranks are filled up to the fullest in a step with prompts; -1 where they
+    # never are
+    "padded",
     "counting",  # whether that goes on with every step like this one
     "longer",  # by how much a step of the slowest rank is longer than the one before
     "slowest",  # which rank that is
@@ -246,7 +271,9 @@ GROUP = record_of(
 
 
 class Group(NamedTuple):
-    """The attention ranks of an instance in lockstep: an array of one ``GROUP``, the addresses of their machines, and the memory there."""
+    """The attention ranks of an instance in lockstep: an array of one ``GROUP``, the addresses of
+    their machines, and the memory there.
+    """
 
     note: Any
     at: NDArray[np.int64]
@@ -254,10 +281,12 @@ class Group(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps.
+    """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between
+    two steps.
 
-    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, ``ranks`` a ``ranks.Ranks`` where
-    they have classes or deadlines that the engine looks at, ``group`` the ``Group`` of an attention rank in lockstep; else they are None.
+    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one
+    another, ``ranks`` a ``ranks.Ranks`` where they have classes or deadlines that the engine looks
+    at, ``group`` the ``Group`` of an attention rank in lockstep; else they are None.
     """
 
     cfg: Any

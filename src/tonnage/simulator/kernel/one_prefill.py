@@ -1,4 +1,6 @@
-"""In-flight batching with one prompt at a time, compiled; the rules are those of ``reference/one_prefill.py``."""
+"""In-flight batching with one prompt at a time, compiled; the rules are those of
+``reference/one_prefill.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,19 @@ from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import add_decoding, add_filling
 from tonnage.simulator.kernel.shared import catch_up
 
-GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = False, True, True, tensorrt_llm.NAMES, tensorrt_llm.PARTIAL
+GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = (
+    False,
+    True,
+    True,
+    tensorrt_llm.NAMES,
+    tensorrt_llm.PARTIAL,
+)
 
-never_fits, wait_for_more, admit_first = tensorrt_llm.never_fits, tensorrt_llm.wait_for_more, tensorrt_llm.admit_first
+never_fits, wait_for_more, admit_first = (
+    tensorrt_llm.never_fits,
+    tensorrt_llm.wait_for_more,
+    tensorrt_llm.admit_first,
+)
 compute_all = tensorrt_llm.compute_all
 
 

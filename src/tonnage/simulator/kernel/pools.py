@@ -1,11 +1,15 @@
-"""Two pools under an open loop, compiled: the records are those of ``simulator/pools.py`` to the last bit, where this file gives one.
+"""Two pools under an open loop, compiled: the records are those of ``simulator/pools.py`` to the
+last bit, where this file gives one.
 
-Nothing that happens in the decode pool reaches the prefill pool. So the prefill pool is a separate fleet that makes one token of each
-request; its ends and the link say when each cache arrives; and the decode pool is a fleet whose requests come then, with their caches.
+Nothing that happens in the decode pool reaches the prefill pool. So the prefill pool is a separate
+fleet that makes one token of each request; its ends and the link say when each cache arrives; and
+the decode pool is a fleet whose requests come then, with their caches.
 
-Only blocks that wait for a transfer act on what comes later: an engine that is short of them lets prompts in later than it would. The
-fleet of the prefill pool knows of no transfers. What it gives counts where, with the blocks of all transfers taken away, there are still
-enough for whatever an engine can compute in one step; elsewhere ``simulate_pools`` has to drive the engines from event to event.
+Only blocks that wait for a transfer act on what comes later: an engine that is short of them lets
+prompts in later than it would. The fleet of the prefill pool knows of no transfers. What it gives
+counts where, with the blocks of all transfers taken away, there are still enough for whatever an
+engine can compute in one step; elsewhere ``simulate_pools`` has to drive the engines from event to
+event.
 """
 
 from __future__ import annotations
@@ -35,13 +39,15 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
 ANY_LENGTH = (CODES["vllm"], CODES["sglang"])
-"""Schedulers that compute prompts strictly in turn, however short; the others may take one of less than a block ahead of its turn."""
+"""Schedulers that compute prompts strictly in turn, however short; the others may take one of less
+than a block ahead of its turn."""
 
 
 class Prefilled(NamedTuple):
     """What the prefill pool made of each request."""
 
-    at: NDArray[np.int64]  # when its only token was there, in picoseconds; -1 for one that was rejected
+    # when its only token was there, in picoseconds; -1 for one that was rejected
+    at: NDArray[np.int64]
     lasted: NDArray[np.int64]  # how long the step took that completed its prompt, in picoseconds
     status: NDArray[np.int8]  # of ``results.requests``
     admitted: NDArray[np.int64]  # when its prompt began to be computed, in nanoseconds
@@ -50,19 +56,27 @@ class Prefilled(NamedTuple):
 
 
 def run_pools(
-    trace: Trace, prefill: Sequence[Machine], decode: Sequence[Machine], link: KvLink, router: str, *, seed: int = 0
+    trace: Trace,
+    prefill: Sequence[Machine],
+    decode: Sequence[Machine],
+    link: KvLink,
+    router: str,
+    *,
+    seed: int = 0,
 ) -> Requests | None:
     """Simulate the requests of an open loop on two pools.
 
     Args:
         trace: an open loop; ``due_ps`` in order.
-        prefill, decode: machines at time 0; their settings and prices are taken, and they stay as they are.
+        prefill, decode: machines at time 0; their settings and prices are taken, and they stay as
+            they are.
         link: between any two of them.
         router: of each pool; one that looks at nothing but requests.
         seed: of the routers' random choices.
 
     Returns:
-        The record of ``simulate_pools``; None where blocks that wait for a transfer might be missed.
+        The record of ``simulate_pools``; None where blocks that wait for a transfer might be
+        missed.
 
     Raises:
         InputError: a closed loop, due times out of order, or lengths below one token.
@@ -80,23 +94,44 @@ def run_pools(
 
 def _prefilled(trace: Trace, engines: Sequence[Machine], router: str, seed: int) -> Prefilled:
     """The prefill pool: every request for one token."""
-    fleet, chosen = _driven(replace(trace, osl=np.ones(len(trace), np.int64)), engines, router, seed)
+    fleet, chosen = _driven(
+        replace(trace, osl=np.ones(len(trace), np.int64)), engines, router, seed
+    )
     rows = fleet.rows
     at = np.where(rows.status == COMPLETED, rows.last, -1)
-    return Prefilled(at=at, lasted=rows.next, status=rows.status, admitted=rows.admitted, chosen=chosen, gaps=fleet.tallies.gaps)
+    return Prefilled(
+        at=at,
+        lasted=rows.next,
+        status=rows.status,
+        admitted=rows.admitted,
+        chosen=chosen,
+        gaps=fleet.tallies.gaps,
+    )
 
 
-def _decoded(handed: Trace, numbers: NDArray[np.int64], engines: Sequence[Machine], router: str, seed: int) -> Requests:
+def _decoded(
+    handed: Trace, numbers: NDArray[np.int64], engines: Sequence[Machine], router: str, seed: int
+) -> Requests:
     """The decode pool: requests that come with their caches, each with its number among all."""
     fleet, chosen = _driven(handed, engines, router, seed, numbers)
-    return replace(requests_of(fleet.rows, len(handed), fleet.tallies.gaps), instance=chosen.astype(np.int32))
+    return replace(
+        requests_of(fleet.rows, len(handed), fleet.tallies.gaps), instance=chosen.astype(np.int32)
+    )
 
 
 def _driven(
-    trace: Trace, engines: Sequence[Machine], router: str, seed: int, handed: NDArray[np.int64] | None = None
+    trace: Trace,
+    engines: Sequence[Machine],
+    router: str,
+    seed: int,
+    handed: NDArray[np.int64] | None = None,
 ) -> tuple[Fleet, NDArray[np.int64]]:
-    """A fleet from the first request to the last token, and the engine of each request; those of ``handed`` come with their caches."""
-    fleet, view, memory, asked = arguments(trace, engines, router, seed, None, None, NO_CHANGES, drive.address)
+    """A fleet from the first request to the last token, and the engine of each request; those of
+    ``handed`` come with their caches.
+    """
+    fleet, view, memory, asked = arguments(
+        trace, engines, router, seed, None, None, NO_CHANGES, drive.address
+    )
     if handed is not None:
         fleet.rows.first[:], fleet.rows.generated[:] = HANDED_ON, 1
         if bool((fleet.cfg["drafted"] > 0).any()):
@@ -106,8 +141,11 @@ def _driven(
     return fleet, asked.chosen
 
 
-def _arrivals(trace: Trace, made: Prefilled, engines: int, link: KvLink) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-    """When the cache of each request has arrived, in picoseconds, -1 where none is sent; and what each engine made, in that order.
+def _arrivals(
+    trace: Trace, made: Prefilled, engines: int, link: KvLink
+) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """When the cache of each request has arrived, in picoseconds, -1 where none is sent; and what
+    each engine made, in that order.
 
     An engine sends one cache after another, in the order in which it computed the prompts.
     """
@@ -124,50 +162,75 @@ def _arrivals(trace: Trace, made: Prefilled, engines: int, link: KvLink) -> tupl
 
 
 def _blocks_last(
-    trace: Trace, made: Prefilled, arrived: NDArray[np.int64], each: list[NDArray[np.int64]], engines: Sequence[Machine], link: KvLink
+    trace: Trace,
+    made: Prefilled,
+    arrived: NDArray[np.int64],
+    each: list[NDArray[np.int64]],
+    engines: Sequence[Machine],
+    link: KvLink,
 ) -> bool:
-    """Whether every engine has blocks for all that one step may compute, next to those of the caches that it sends."""
+    """Whether every engine has blocks for all that one step may compute, next to those of the
+    caches that it sends.
+    """
     if not len(trace):
         return True
     shortest, longest = int(trace.isl.min()), int(trace.isl.max())
     blocks = -(-trace.isl // link.block_tokens)
     for numbers, machine in zip(each, engines, strict=True):
         cfg = machine.cfg
-        if cfg["shortest"] or (cfg["scheduler"] not in ANY_LENGTH and shortest < int(cfg["block_tokens"])):
+        if cfg["shortest"] or (
+            cfg["scheduler"] not in ANY_LENGTH and shortest < int(cfg["block_tokens"])
+        ):
             return False
         if (
             cfg["enter"] > 0
-        ):  # requests may have put off the tokens: no step ended before its prompt's first one began and it lasted so long
+            # requests may have put off the tokens: no step ended before its prompt's first one
+            # began and it lasted so long
+        ):
             begin = np.maximum.accumulate(made.admitted[numbers] * PS_PER_NS + made.lasted[numbers])
         else:
             begin = _ended_after(made.at[numbers], int(cfg["stream"]), int(cfg["stream_step"]))
         end = arrived[numbers]
         sends = end >= 0
-        if int(cfg["kv_blocks"]) < _most_held(begin[sends], end[sends], blocks[numbers[sends]]) + _step_blocks(cfg, shortest, longest):
+        if int(cfg["kv_blocks"]) < _most_held(
+            begin[sends], end[sends], blocks[numbers[sends]]
+        ) + _step_blocks(cfg, shortest, longest):
             return False
     return True
 
 
 def _step_blocks(cfg: Any, shortest: int, longest: int) -> int:
-    """KV blocks with which an engine lets in all prompts that one step may compute, whole or in part, whatever its scheduler keeps back."""
-    size, windows, part = int(cfg["block_tokens"]), int(cfg["window_blocks"]), int(cfg["longest_chunk"])
+    """KV blocks with which an engine lets in all prompts that one step may compute, whole or in
+    part, whatever its scheduler keeps back.
+    """
+    size, windows, part = (
+        int(cfg["block_tokens"]),
+        int(cfg["window_blocks"]),
+        int(cfg["longest_chunk"]),
+    )
     whole = longest // size + 2 + windows
     if part > 0:
-        return min(int(cfg["slots"]), int(cfg["max_tokens"]) // min(part, shortest) + 2) * (whole + 2)
+        return min(int(cfg["slots"]), int(cfg["max_tokens"]) // min(part, shortest) + 2) * (
+            whole + 2
+        )
     most = min(int(cfg["slots"]), int(cfg["max_tokens"]) // shortest + 2)
     return int(cfg["max_tokens"]) // size + most * (3 + windows) + 2 * whole
 
 
 def _most_held(begin: NDArray[np.int64], end: NDArray[np.int64], blocks: NDArray[np.int64]) -> int:
-    """The most blocks of one engine that wait for transfers at once, from when each begins to wait to when it ends, both in order."""
+    """The most blocks of one engine that wait for transfers at once, from when each begins to wait
+    to when it ends, both in order.
+    """
     taken = np.concatenate([np.zeros(1, np.int64), blocks.cumsum()])
     return int((taken[1:] - taken[end.searchsorted(begin)]).max(initial=0))
 
 
 def _ended_after(at: NDArray[np.int64], stream: int, stream_step: int) -> NDArray[np.int64]:
-    """Instants before which the steps did not end whose tokens clients had then, in order: earlier by what the front end took for them.
+    """Instants before which the steps did not end whose tokens clients had then, in order: earlier
+    by what the front end took for them.
 
-    A front end that was behind does not tell when a step ended; it was after the last one that is known.
+    A front end that was behind does not tell when a step ended; it was after the last one that is
+    known.
     """
     if stream + stream_step == 0 or not len(at):
         return at
@@ -183,7 +246,13 @@ def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Re
     prefilled, first, last = (np.where(done, made.at // PS_PER_NS, -1) for _ in range(3))
     status, instance = made.status.copy(), made.chosen.astype(np.int32)
     preemptions = np.zeros(len(trace), np.int32)
-    columns = (decoded.first_token_ns, decoded.last_token_ns, decoded.status, decoded.instance, decoded.preemptions)
+    columns = (
+        decoded.first_token_ns,
+        decoded.last_token_ns,
+        decoded.status,
+        decoded.instance,
+        decoded.preemptions,
+    )
     whole: tuple[NDArray[Any], ...] = (first, last, status, instance, preemptions)
     for column, found in zip(whole, columns, strict=True):
         column[order] = found

@@ -1,10 +1,13 @@
-"""The prefix cache of an engine, compiled; the rules are those of ``reference/prefix_cache.py`` and of each scheduler there.
+"""The prefix cache of an engine, compiled; the rules are those of ``reference/prefix_cache.py`` and
+of each scheduler there.
 
-Requests that decode take blocks as their contexts grow. How many these are is counted step by step as without a cache; which ones they
-are does not matter until somebody looks for a name or lets go of blocks, and so it is made up for then (``catch_up``): the blocks that
-are taken are the first of the list in any case, which is the same list until then.
+Requests that decode take blocks as their contexts grow. How many these are is counted step by step
+as without a cache; which ones they are does not matter until somebody looks for a name or lets go
+of blocks, and so it is made up for then (``catch_up``): the blocks that are taken are the first of
+the list in any case, which is the same list until then.
 
-A machine without a cache (``Machine.cache`` is None) is compiled without any of this: ``shared.py`` chooses.
+A machine without a cache (``Machine.cache`` is None) is compiled without any of this: ``shared.py``
+chooses.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SCHEDULED, COMPUTED, COMPLETE = range(3)
-"""When blocks of a prompt can be found: from the step on that fills them, when it has ended, or when the whole prompt is computed."""
+"""When blocks of a prompt can be found: from the step on that fills them, when it has ended, or
+when the whole prompt is computed."""
 
 NOTE = record_of(
     "on",  # whether the engine has a prefix cache; else this is only about who follows whom
@@ -61,12 +65,16 @@ class Cache(NamedTuple):
     starts: NDArray[np.int64]
     piece: NDArray[np.int64]
     until: NDArray[np.int64]
-    held: NDArray[np.int32]  # int32, for each slot the blocks of its context in order, and from the end backwards those of its windows
-    # taken, known, windows: for each slot, how many of its context are taken, have a name; and how many of its windows are taken
+    # int32, for each slot the blocks of its context in order, and from the end backwards those of
+    # its windows
+    held: NDArray[np.int32]
+    # taken, known, windows: for each slot, how many of its context are taken, have a name; and how
+    # many of its windows are taken
     taken: NDArray[np.int64]
     known: NDArray[np.int64]
     windows: NDArray[np.int64]
-    # found, lifted: of the last one who was looked at, the block of each place, and the names of blocks in tiers
+    # found, lifted: of the last one who was looked at, the block of each place, and the names of
+    # blocks in tiers
     found: NDArray[np.int64]
     lifted: NDArray[np.int64]
     refs: NDArray[np.int32]  # int32, holders of each block of the cache
@@ -81,7 +89,8 @@ class Cache(NamedTuple):
     names: NDArray[np.int64]
     blocks: NDArray[np.int32]
     first: NDArray[np.int64]  # the first block of each tier, and the number of all blocks
-    # lasts, latency: picoseconds of a transfer from each tier, and before the first one of a request
+    # lasts, latency: picoseconds of a transfer from each tier, and before the first one of a
+    # request
     lasts: NDArray[np.int64]
     latency: NDArray[np.int64]
     hidden: NDArray[np.int64]  # 1 of a tier whose transfers overlap with the step
@@ -90,10 +99,12 @@ class Cache(NamedTuple):
     # followers, waiting: as ``Follows.starts`` and ``Follows.rows``
     followers: NDArray[np.int64]
     waiting: NDArray[np.int64]
-    # waits, ready: for how many that have not ended each request waits, and the last end of the others
+    # waits, ready: for how many that have not ended each request waits, and the last end of the
+    # others
     waits: NDArray[np.int64]
     ready: NDArray[np.int64]
-    # session, left: of each request its session, and of each session the requests that have not ended
+    # session, left: of each request its session, and of each session the requests that have not
+    # ended
     session: NDArray[np.int64]
     left: NDArray[np.int64]
     # at, row: a heap of those on their way: when they are sent, and their rows
@@ -104,7 +115,9 @@ class Cache(NamedTuple):
 
 @called()
 def look_up(m, r, tokens):
-    """Tokens that a request finds which is to compute so many; the rest of what it finds is noted."""
+    """Tokens that a request finds which is to compute so many; the rest of what it finds is
+    noted.
+    """
     c, note, size = m.cache, m.cache.note, m.cfg.block_tokens
     note.found, note.kept, note.idle, note.tokens, note.transfer, note.overlap = 0, 0, 0, 0, 0, 0
     if note.on == 0:
@@ -178,9 +191,13 @@ def hold(m, i):
 
 @part()
 def wanted_blocks(m, i, tokens):
-    """Blocks of the context of a request with so many tokens; with guesses all that are set aside for it."""
+    """Blocks of the context of a request with so many tokens; with guesses all that are set aside
+    for it.
+    """
     slot = m.slots[i]
-    return slot.blocks - slot.windows if m.cfg.drafted > 0 else blocks_of(tokens, m.cfg.block_tokens)
+    return (
+        slot.blocks - slot.windows if m.cfg.drafted > 0 else blocks_of(tokens, m.cfg.block_tokens)
+    )
 
 
 @called()
@@ -210,14 +227,21 @@ def tell(m, i, tokens):
         block = c.held[i, place]
         give_name(c, block, name_of(c.piece[p], place, 0))
         if c.note.partial > 0:
-            let_begin(c, block, name_of(c.piece[begins], place, 1), min(c.until[begins], (place + 1) * size))
+            let_begin(
+                c,
+                block,
+                name_of(c.piece[begins], place, 1),
+                min(c.until[begins], (place + 1) * size),
+            )
         place += 1
     c.known[i] = place
 
 
 @called()
 def compute(m, i, tokens):
-    """So many tokens of a filling request will be in the cache after the step that is put together."""
+    """So many tokens of a filling request will be in the cache after the step that is put
+    together.
+    """
     if m.cache.note.on == 0:
         return
     follow_up(m, i, tokens, m.cache.note.names == SCHEDULED)
@@ -235,7 +259,9 @@ def follow_up(m, i, tokens, names):
 
 @called()
 def catch_up(m, ahead):
-    """Blocks and names of decoding requests: of what they have computed, and of ``ahead`` tokens more."""
+    """Blocks and names of decoding requests: of what they have computed, and of ``ahead`` tokens
+    more.
+    """
     s, lists = m.state, m.lists
     if s.decoding == 0 or m.cache.note.on == 0:
         return
@@ -243,12 +269,16 @@ def catch_up(m, ahead):
         if lists.ends[k] < NEVER:
             i = lists.running[k]
             slot = m.slots[i]
-            follow_up(m, i, slot.isl + s.round - slot.base - 1 + ahead, m.cache.note.names == SCHEDULED)
+            follow_up(
+                m, i, slot.isl + s.round - slot.base - 1 + ahead, m.cache.note.names == SCHEDULED
+            )
 
 
 @called()
 def catch_up_before(m, k):
-    """The same within the pass that takes the blocks of the next step: the first ``k`` that run have taken theirs."""
+    """The same within the pass that takes the blocks of the next step: the first ``k`` that run
+    have taken theirs.
+    """
     s, lists, f = m.state, m.lists, 0
     if m.cache.note.on == 0:
         return
@@ -275,7 +305,9 @@ def filled(m, i):
 
 @part()
 def forget_transfers(m):
-    """Blocks that the step waits for are counted into it; how many picoseconds their transfers take."""
+    """Blocks that the step waits for are counted into it; how many picoseconds their transfers
+    take.
+    """
     counted = m.cache.note.waits + m.cache.note.overlaps
     m.cache.note.waits, m.cache.note.overlaps = 0, 0
     return counted
@@ -283,7 +315,9 @@ def forget_transfers(m):
 
 @called()
 def released(m, i, blocks, tokens, ended):
-    """A request that had so many blocks and computed so many tokens lets go of them; how many are free by that."""
+    """A request that had so many blocks and computed so many tokens lets go of them; how many are
+    free by that.
+    """
     c, size = m.cache, m.cfg.block_tokens
     if c.note.on == 0:
         return blocks

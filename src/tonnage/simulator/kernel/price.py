@@ -31,7 +31,9 @@ def whole_ps(seconds):
 
 @part()
 def price(m, share):
-    """Picoseconds of the step: the decode line when nothing is prefilled, else rounded once; ``share`` as in ``step_seconds``."""
+    """Picoseconds of the step: the decode line when nothing is prefilled, else rounded once;
+    ``share`` as in ``step_seconds``.
+    """
     step, model, drafter = m.step, m.prices.model, m.prices.drafter
     b = step.decode_sequences
     if step.prefill_tokens == 0:
@@ -39,10 +41,17 @@ def price(m, share):
             price_decodes(m, b)
         fixed = m.prices.a[b] if share == 1.0 else fixed_ps(m, b, share)
         return transferred(m, fixed + m.prices.c[b] * step.context_tokens)
-    p, n, pairs, context = float(step.prefill_tokens), float(step.prefill_sequences), float(step.pairs_2), float(step.context_tokens)
+    p, n, pairs, context = (
+        float(step.prefill_tokens),
+        float(step.prefill_sequences),
+        float(step.pairs_2),
+        float(step.context_tokens),
+    )
     if m.cfg.drafted > 0:
         drafted, passes = float(m.cfg.drafted), float(m.cfg.passes)
-        whole = drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context, share)
+        whole = drafted_step_seconds(
+            model, drafter, drafted, passes, p, n, float(b), pairs, context, share
+        )
     else:
         whole = step_seconds(model, p, n, float(b), pairs, context, share)
     return transferred(m, whole_ps(whole))
@@ -53,7 +62,11 @@ def fixed_ps(m, b, share):
     """The a(B) of a decode step of ``b``, as ``StepModel.decode_ps``."""
     model, size = m.prices.model, float(b)
     if m.cfg.drafted > 0:
-        return whole_ps(drafted_batch_seconds(model, m.prices.drafter, float(m.cfg.drafted), float(m.cfg.passes), size, share))
+        return whole_ps(
+            drafted_batch_seconds(
+                model, m.prices.drafter, float(m.cfg.drafted), float(m.cfg.passes), size, share
+            )
+        )
     return whole_ps(batch_seconds(model, size, size, share))
 
 

@@ -1,4 +1,6 @@
-"""The queue of an engine, compiled: requests that wait, linked by ``Rows.next``, and slots for running requests."""
+"""The queue of an engine, compiled: requests that wait, linked by ``Rows.next``, and slots for
+running requests.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def push_sorted(m, r):
 
 @part()
 def push(m, r):
-    """Put a request that arrives into the queue of an engine that looks at neither classes nor deadlines."""
+    """Put a request that arrives into the queue of an engine that looks at neither classes nor
+    deadlines.
+    """
     if m.cfg.shortest > 0:
         push_sorted(m, r)
     else:
@@ -87,7 +91,9 @@ def leave_queue(m, r):
 
 @part()
 def received(m, r):
-    """Tokens of a waiting request that came with their KV cache: its prompt, if another engine computed it and it was never lost."""
+    """Tokens of a waiting request that came with their KV cache: its prompt, if another engine
+    computed it and it was never lost.
+    """
     return m.rows.isl[r] if m.rows.generated[r] > 0 and m.rows.preemptions[r] == 0 else 0
 
 
@@ -140,7 +146,9 @@ def give_back(m, i):
 
 @part()
 def lose(m, i, last):
-    """A request that runs loses slot and cache; what it has made is kept in its row, and its place in the lists is left to others."""
+    """A request that runs loses slot and cache; what it has made is kept in its row, and its place
+    in the lists is left to others.
+    """
     rows, slot = m.rows, m.slots[i]
     r = slot.row
     rows.generated[r] = slot.generated

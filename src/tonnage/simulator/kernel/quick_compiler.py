@@ -1,12 +1,16 @@
-"""What Tonnage changes inside numba's compiler, for the versions in ``compiler.VERSIONS``: everything here may be renamed by the next one.
+"""What Tonnage changes inside numba's compiler, for the versions in ``compiler.VERSIONS``:
+everything here may be renamed by the next one.
 
-Numba optimises every function with all that it calls and makes machine code of it, so that what is deep in the loop would be compiled
-again for each function above it. Here a part is compiled as far as LLVM's code, and once, in the loop, to machine code. Passes for
-closures, ``with`` blocks, literals, array expressions and parallel loops are left out, since no part contains any, and the type of a call
-such as ``int64 + int64`` is found once instead of 5,600 times. The machine code is the same to the last byte.
+Numba optimises every function with all that it calls and makes machine code of it, so that what is
+deep in the loop would be compiled again for each function above it. Here a part is compiled as far
+as LLVM's code, and once, in the loop, to machine code. Passes for closures, ``with`` blocks,
+literals, array expressions and parallel loops are left out, since no part contains any, and the
+type of a call such as ``int64 + int64`` is found once instead of 5,600 times. The machine code is
+the same to the last byte.
 
-CPU seconds to compile the loop of one engine (two cores, x86_64, Python 3.11.7, numba 0.68.1, 2026-11-24, two to four runs in turns): 7.4
-to 7.8 as it is; 30.4 and 33.7 with numba's own pipeline; 8.6 to 9.2 with all passes; 8.5 to 9.5 without the memory of call types.
+CPU seconds to compile the loop of one engine (two cores, x86_64, Python 3.11.7, numba 0.68.1,
+2026-11-24, two to four runs in turns): 7.4 to 7.8 as it is; 30.4 and 33.7 with numba's own
+pipeline; 8.6 to 9.2 with all passes; 8.5 to 9.5 without the memory of call types.
 """
 
 from __future__ import annotations
@@ -50,8 +54,9 @@ UNUSED = frozenset(
         WithLifting,
     }
 )
-"""Passes that are left out: a part has no comprehensions, lambdas, ``with``, ``literally``, arithmetic of whole arrays or raised values,
-and a branch that is never taken goes when the loop is optimised."""
+"""Passes that are left out: a part has no comprehensions, lambdas, ``with``, ``literally``,
+arithmetic of whole arrays or raised values, and a branch that is never taken goes when the loop is
+optimised."""
 
 
 NEEDED = (
@@ -59,14 +64,24 @@ NEEDED = (
     (Compiler, ("_compile_core", "define_pipelines")),
     (ConfigStack, ("top_or_none",)),
     (DefaultPassBuilder, ("define_nopython_pipeline",)),
-    (JITCodeLibrary, ("_ensure_finalized", "_finalize_dynamic_globals", "_finalize_final_module", "_optimize_final_module")),
+    (
+        JITCodeLibrary,
+        (
+            "_ensure_finalized",
+            "_finalize_dynamic_globals",
+            "_finalize_final_module",
+            "_optimize_final_module",
+        ),
+    ),
     (JITCodeLibrary, ("_optimize_functions", "enable_object_caching", "get_pointer_to_function")),
     (PassManager, ("add_pass", "finalize")),
     (types.Function, ("get_call_type",)),
 )
 """Methods of numba that are called or replaced below."""
 
-if missing := [f"{kind.__name__}.{name}" for kind, names in NEEDED for name in names if not hasattr(kind, name)]:
+if missing := [
+    f"{kind.__name__}.{name}" for kind, names in NEEDED for name in names if not hasattr(kind, name)
+]:
     raise ImportError(f"numba has no {missing[0]}")
 
 
@@ -90,7 +105,9 @@ class QuickCompiler(Compiler):
 
 @contextmanager
 def _remembered() -> Iterator[None]:
-    """While a loop is compiled, which numba does under its lock, the type of a call is found once."""
+    """While a loop is compiled, which numba does under its lock, the type of a call is found
+    once.
+    """
     kind: Any = types.Function
     usual = kind.get_call_type
     if hasattr(usual, "remembers"):
@@ -104,7 +121,9 @@ def _remembered() -> Iterator[None]:
 
 
 def _remembering(find: Any) -> Any:
-    """``find``, a method of ``types.Function``, which numba calls once for each function, arguments and options of the caller."""
+    """``find``, a method of ``types.Function``, which numba calls once for each function, arguments
+    and options of the caller.
+    """
     calls: dict[str, dict[tuple[int, ...], tuple[Any, ...]]] = {}
     of_options: dict[int, tuple[Any, dict[tuple[int, ...], tuple[Any, ...]]]] = {}
 
@@ -120,7 +139,8 @@ def _remembering(find: Any) -> Any:
             return signature
         signature = find(self, context, args, kws)
         if not kws:
-            known[key] = (signature, self._impl_keys[signature.args], self, args)  # who is kept leaves its identity to nobody
+            # who is kept leaves its identity to nobody
+            known[key] = (signature, self._impl_keys[signature.args], self, args)
         return signature
 
     get_call_type.remembers = True  # type: ignore[attr-defined]
@@ -134,7 +154,9 @@ class _PartLibrary(JITCodeLibrary):
     """Code that is simplified function by function, and linked."""
 
     def _optimize_functions(self, ll_module):
-        """Not numba's level 3, which makes two loops of one where a setting is the same in all of its turns."""
+        """Not numba's level 3, which makes two loops of one where a setting is the same in all of
+        its turns.
+        """
         ll_module.data_layout = self._codegen._data_layout
         builder = self._codegen._pass_builder(opt=2)
         manager = builder.getFunctionPassManager()
@@ -150,7 +172,9 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name):
-        """What Python would call: there is no machine code, and a call from Python is a TypeError."""
+        """What Python would call: there is no machine code, and a call from Python is a
+        TypeError.
+        """
         self._ensure_finalized()
         return _REFUSED
 
@@ -164,7 +188,9 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _WholeLibrary(JITCodeLibrary):
-    """Code with all of its parts, optimised once; loops over arrays are short here, and vectors only make the code longer."""
+    """Code with all of its parts, optimised once; loops over arrays are short here, and vectors
+    only make the code longer.
+    """
 
     def _optimize_final_module(self):
         manager, builder = self._codegen._module_pass_manager(loop_vectorize=False)
@@ -176,7 +202,12 @@ class Part(QuickCompiler):
 
     def __init__(self, typing_context, target_context, library, *others):
         """As numba's, with a library that is linked and makes no machine code."""
-        super().__init__(typing_context, target_context, library or _PartLibrary(target_context.codegen(), "part"), *others)
+        super().__init__(
+            typing_context,
+            target_context,
+            library or _PartLibrary(target_context.codegen(), "part"),
+            *others,
+        )
 
 
 class Whole(QuickCompiler):
@@ -191,7 +222,9 @@ class Whole(QuickCompiler):
 
 
 class EngineLoop(Whole):
-    """Writing to an array does not write to the machine, which has only its address: so addresses are not read again."""
+    """Writing to an array does not write to the machine, which has only its address: so addresses
+    are not read again.
+    """
 
     def __init__(self, typing_context, target_context, library, args, return_type, flags, *others):
         """As above, without aliases."""

@@ -1,7 +1,8 @@
-"""Classes and deadlines, compiled: where a request that comes, or has lost its blocks, goes in the queue.
+"""Classes and deadlines, compiled: where a request that comes, or has lost its blocks, goes in the
+queue.
 
-The loop has this for machines with ``Machine.ranks`` alone. Rows are in the order in which requests are sent, so that of two requests of
-one class, or with one deadline, the lower row goes first.
+The loop has this for machines with ``Machine.ranks`` alone. Rows are in the order in which requests
+are sent, so that of two requests of one class, or with one deadline, the lower row goes first.
 """
 
 from __future__ import annotations
@@ -34,11 +35,18 @@ class Ranks(NamedTuple):
     note: Any  # a record of the type ``NOTE``
     priority: NDArray[np.int64]  # the class, counted from 0; the lower, the sooner
     ttft: NDArray[np.int64]  # the limit on the time to first token in picoseconds, -1 for none
-    key: NDArray[np.int64]  # what orders the queue: the class or the deadline; known from the arrival on
-    latest: NDArray[np.int64]  # the last instant at which a step of its prompt alone would be in time, NEVER without a limit; likewise
+    # what orders the queue: the class or the deadline; known from the arrival on
+    key: NDArray[np.int64]
+    # the last instant at which a step of its prompt alone would be in time, NEVER without a limit;
+    # likewise
+    latest: NDArray[np.int64]
     waits: NDArray[np.int8]  # whether it is in the queue, in 8 bits
-    newest: NDArray[np.int64]  # by class, the last that arrived, -1 at first: the next one of its class goes a little behind it
-    given: NDArray[np.int64]  # new tokens of each that runs, in the order in which they entered, while a step is put together again
+    # by class, the last that arrived, -1 at first: the next one of its class goes a little behind
+    # it
+    newest: NDArray[np.int64]
+    # new tokens of each that runs, in the order in which they entered, while a step is put together
+    # again
+    given: NDArray[np.int64]
 
 
 @part()
@@ -57,9 +65,19 @@ def goes_first(m, r, other):
 @part()
 def price_alone(m, isl):
     """Picoseconds of a step that computes a prompt alone and whole."""
-    model, drafter, cfg, tokens, pairs = m.prices.model, m.prices.drafter, m.cfg, float(isl), float(isl * isl)
+    model, drafter, cfg, tokens, pairs = (
+        m.prices.model,
+        m.prices.drafter,
+        m.cfg,
+        float(isl),
+        float(isl * isl),
+    )
     if cfg.drafted > 0:
-        return whole_ps(drafted_step_seconds(model, drafter, float(cfg.drafted), float(cfg.passes), tokens, 1.0, 0.0, pairs, 0.0))
+        return whole_ps(
+            drafted_step_seconds(
+                model, drafter, float(cfg.drafted), float(cfg.passes), tokens, 1.0, 0.0, pairs, 0.0
+            )
+        )
     return whole_ps(step_seconds(model, tokens, 1.0, 0.0, pairs, 0.0))
 
 
@@ -71,7 +89,9 @@ def queue_new(m, r):
     ranks.key[r] = deadline if note.order == BY_DEADLINE else ranks.priority[r]
     ranks.latest[r] = NEVER
     if note.shed > 0 and deadline < NEVER:
-        ranks.latest[r] = deadline - price_alone(m, m.rows.isl[r]) - m.cfg.stream_step - m.cfg.stream
+        ranks.latest[r] = (
+            deadline - price_alone(m, m.rows.isl[r]) - m.cfg.stream_step - m.cfg.stream
+        )
         note.soonest = min(note.soonest, ranks.latest[r])
     if ranked(m):
         push_by_rank(m, r, ranks.newest[ranks.priority[r]])
@@ -95,8 +115,8 @@ def queue_lost(m, r):
 def push_by_rank(m, r, near):
     """Put a request in front of the first that ranks behind it.
 
-    In a queue that is in order, that one is looked for from ``near`` on, if ``near`` waits and goes first: else each request that comes
-    would pass all of a class that waits long.
+    In a queue that is in order, that one is looked for from ``near`` on, if ``near`` waits and goes
+    first: else each request that comes would pass all of a class that waits long.
     """
     s, following, ranks = m.state, m.rows.next, m.ranks
     ranks.waits[r] = 1

@@ -1,6 +1,8 @@
-"""The routers of ``simulator/router.py`` and the controller of ``autoscaler.py``, compiled unchanged, and the one loop of a fleet.
+"""The routers of ``simulator/router.py`` and the controller of ``autoscaler.py``, compiled
+unchanged, and the one loop of a fleet.
 
-Ties at one instant: what ends in engines, then failures and returns, then the controller's look, then requests.
+Ties at one instant: what ends in engines, then failures and returns, then the controller's look,
+then requests.
 """
 
 from __future__ import annotations
@@ -14,18 +16,29 @@ from tonnage.simulator.changes import DRAINS
 from tonnage.simulator.kernel.arrivals import submit_routed
 from tonnage.simulator.kernel.compiler import advance_at, called, jitable, part
 from tonnage.simulator.kernel.lockstep import next_event, watch
-from tonnage.simulator.kernel.members import deliver, first_engine, first_of, member, push, put_event, write_ranks
+from tonnage.simulator.kernel.members import (
+    deliver,
+    first_engine,
+    first_of,
+    member,
+    push,
+    put_event,
+    write_ranks,
+)
 from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
 from tonnage.simulator.router import ROUTERS, Request
 
-# An engine that fails or is released, compiled: what it had is taken from it, and it is empty as at time 0.
+# An engine that fails or is released, compiled: what it had is taken from it, and it is empty as at
+# time 0.
 
 
 @called()
 def take_away(f, i, at):
-    """Advance the engine to an instant step by step, and note in ``Fleet.again`` who has not ended; how many.
+    """Advance the engine to an instant step by step, and note in ``Fleet.again`` who has not ended;
+    how many.
 
-    First running requests, in the order in which they entered, then the queue, then those on their way.
+    First running requests, in the order in which they entered, then the queue, then those on their
+    way.
     """
     m = member(f, i)
     leaps = m.cfg.leaps
@@ -70,14 +83,30 @@ def clear(f, i):
     put_event(f, i, NEVER)
 
 
-_controller = [autoscaler.wake_and_release, autoscaler.asked_for, autoscaler.scale_up, autoscaler.scale_down, look, next_look, place_fails]
-_functions: list[Any] = [router.mixed, router.draw, router.nth_available, router.least, *ROUTERS.values(), *_controller]
+_controller = [
+    autoscaler.wake_and_release,
+    autoscaler.asked_for,
+    autoscaler.scale_up,
+    autoscaler.scale_down,
+    look,
+    next_look,
+    place_fails,
+]
+_functions: list[Any] = [
+    router.mixed,
+    router.draw,
+    router.nth_available,
+    router.least,
+    *ROUTERS.values(),
+    *_controller,
+]
 for _function in _functions:
     jitable()(_function)
 
 CODES = {name: code for code, name in enumerate(ROUTERS)}
 SEES_TOKENS = frozenset({"least-tokens", "least-kv"})
-"""Routers by what changes with every step of an engine; the others see requests, which come and end."""
+"""Routers by what changes with every step of an engine; the others see requests, which come and
+end."""
 
 
 def _one_of(code: int, this: Any, others: Any) -> Any:
@@ -142,7 +171,12 @@ def route_one(f, view, memory, asked, r, at):
     """Route the request of a row at an instant; it is lost where no instance is available."""
     rows = f.rows
     go_to(f, view, asked, at)
-    i = choose(asked.code, view, Request(r, asked.sessions[r] if asked.sessions.size > 0 else -1, rows.isl[r]), memory)
+    i = choose(
+        asked.code,
+        view,
+        Request(r, asked.sessions[r] if asked.sessions.size > 0 else -1, rows.isl[r]),
+        memory,
+    )
     asked.chosen[r] = i
     if i < 0:
         rows.status[r] = FAILED
@@ -211,7 +245,9 @@ def fail_or_return(f, view, memory, asked, at):
 
 @part()
 def route(f, view, memory, asked, until):
-    """Route the requests up to that row: ``asked`` has the router's code, whether it sees every step, and sessions; who got which."""
+    """Route the requests up to that row: ``asked`` has the router's code, whether it sees every
+    step, and sessions; who got which.
+    """
     if f.place[0] == 0:
         write_ranks(f)
     while f.place[0] < until and f.stop[0] == 0:

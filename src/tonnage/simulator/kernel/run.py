@@ -13,7 +13,17 @@ from tonnage.errors import InputError, option
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
-from tonnage.simulator.kernel.build import cache_of, check_engine, machine, plain, ring_size, rows_for, send, send_first_turns, settings
+from tonnage.simulator.kernel.build import (
+    cache_of,
+    check_engine,
+    machine,
+    plain,
+    ring_size,
+    rows_for,
+    send,
+    send_first_turns,
+    settings,
+)
 from tonnage.simulator.kernel.driven import grouped as in_lockstep
 from tonnage.simulator.kernel.driven import loop_for
 from tonnage.simulator.kernel.memory import NEVER, Log, Machine, Rows
@@ -37,7 +47,8 @@ ORDERS = {"priority": BY_CLASS, "deadline": BY_DEADLINE}
 
 
 def ranks_of(trace: Trace, knobs: EngineKnobs, slots: int, *, drafted: bool) -> Ranks:
-    """What an engine learns of the requests of a trace; without classes all are of one, and without limits none has one.
+    """What an engine learns of the requests of a trace; without classes all are of one, and without
+    limits none has one.
 
     Raises:
         InputError: an engine or a trace that the reference alone simulates with them.
@@ -45,14 +56,18 @@ def ranks_of(trace: Trace, knobs: EngineKnobs, slots: int, *, drafted: bool) -> 
     if is_for_reference(knobs, drafted=drafted, shares=trace.contents is not None):
         whose = ", ".join(map(option, ("queue_order", "shed")))
         raise InputError(
-            f"{whose}: not compiled where prompts have something in common, and in vLLM with speculative decoding; the readable simulator "
-            "has them"
+            f"{whose}: not compiled where prompts have something in common, and in vLLM with"
+            " speculative decoding; the readable simulator has them"
         )
     count = len(trace)
     note = np.zeros(1, NOTE)[0]
     note["order"], note["shed"] = ORDERS.get(knobs.queue_order, BY_TIME), knobs.shed
     note["sorted"], note["soonest"] = knobs.scheduler != "sglang", NEVER
-    priority = np.zeros(count, np.int64) if trace.priority is None else plain(np.unique(trace.priority, return_inverse=True)[1], np.int64)
+    priority = (
+        np.zeros(count, np.int64)
+        if trace.priority is None
+        else plain(np.unique(trace.priority, return_inverse=True)[1], np.int64)
+    )
     return Ranks(
         note=note,
         priority=priority,
@@ -69,10 +84,12 @@ def ranks_of(trace: Trace, knobs: EngineKnobs, slots: int, *, drafted: bool) -> 
 
 
 def requests_of(rows: Rows, count: int, gaps: NDArray[np.int64], window_ps: int = -1) -> Requests:
-    """What has happened to the first ``count`` requests; an unfinished one has no last token, and what was cancelled is unfinished.
+    """What has happened to the first ``count`` requests; an unfinished one has no last token, and
+    what was cancelled is unfinished.
 
-    The rows are of no use afterwards: the record has their columns, because ten million rows are 80 MB each. Their lengths and the
-    instants at which they are sent are left as they are; those may be the columns of a trace.
+    The rows are of no use afterwards: the record has their columns, because ten million rows are 80
+    MB each. Their lengths and the instants at which they are sent are left as they are; those may
+    be the columns of a trace.
     """
     status, first_ns, last_ns = rows.status[:count], rows.first[:count], rows.last[:count]
     for column in (first_ns, last_ns):
@@ -120,8 +137,8 @@ def run(
         knobs: the engine's scheduler and limits.
         kv_blocks: blocks of ``knobs.tokens_per_block`` tokens that the KV cache has.
         windows: blocks that a sequence holds for its sliding windows, next to those of its context.
-        window_ps: when the run stops: tokens after this moment do not happen, rows sent after it are
-            left out, and what is not complete is unfinished; -1 to run to the end.
+        window_ps: when the run stops: tokens after this moment do not happen, rows sent after it
+            are left out, and what is not complete is unfinished; -1 to run to the end.
         max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
 
     Returns:
@@ -129,10 +146,20 @@ def run(
         the tokens that were produced; an unfinished request has them and no ``last_token_ns``.
 
     Raises:
-        InputError: due times out of order, lengths below one token, an engine without slots, tokens or blocks, or whose
-            steps do not hold a token and its guesses; priorities or deadlines with what they are not compiled with.
+        InputError: due times out of order, lengths below one token, an engine without slots, tokens
+            or blocks, or whose steps do not hold a token and its guesses; priorities or deadlines
+            with what they are not compiled with.
     """
-    return run_recorded(trace, step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, most_steps=0)[0]
+    return run_recorded(
+        trace,
+        step,
+        knobs,
+        kv_blocks,
+        windows=windows,
+        window_ps=window_ps,
+        max_context=max_context,
+        most_steps=0,
+    )[0]
 
 
 def run_recorded(
@@ -152,10 +179,18 @@ def run_recorded(
     """As ``run``, with the first ``most_steps`` steps recorded (72 bytes each).
 
     ``stop`` is an int64 array of one element: another thread that sets it to 1 ends the run between
-    two steps, and what it returns is then of no use. Without ``leaps`` every step is taken by itself, which changes
-    nothing but the time that it takes. ``tiers`` are memory below the KV cache, where requests have something in common.
+    two steps, and what it returns is then of no use. Without ``leaps`` every step is taken by
+    itself, which changes nothing but the time that it takes. ``tiers`` are memory below the KV
+    cache, where requests have something in common.
     """
-    more: Any = {"windows": windows, "window_ps": window_ps, "max_context": max_context, "stop": stop, "leaps": leaps, "tiers": tiers}
+    more: Any = {
+        "windows": windows,
+        "window_ps": window_ps,
+        "max_context": max_context,
+        "stop": stop,
+        "leaps": leaps,
+        "tiers": tiers,
+    }
     [requests], steps = run_ranks([trace], 1, step, knobs, kv_blocks, most_steps=most_steps, **more)
     return requests, steps
 
@@ -176,33 +211,45 @@ def run_ranks(
     tiers: Sequence[Tier] = (),
     grouped: bool = False,
 ) -> tuple[list[Requests], StepRecord]:
-    """The attention ranks of an instance in lockstep (``reference.Ranks``); one rank alone is an engine.
+    """The attention ranks of an instance in lockstep (``reference.Ranks``); one rank alone is an
+    engine.
 
     Args:
         traces: the requests of each rank that has any.
         ranks: how many there are; those beyond the traces are idle.
         step, knobs, kv_blocks, windows, window_ps, max_context: of each rank, as in ``run``.
         most_steps, stop, leaps, tiers: as in ``run_recorded``.
-        grouped: whether one rank is simulated by the loop of several, which changes nothing but the time that it takes.
+        grouped: whether one rank is simulated by the loop of several, which changes nothing but the
+            time that it takes.
 
     Returns:
-        The record of each trace, and that of the instance's steps, with the requests of all traces one after another.
+        The record of each trace, and that of the instance's steps, with the requests of all traces
+        one after another.
     """
     check_engine(step, knobs, kv_blocks)
     machines = []
     for trace in [*traces, *[_nobody(traces[0])] * (ranks - len(traces))]:
         check_trace(trace)
         limits: Any = {"windows": windows, "window_ps": window_ps, "max_context": max_context}
-        cfg = settings(step, knobs, kv_blocks, **limits, seed=trace.seed, leaps=leaps, ranks=knobs.ranks)
-        machines.append(_machine(trace, step, knobs, cfg, windows, tiers, most_steps=most_steps, stop=stop))
+        cfg = settings(
+            step, knobs, kv_blocks, **limits, seed=trace.seed, leaps=leaps, ranks=knobs.ranks
+        )
+        machines.append(
+            _machine(trace, step, knobs, cfg, windows, tiers, most_steps=most_steps, stop=stop)
+        )
     steps = machines[0].tallies.steps
-    machines = [m._replace(stop=machines[0].stop, tallies=m.tallies._replace(steps=steps)) for m in machines]
+    machines = [
+        m._replace(stop=machines[0].stop, tallies=m.tallies._replace(steps=steps)) for m in machines
+    ]
     if grouped or ranks > 1:
         machines = in_lockstep(machines, knobs)
     loop_for(machines[0])(machines[0], NEVER)
     left = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
     number = int(machines[0].state["round"] + machines[0].state["alone"])
-    first, last = (np.concatenate([getattr(rows, name) for _, rows in left]) for name in ("first_step", "last_step"))
+    first, last = (
+        np.concatenate([getattr(rows, name) for _, rows in left])
+        for name in ("first_step", "last_step")
+    )
     return [record for record, _ in left], StepRecord(
         steps=steps[: min(number, len(steps))], count=number, first_step=first, last_step=last
     )
@@ -236,7 +283,9 @@ def _machine(
     rows = rows_for(isl, osl, numbers, due, steps=most_steps > 0)
     m = machine(cfg, step, rows, steps=most_steps, stop=stop)
     if knobs.ranks:
-        m = m._replace(ranks=ranks_of(trace, knobs, len(m.slots), drafted=step.drafting is not None))
+        m = m._replace(
+            ranks=ranks_of(trace, knobs, len(m.slots), drafted=step.drafting is not None)
+        )
     if trace.contents is None:
         send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
         return m
@@ -249,15 +298,20 @@ def _machine(
 
 
 def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
-    """The record of a run, and its rows; of requests with shared prompts the sent ones, in that order."""
+    """The record of a run, and its rows; of requests with shared prompts the sent ones, in that
+    order.
+    """
     if trace.contents is None:
         count = int(m.state["arrived"] + m.state["coming"])
         if window_ps >= 0:
             count = int(np.searchsorted(m.rows.sent[:count], window_ps, side="right"))
-        rows = m.rows._replace(first_step=m.rows.first_step[:count], last_step=m.rows.last_step[:count])
+        rows = m.rows._replace(
+            first_step=m.rows.first_step[:count], last_step=m.rows.last_step[:count]
+        )
         return requests_of(rows, count, m.tallies.gaps, window_ps), rows
     sent = m.rows.sent
-    if trace.concurrency > 0:  # who waited for a client to the end has only the moment at which it was due
+    # who waited for a client to the end has only the moment at which it was due
+    if trace.concurrency > 0:
         sent[m.cache.firsts[int(m.cache.note["begun"]) :]] = -1
     there = np.flatnonzero((sent >= 0) & ((sent <= window_ps) | (window_ps < 0)))
     order = there[np.argsort(sent[there], kind="stable")]
@@ -268,28 +322,47 @@ def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
 
 
 def _first(m: Machine, trace: Trace) -> int:
-    """Give a machine the clients of a closed loop, who send their first requests one after another; how many."""
+    """Give a machine the clients of a closed loop, who send their first requests one after another;
+    how many.
+    """
     count = min(trace.concurrency, len(trace))
-    m.rows.sent[:count] = np.maximum(np.arange(1, count + 1) * trace.turnaround_ps, trace.due_ps[:count])
+    m.rows.sent[:count] = np.maximum(
+        np.arange(1, count + 1) * trace.turnaround_ps, trace.due_ps[:count]
+    )
     m.cfg["concurrency"], m.cfg["turnaround"] = trace.concurrency, trace.turnaround_ps
     m.state["program_free"] = count * trace.turnaround_ps
     return count
 
 
 def check_trace(trace: Trace) -> None:
-    """Refuse what nobody could send. Raises InputError: due times out of order, or lengths below one token."""
+    """Refuse what nobody could send. Raises InputError: due times out of order, or lengths below
+    one token.
+    """
     if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
         raise InputError("lengths: a prompt and an output have one token or more")
     due = trace.due_ps if trace.pause_ps is None else trace.due_ps[trace.firsts()]
-    if trace.concurrency == 0 and len(due) and (int(due[0]) < 0 or bool(np.any(due[1:] < due[:-1]))):
+    if (
+        trace.concurrency == 0
+        and len(due)
+        and (int(due[0]) < 0 or bool(np.any(due[1:] < due[:-1])))
+    ):
         raise InputError("arrivals: due times are 0 or more and in order")
 
 
 def warm_up(*, shares: bool = False, ranks: bool = False, grouped: bool = False) -> None:
-    """Compile a loop (``driven.loop_of``), or load it from numba's cache, by a run of one request."""
+    """Compile a loop (``driven.loop_of``), or load it from numba's cache, by a run of one
+    request.
+    """
     one = np.ones(1, np.int64)
     contents = of_rows([[(0, ENDLESS)]]) if shares else None
-    trace = Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0, contents=contents)
+    trace = Trace(
+        due_ps=np.zeros(1, np.int64),
+        isl=one,
+        osl=one,
+        concurrency=0,
+        turnaround_ps=0,
+        contents=contents,
+    )
     knobs = EngineKnobs(
         scheduler="static",
         max_batch_size=1,
@@ -301,19 +374,30 @@ def warm_up(*, shares: bool = False, ranks: bool = False, grouped: bool = False)
         shed=ranks,
     )
     collects = gc.isenabled()
-    gc.disable()  # the compiler makes millions of objects that stay, which the collector would visit again and again: a quarter of the time
+    # the compiler makes millions of objects that stay, which the collector would visit again and
+    # again: a quarter of the time
+    gc.disable()
     try:
-        run_ranks([trace], 2 if grouped else 1, StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
+        run_ranks(
+            [trace],
+            2 if grouped else 1,
+            StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0),
+            knobs,
+            2,
+        )
     finally:
         if collects:
             gc.enable()
 
 
-# A machine whose requests are not known when it is made: more rows, and a log that is read and emptied.
+# A machine whose requests are not known when it is made: more rows, and a log that is read and
+# emptied.
 
 
 def grown(m: Machine, count: int, *, log: int) -> Machine:
-    """The machine with room for so many rows, and for ``log`` entries next to what one turn of its loop may write."""
+    """The machine with room for so many rows, and for ``log`` entries next to what one turn of its
+    loop may write.
+    """
     size = len(m.log.at)
     needed = int(m.cfg["slots"]) + count - int(m.state["arrived"]) + log
     if needed > size:
@@ -328,7 +412,8 @@ def grown(m: Machine, count: int, *, log: int) -> Machine:
 
 
 def without_first(m: Machine, count: int) -> None:
-    """Take the first rows, whose requests have all ended, out of the memory; those behind them move up.
+    """Take the first rows, whose requests have all ended, out of the memory; those behind them move
+    up.
 
     Of an engine by itself, without a prefix cache: nobody else knows the places of its rows.
     """
@@ -355,6 +440,8 @@ def copied(rows: Rows) -> Rows:
 
 
 def log_of(m: Machine) -> NDArray[np.int64]:
-    """Entries of the log: number of the request, when, tokens, status; int64 of shape (4, entries)."""
+    """Entries of the log: number of the request, when, tokens, status; int64 of shape (4,
+    entries).
+    """
     rows, *others = (column[: m.state["logged"]] for column in m.log)
     return np.array([m.rows.id[rows], *others])

@@ -1,14 +1,17 @@
-"""The schedulers, by their names: a file each, found by the names of ``EngineKnobs.scheduler``, with underscores.
+"""The schedulers, by their names: a file each, found by the names of ``EngineKnobs.scheduler``,
+with underscores.
 
 A file has two functions and says five things of itself:
 
 - ``never_fits(cfg, isl, osl)``: whether a request could not be served even by an idle engine;
-- ``schedule(m)``: put the next step together in ``m.step``, move requests from the queue to the running ones, count blocks;
-- ``GROWS``: whether blocks are taken as contexts grow, so that without guesses a decoding request's context tells how many it has;
-  else its row says so;
+- ``schedule(m)``: put the next step together in ``m.step``, move requests from the queue to the
+  running ones, count blocks;
+- ``GROWS``: whether blocks are taken as contexts grow, so that without guesses a decoding request's
+  context tells how many it has; else its row says so;
 - ``BUDGETED``: whether slots are held to the token budget of a step;
 - ``GUESSES``: whether it can have speculative decoding;
-- ``NAMES``: when others find the blocks of a prompt (``prefix_cache.py``), None without a prefix cache;
+- ``NAMES``: when others find the blocks of a prompt (``prefix_cache.py``), None without a prefix
+  cache;
 - ``PARTIAL``: whether they find parts of a block.
 """
 
@@ -21,7 +24,9 @@ from typing import Any, get_args
 from tonnage.simulator.kernel.compiler import part
 from tonnage.spec.deployment import Scheduler
 
-SCHEDULERS: dict[str, ModuleType] = {name: import_module(f"{__package__}.{name.replace('-', '_')}") for name in get_args(Scheduler)}
+SCHEDULERS: dict[str, ModuleType] = {
+    name: import_module(f"{__package__}.{name.replace('-', '_')}") for name in get_args(Scheduler)
+}
 CODES = {name: code for code, name in enumerate(SCHEDULERS)}
 """What ``cfg.scheduler`` says."""
 
@@ -52,4 +57,7 @@ def _fits(code: int, this: Any, others: Any) -> Any:
 *_most, _last = SCHEDULERS.values()
 schedule, never_fits = _last.schedule, _last.never_fits
 for _code, _unit in reversed(list(enumerate(_most))):
-    schedule, never_fits = _one_of(_code, _unit.schedule, schedule), _fits(_code, _unit.never_fits, never_fits)
+    schedule, never_fits = (
+        _one_of(_code, _unit.schedule, schedule),
+        _fits(_code, _unit.never_fits, never_fits),
+    )

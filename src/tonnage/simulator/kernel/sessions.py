@@ -1,4 +1,6 @@
-"""Requests of which one follows from the other, compiled: a heap of those on their way, by the time at which they are sent."""
+"""Requests of which one follows from the other, compiled: a heap of those on their way, by the time
+at which they are sent.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from tonnage.simulator.kernel.memory import NEVER
 
 @called()
 def push(m, r):
-    """Add the row, of which it is known when it is sent, to those on their way; ``state.coming`` does not count it yet."""
+    """Add the row, of which it is known when it is sent, to those on their way; ``state.coming``
+    does not count it yet.
+    """
     at, row, sent, i = m.cache.at, m.cache.row, m.rows.sent[r], m.state.coming
     while i > 0:
         above = (i - 1) // 2
@@ -23,12 +27,17 @@ def push(m, r):
 
 @called()
 def pop(m):
-    """Take the first one off the heap, which has one entry more than ``state.coming`` says; the row of the next."""
+    """Take the first one off the heap, which has one entry more than ``state.coming`` says; the row
+    of the next.
+    """
     at, row, last, i = m.cache.at, m.cache.row, m.state.coming, 0
     sent, r = at[last], row[last]
     while 2 * i + 1 < last:
         child = 2 * i + 1
-        if child + 1 < last and (at[child + 1] < at[child] or (at[child + 1] == at[child] and row[child + 1] < row[child])):
+        if child + 1 < last and (
+            at[child + 1] < at[child]
+            or (at[child + 1] == at[child] and row[child + 1] < row[child])
+        ):
             child += 1
         if sent < at[child] or (sent == at[child] and r < row[child]):
             break
@@ -40,7 +49,9 @@ def pop(m):
 
 @part()
 def follow(m, r, free_at):
-    """Send the requests that waited for this one alone, or for it last, their pauses after its end; True where its session is over."""
+    """Send the requests that waited for this one alone, or for it last, their pauses after its end;
+    True where its session is over.
+    """
     c = m.cache
     for k in range(c.followers[r], c.followers[r + 1]):
         row = c.waiting[k]

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth_of_all, held, too_long, windows_of
+from tonnage.simulator.kernel.blocks import (
+    blocks_of,
+    grow_all,
+    growth_of_all,
+    held,
+    too_long,
+    windows_of,
+)
 from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import add_decoding, add_prompt, leave_decoding
 from tonnage.simulator.kernel.memory import NEVER
@@ -16,9 +23,15 @@ GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, False, True, COMPUTED, False
 
 @part()
 def never_fits(cfg, isl, osl):
-    """Also one that leaves no token in addition to itself and a block: it would not be admitted to an idle engine."""
+    """Also one that leaves no token in addition to itself and a block: it would not be admitted to
+    an idle engine.
+    """
     longest = isl + osl + cfg.drafted
-    return too_long(cfg, isl, osl) or longest + cfg.block_tokens >= (cfg.kv_blocks - windows_of(cfg, longest)) * cfg.block_tokens
+    return (
+        too_long(cfg, isl, osl)
+        or longest + cfg.block_tokens
+        >= (cfg.kv_blocks - windows_of(cfg, longest)) * cfg.block_tokens
+    )
 
 
 @part()
@@ -27,7 +40,11 @@ def schedule(m):
     s = m.state
     if s.filling > 0 or s.decoding == 0:
         s.full = 0
-    if s.held == 0 and s.full == 0 and (s.filling > 0 or (s.queued > 0 and s.running < m.cfg.slots)):
+    if (
+        s.held == 0
+        and s.full == 0
+        and (s.filling > 0 or (s.queued > 0 and s.running < m.cfg.slots))
+    ):
         admit(m)
     m.step.alone = s.held == 0 and s.filling > 0
     if m.step.alone == 0:
@@ -50,7 +67,9 @@ def still_to_come(m):
 
 @part()
 def admit(m):
-    """One pass of admission: the prompt that was cut, then waiting ones; memory in tokens times RATIO."""
+    """One pass of admission: the prompt that was cut, then waiting ones; memory in tokens times
+    RATIO.
+    """
     s, rows, size, chunks = m.state, m.rows, m.cfg.block_tokens, m.cfg.chunked == 1
     budget = max(size, m.cfg.max_tokens - m.cfg.max_tokens % size) if chunks else m.cfg.max_tokens
     left = s.free * size * RATIO - s.ratio * still_to_come(m)
@@ -68,8 +87,12 @@ def admit(m):
         r = s.head
         tokens = rows.isl[r] + rows.generated[r]
         tokens -= find(m, r, tokens)
-        windows = (windows_of(m.cfg, rows.isl[r] + rows.osl[r] + m.cfg.drafted) + no_longer_free(m)) * size
-        if (tokens + min(rows.osl[r] - rows.generated[r], MOST_NEW) + size + windows) * RATIO >= left:
+        windows = (
+            windows_of(m.cfg, rows.isl[r] + rows.osl[r] + m.cfg.drafted) + no_longer_free(m)
+        ) * size
+        if (
+            tokens + min(rows.osl[r] - rows.generated[r], MOST_NEW) + size + windows
+        ) * RATIO >= left:
             s.full = decodes
             break
         paged = blocks_of(tokens, size) * size
@@ -81,7 +104,9 @@ def admit(m):
         hold(m, i)
         paged = take_prompt(m, i, new)
         budget -= paged
-        left -= (paged + size + windows + (min(rows.osl[r], MOST_NEW) if new == tokens else 0)) * RATIO
+        left -= (
+            paged + size + windows + (min(rows.osl[r], MOST_NEW) if new == tokens else 0)
+        ) * RATIO
         if left <= 0:
             s.full = decodes
             break
@@ -89,7 +114,9 @@ def admit(m):
 
 @part()
 def take_prompt(m, i, new):
-    """Allocate for the next ``new`` tokens of a filling request and count them into the step; their whole blocks in tokens."""
+    """Allocate for the next ``new`` tokens of a filling request and count them into the step; their
+    whole blocks in tokens.
+    """
     size, slot = m.cfg.block_tokens, m.slots[i]
     more = blocks_of(slot.computed + new, size) + slot.windows - slot.blocks
     m.state.free -= more
@@ -122,7 +149,9 @@ def decode(m):
 
 @part()
 def retract(m):
-    """Send the request with the fewest output tokens, the longest prompt, the last that entered, to the end of the queue."""
+    """Send the request with the fewest output tokens, the longest prompt, the last that entered, to
+    the end of the queue.
+    """
     s, lists = m.state, m.lists
     least = 0
     for k in range(1, s.running):

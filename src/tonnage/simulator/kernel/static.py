@@ -20,7 +20,9 @@ def never_fits(cfg, isl, osl):
 
 @part()
 def schedule(m):
-    """A whole new batch when the last one is gone, else one more padded decode step of all its slots."""
+    """A whole new batch when the last one is gone, else one more padded decode step of all its
+    slots.
+    """
     s = m.state
     if s.running > 0:
         m.step.decode_sequences = s.batch
@@ -31,12 +33,17 @@ def schedule(m):
         r = s.head
         longer_prompt, longer_output = max(prompt, m.rows.isl[r]), max(output, m.rows.osl[r])
         longest = longer_prompt + longer_output
-        if (s.running + 1) * (blocks_of(longest, m.cfg.block_tokens) + windows_of(m.cfg, longest)) > m.cfg.kv_blocks:
+        if (s.running + 1) * (
+            blocks_of(longest, m.cfg.block_tokens) + windows_of(m.cfg, longest)
+        ) > m.cfg.kv_blocks:
             break
         prompt, output = longer_prompt, longer_output
         m.lists.take[s.filling] = m.rows.isl[r]
         enter(m)
-    n, each = s.running, blocks_of(prompt + output, m.cfg.block_tokens) + windows_of(m.cfg, prompt + output)
+    n, each = (
+        s.running,
+        blocks_of(prompt + output, m.cfg.block_tokens) + windows_of(m.cfg, prompt + output),
+    )
     s.free -= n * each
     for k in range(n):
         m.slots[m.lists.running[k]].blocks = each

@@ -1,4 +1,6 @@
-"""In-flight batching of TensorRT-LLM, compiled; the rules are those of ``reference/tensorrt_llm.py``."""
+"""In-flight batching of TensorRT-LLM, compiled; the rules are those of
+``reference/tensorrt_llm.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import add_decoding, add_filling
 from tonnage.simulator.kernel.prefix_cache import COMPLETE
 from tonnage.simulator.kernel.queue import enter
-from tonnage.simulator.kernel.shared import catch_up, compute, find, found_blocks, hold, no_longer_free
+from tonnage.simulator.kernel.shared import (
+    catch_up,
+    compute,
+    find,
+    found_blocks,
+    hold,
+    no_longer_free,
+)
 
 GROWS = False
 """A request has the blocks of its whole life from its entry."""
@@ -18,12 +27,16 @@ BUDGETED, GUESSES, NAMES, PARTIAL = True, True, COMPLETE, True
 @part()
 def never_fits(cfg, isl, osl):
     """Also a prompt beyond the token budget that cannot be cut, or not even into one block."""
-    return too_long(cfg, isl, osl) or (isl > cfg.max_tokens and (cfg.chunked == 0 or cfg.max_tokens < cfg.block_tokens))
+    return too_long(cfg, isl, osl) or (
+        isl > cfg.max_tokens and (cfg.chunked == 0 or cfg.max_tokens < cfg.block_tokens)
+    )
 
 
 @part()
 def admit_first(m):
-    """Let the first of the queue in if there are blocks for all that it may become; whether there are."""
+    """Let the first of the queue in if there are blocks for all that it may become; whether there
+    are.
+    """
     cfg, s = m.cfg, m.state
     longest = m.rows.isl[s.head] + m.rows.osl[s.head] + cfg.drafted
     need = blocks_of(longest, cfg.block_tokens) + windows_of(cfg, longest)
@@ -76,7 +89,9 @@ def compute_all(m):
 
 @part()
 def wait_for_more(m, tokens):
-    """Take a step's prompts out again while they are held, or wait, and others decode, to be batched with others."""
+    """Take a step's prompts out again while they are held, or wait, and others decode, to be
+    batched with others.
+    """
     s, step = m.state, m.step
     if s.held == 0:
         if s.decoding == 0 or tokens >= m.cfg.wait_tokens or s.waited >= m.cfg.wait_steps:

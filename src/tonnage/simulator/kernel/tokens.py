@@ -6,7 +6,15 @@ from tonnage.results.requests import COMPLETED
 from tonnage.simulator.kernel.arrivals import answer, tell, tell_tokens
 from tonnage.simulator.kernel.blocks import held
 from tonnage.simulator.kernel.compiler import part
-from tonnage.simulator.kernel.decoding import bin_of, bucket_of, count_gaps, hand_out_guesses, join_decoding, leave_decoding, see_gap
+from tonnage.simulator.kernel.decoding import (
+    bin_of,
+    bucket_of,
+    count_gaps,
+    hand_out_guesses,
+    join_decoding,
+    leave_decoding,
+    see_gap,
+)
 from tonnage.simulator.kernel.memory import ENDS, HANDED_ON, NEVER, TOKENS
 from tonnage.simulator.kernel.queue import give_back
 from tonnage.simulator.kernel.shared import catch_up, filled, released
@@ -34,7 +42,9 @@ def end_step(m):
 
 @part()
 def end_round(m):
-    """A token for everyone who decodes, and the gap before it; with guesses also the right ones of these."""
+    """A token for everyone who decodes, and the gap before it; with guesses also the right ones of
+    these.
+    """
     s = m.state
     if m.cfg.drafted > 0:
         hand_out_guesses(m)
@@ -51,7 +61,9 @@ def end_round(m):
 
 @part()
 def end_pause(m):
-    """Count the gaps that end with the first round after steps of prompts: since the last round, or since its first token."""
+    """Count the gaps that end with the first round after steps of prompts: since the last round, or
+    since its first token.
+    """
     s = m.state
     s.paused = 0
     count_gaps(m)
@@ -66,7 +78,8 @@ def end_pause(m):
 
 @part()
 def end_filling(m):
-    """Count what was computed of prompts; those complete have their first token, or the next one after a pre-emption.
+    """Count what was computed of prompts; those complete have their first token, or the next one
+    after a pre-emption.
 
     A token that came with the cache leaves with the first one that is decoded.
     """

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_of_all, held, too_long, windows_of
+from tonnage.simulator.kernel.blocks import (
+    blocks_of,
+    grow_all,
+    growth,
+    growth_of_all,
+    held,
+    too_long,
+    windows_of,
+)
 from tonnage.simulator.kernel.compiler import part, two_forms
 from tonnage.simulator.kernel.decoding import add_decoding, add_filling, chunk, cut, leave_decoding
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prefix_cache import SCHEDULED
 from tonnage.simulator.kernel.queue import enter, lose, received
 from tonnage.simulator.kernel.ranks import goes_first, queue_again, ranked
-from tonnage.simulator.kernel.shared import catch_up, catch_up_before, compute, find, found_blocks, hold, no_longer_free, released
+from tonnage.simulator.kernel.shared import (
+    catch_up,
+    catch_up_before,
+    compute,
+    find,
+    found_blocks,
+    hold,
+    no_longer_free,
+    released,
+)
 
-# vLLM's pre-emption by class or deadline, compiled; the rules are those of ``reference/vllm.py``, without a prefix cache and guesses.
-# A request that the step leaves out because one before it was the last in rank, and had to go, waits a step for its next token. In the
-# kernel all who decode have a token in every round; so it counts as one that computes the last token of a prompt until it has it.
+# vLLM's pre-emption by class or deadline, compiled; the rules are those of ``reference/vllm.py``,
+# without a prefix cache and guesses. A request that the step leaves out because one before it was
+# the last in rank, and had to go, waits a step for its next token. In the kernel all who decode
+# have a token in every round; so it counts as one that computes the last token of a prompt until it
+# has it.
 
 
 @part()
 def continue_by_rank(m):
-    """Allocate for the running requests one by one where blocks run out; True, because someone is pre-empted."""
+    """Allocate for the running requests one by one where blocks run out; True, because someone is
+    pre-empted.
+    """
     s, lists, given, k, budget = m.state, m.lists, m.ranks.given, 0, m.cfg.max_tokens
     while k < s.running and budget > 0:
         slot, decodes, stays = m.slots[lists.running[k]], lists.ends[k] < NEVER, True
@@ -49,7 +70,9 @@ def continue_by_rank(m):
 
 @part()
 def last_in_rank(m):
-    """The running request that goes first: the lowest class or the latest deadline, and of these the last one sent."""
+    """The running request that goes first: the lowest class or the latest deadline, and of these
+    the last one sent.
+    """
     last, running = 0, m.lists.running
     for k in range(1, m.state.running):
         if goes_first(m, m.slots[running[last]].row, m.slots[running[k]].row):
@@ -59,7 +82,9 @@ def last_in_rank(m):
 
 @part()
 def preempt(m, k, served):
-    """Free all blocks of the ``k``-th that runs, with the one for its next token if it is ``served``; it waits again where it ranks."""
+    """Free all blocks of the ``k``-th that runs, with the one for its next token if it is
+    ``served``; it waits again where it ranks.
+    """
     s, lists, i = m.state, m.lists, m.lists.running[k]
     slot = m.slots[i]
     last = slot.last
@@ -80,7 +105,9 @@ def preempt(m, k, served):
 
 @part()
 def list_filling(m, served):
-    """Who computes a prompt in the step, with how many tokens; those from the place ``served`` on have none, also if they decode."""
+    """Who computes a prompt in the step, with how many tokens; those from the place ``served`` on
+    have none, also if they decode.
+    """
     s, lists = m.state, m.lists
     s.filling = 0
     for k in range(s.running):
@@ -91,7 +118,8 @@ def list_filling(m, served):
             slot.computed = slot.isl + slot.generated - 1
             slot.blocks = held(m, slot, slot.generated)
             slot.last = s.seen
-            m.rows.generated[slot.row] = slot.generated  # what ``settle`` notes of decoding requests
+            # what ``settle`` notes of decoding requests
+            m.rows.generated[slot.row] = slot.generated
             lists.ends[k] = NEVER
             lists.crosses[k] = NEVER
         if lists.ends[k] == NEVER:
@@ -131,7 +159,9 @@ def schedule(m):
         lacks = cut(m, tokens - received(m, r) - find(m, r, tokens))
         if cfg.chunked == 0 and lacks > budget:
             break
-        needed = blocks_of(tokens, cfg.block_tokens) + windows_of(cfg, rows.isl[r] + rows.osl[r] + cfg.drafted)
+        needed = blocks_of(tokens, cfg.block_tokens) + windows_of(
+            cfg, rows.isl[r] + rows.osl[r] + cfg.drafted
+        )
         if needed - found_blocks(m) + no_longer_free(m) > s.free:
             break
         new = min(lacks, budget)
@@ -151,8 +181,9 @@ def schedule(m):
 def continue_running(m):
     """Allocate for the running requests; whether anyone was pre-empted.
 
-    anyone who runs had a place in the budget when the next one entered, and needs no more of it since: so decoding requests have their
-    token whatever the prompts before them take, and only the last prompt may be cut short by the budget.
+    anyone who runs had a place in the budget when the next one entered, and needs no more of it
+    since: so decoding requests have their token whatever the prompts before them take, and only the
+    last prompt may be cut short by the budget.
     """
     s, lists, block = m.state, m.lists, m.cfg.block_tokens
     needed, budget = growth_of_all(m), m.cfg.max_tokens - s.decoding * (m.cfg.drafted + 1)
@@ -166,7 +197,9 @@ def continue_running(m):
     grow_all(m)
     for f in range(s.filling):
         slot = m.slots[lists.filling[f]]
-        slot.blocks = max(slot.blocks, blocks_of(slot.computed + lists.take[f], block) + slot.windows)
+        slot.blocks = max(
+            slot.blocks, blocks_of(slot.computed + lists.take[f], block) + slot.windows
+        )
     return False
 
 
@@ -195,13 +228,19 @@ def continue_in_turn(m):
     return True
 
 
-continue_with_less = two_forms("ranks", lambda m: continue_in_turn(m), lambda m: continue_by_rank(m) if ranked(m) else continue_in_turn(m))
+continue_with_less = two_forms(
+    "ranks",
+    lambda m: continue_in_turn(m),
+    lambda m: continue_by_rank(m) if ranked(m) else continue_in_turn(m),
+)
 """The same where blocks run out; whether anyone was pre-empted."""
 
 
 @part()
 def preempt_last(m, scheduled):
-    """Free all blocks of the last running request, when the first ones are scheduled; it waits again in front of all, or where it ranks."""
+    """Free all blocks of the last running request, when the first ones are scheduled; it waits
+    again in front of all, or where it ranks.
+    """
     catch_up_before(m, scheduled)
     s = m.state
     k = s.running - 1

@@ -1,4 +1,6 @@
-"""The simulator as a reader reads it: one engine in plain objects, a file per scheduler; here a whole trace on one engine or on ranks."""
+"""The simulator as a reader reads it: one engine in plain objects, a file per scheduler; here a
+whole trace on one engine or on ranks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ class Waiting:
     def __init__(self, trace: Trace) -> None:
         """Nothing has ended."""
         graph = trace.graph()
-        self.starts, self.rows, self.waits = graph.starts.tolist(), graph.rows.tolist(), graph.waits.tolist()
+        self.starts, self.rows, self.waits = (
+            graph.starts.tolist(),
+            graph.rows.tolist(),
+            graph.waits.tolist(),
+        )
         self.pause = [0] * len(trace) if trace.pause_ps is None else trace.pause_ps.tolist()
         self.ready = [0] * len(trace)
         self.session = trace.session().tolist()
@@ -56,17 +62,20 @@ class Waiting:
 class Clients:
     """Drives an engine with a trace: it submits requests, and answers the ends of earlier ones.
 
-    In an open loop a request is sent when it is due. In a closed loop the client program is serial: clients are free at time 0 and
-    after each of their requests, and the program sends the next request, in order of ids, ``turnaround_ps`` after the client was free
-    and the program had done with the one before, whichever is later. That is also when it is due. The client of a rejected request is
-    free at once: when the request had reached the engine.
+    In an open loop a request is sent when it is due. In a closed loop the client program is serial:
+    clients are free at time 0 and after each of their requests, and the program sends the next
+    request, in order of ids, ``turnaround_ps`` after the client was free and the program had done
+    with the one before, whichever is later. That is also when it is due. The client of a rejected
+    request is free at once: when the request had reached the engine.
 
-    A first request may say when it is due at the earliest, so that a run begins with sessions that are under way. Where every request says
-    so and a client takes no time, this is an open loop with a cap: the clients are the most requests in flight, and one that is due while
-    all are busy waits for the next that is free.
+    A first request may say when it is due at the earliest, so that a run begins with sessions that
+    are under way. Where every request says so and a client takes no time, this is an open loop with
+    a cap: the clients are the most requests in flight, and one that is due while all are busy waits
+    for the next that is free.
 
-    Of a session only the first request is sent like that. Each further one is sent its pause after the end of the last that it waits for,
-    and the client of a closed loop is free when all of the session have ended.
+    Of a session only the first request is sent like that. Each further one is sent its pause after
+    the end of the last that it waits for, and the client of a closed loop is free when all of the
+    session have ended.
     """
 
     def __init__(self, trace: Trace, submit: Callable[[Request], None]) -> None:
@@ -92,7 +101,9 @@ class Clients:
             self.begin(now)
 
     def begin(self, now: int) -> None:
-        """A client of a closed loop is free and sends the next first turn, if there is one; an open loop has no clients."""
+        """A client of a closed loop is free and sends the next first turn, if there is one; an open
+        loop has no clients.
+        """
         if self.trace.concurrency and self.begun < len(self.firsts):
             self.program_free = max(now, self.program_free) + self.trace.turnaround_ps
             first = self.firsts[self.begun]
@@ -104,18 +115,24 @@ class Clients:
         priority = 0 if trace.priority is None else int(trace.priority[number])
         ttft_ps = -1 if trace.ttft_ps is None else int(trace.ttft_ps[number])
         isl, osl = int(trace.isl[number]), int(trace.osl[number])
-        self.submit(Request(id=number, isl=isl, osl=osl, at=due, priority=priority, ttft_ps=ttft_ps))
+        self.submit(
+            Request(id=number, isl=isl, osl=osl, at=due, priority=priority, ttft_ps=ttft_ps)
+        )
 
 
-# Attention ranks of one instance in lockstep: each has its queue and its KV cache, and all meet at the experts of every layer. So a step of
-# the instance is a step of every rank and lasts as long as that of the slowest; a rank with nothing to do runs an empty batch, and one
-# rank's prompts hold up the tokens of all. What the experts compute depends on the tokens of all ranks (``share`` of ``step_seconds``). A
-# request that comes is heard by its rank when the step ends, also where that rank is idle. The window ends for all ranks at once: a step is
-# not taken if the clients of any rank would have its tokens later. With ``rank_wait_steps`` the prompts of a step are held while all ranks
-# decode and not all of them have prompts, until so many steps in a row have passed since prompts were last computed or held the last time
-# (TensorRT-LLM, ``_balance_adp_requests`` of py_executor.py). With ``pads_ranks`` every rank of a captured step is filled up to the tokens
-# of the fullest, and the experts compute these too; nobody waits for what a rank's other matrices do with them. The record of steps is
-# one for all: what the slowest rank computed, who was in any rank, and the tokens of all.
+# Attention ranks of one instance in lockstep: each has its queue and its KV cache, and all meet at
+# the experts of every layer. So a step of the instance is a step of every rank and lasts as long as
+# that of the slowest; a rank with nothing to do runs an empty batch, and one rank's prompts hold up
+# the tokens of all. What the experts compute depends on the tokens of all ranks (``share`` of
+# ``step_seconds``). A request that comes is heard by its rank when the step ends, also where that
+# rank is idle. The window ends for all ranks at once: a step is not taken if the clients of any
+# rank would have its tokens later. With ``rank_wait_steps`` the prompts of a step are held while
+# all ranks decode and not all of them have prompts, until so many steps in a row have passed since
+# prompts were last computed or held the last time (TensorRT-LLM, ``_balance_adp_requests`` of
+# py_executor.py). With ``pads_ranks`` every rank of a captured step is filled up to the tokens of
+# the fullest, and the experts compute these too; nobody waits for what a rank's other matrices do
+# with them. The record of steps is one for all: what the slowest rank computed, who was in any
+# rank, and the tokens of all.
 
 
 class Ranks:
@@ -130,7 +147,9 @@ class Ranks:
             engine.advance_ranks, engine.steps = self.advance, self.steps
 
     def run(self, traces: Sequence[Trace]) -> None:
-        """Give each of the first ranks the requests of a trace, with its clients, and do all that is to do."""
+        """Give each of the first ranks the requests of a trace, with its clients, and do all that
+        is to do.
+        """
         for engine, trace in zip(self.engines, traces, strict=False):
             engine.answer = Clients(trace, engine.submit).answer
         self.advance(NEVER)
@@ -162,7 +181,9 @@ class Ranks:
         return True
 
     def _begin(self, busy: Sequence[bool]) -> bool:
-        """Put the next step of every rank together; it lasts as long as the slowest rank's, also where no rank computes a token."""
+        """Put the next step of every rank together; it lasts as long as the slowest rank's, also
+        where no rank computes a token.
+        """
         held, steps = self._holds(), []
         for engine, has_work in zip(self.engines, busy, strict=True):
             engine.batcher.held = held
@@ -171,7 +192,9 @@ class Ranks:
         computed, lasts = self._computed(steps, tokens), [0] * len(steps)
         for i, (engine, step) in enumerate(zip(self.engines, steps, strict=True)):
             if tokens[i] or (busy[i] and not computed):
-                lasts[i] = engine.prices.of(step, computed / (len(tokens) * tokens[i]) if tokens[i] else 1.0)
+                lasts[i] = engine.prices.of(
+                    step, computed / (len(tokens) * tokens[i]) if tokens[i] else 1.0
+                )
         time = self.engines[0].time
         for engine, step in zip(self.engines, steps, strict=True):
             engine.start(step, time + max(lasts))
@@ -181,12 +204,17 @@ class Ranks:
             return False
         slowest = lasts.index(max(lasts))
         row = list(self.engines[slowest].row(steps[slowest], computed))
-        row[7:9] = [sum(len(of) for of in (e.batcher.running for e in self.engines)), sum(len(e.batcher.waiting) for e in self.engines)]
+        row[7:9] = [
+            sum(len(of) for of in (e.batcher.running for e in self.engines)),
+            sum(len(e.batcher.waiting) for e in self.engines),
+        ]
         self.steps.append(tuple(row))
         return True
 
     def _computed(self, steps: Sequence[Step], tokens: Sequence[int]) -> int:
-        """The tokens that the experts compute for all ranks, including the tokens that fill up a captured step."""
+        """The tokens that the experts compute for all ranks, including the tokens that fill up a
+        captured step.
+        """
         knobs, most = self.engines[0].batcher.knobs, max(tokens)
         captured = most <= knobs.graph_tokens or not any(step.prefill_tokens for step in steps)
         return len(tokens) * most if knobs.pads_ranks and captured else sum(tokens)
@@ -194,11 +222,15 @@ class Ranks:
     def _holds(self) -> bool:
         """Whether prompts wait in this step until all ranks have some."""
         batchers = [engine.batcher for engine in self.engines]
-        if batchers[0].knobs.rank_wait_steps == 0 or all(batcher.has_prompts for batcher in batchers):
+        if batchers[0].knobs.rank_wait_steps == 0 or all(
+            batcher.has_prompts for batcher in batchers
+        ):
             self.waited = 0
             return False
         self.waited += 1
-        if self.waited >= batchers[0].knobs.rank_wait_steps or not all(batcher.has_decodes for batcher in batchers):
+        if self.waited >= batchers[0].knobs.rank_wait_steps or not all(
+            batcher.has_decodes for batcher in batchers
+        ):
             self.waited = 0
             return False
         return True
@@ -227,7 +259,17 @@ def run_reference(
     tiers: Sequence[Tier] = (),
 ) -> Reference:
     """Simulate one engine; the arguments are those of ``kernel.run``."""
-    return run_ranks([trace], 1, step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, tiers=tiers)[0]
+    return run_ranks(
+        [trace],
+        1,
+        step,
+        knobs,
+        kv_blocks,
+        windows=windows,
+        window_ps=window_ps,
+        max_context=max_context,
+        tiers=tiers,
+    )[0]
 
 
 def run_ranks(
@@ -242,13 +284,24 @@ def run_ranks(
     max_context: int = 0,
     tiers: Sequence[Tier] = (),
 ) -> list[Reference]:
-    """Simulate the attention ranks of an instance in lockstep; the arguments are those of ``kernel.run_ranks``."""
+    """Simulate the attention ranks of an instance in lockstep; the arguments are those of
+    ``kernel.run_ranks``.
+    """
     engines = []
     for trace in traces:
         seed, contents = trace.seed, trace.contents
-        more: dict[str, Any] = {"window_ps": window_ps, "max_context": max_context, "seed": seed, "contents": contents, "tiers": tiers}
+        more: dict[str, Any] = {
+            "window_ps": window_ps,
+            "max_context": max_context,
+            "seed": seed,
+            "contents": contents,
+            "tiers": tiers,
+        }
         engines.append(Engine(step, knobs, kv_blocks, windows=windows, **more))
-    engines += [Engine(step, knobs, kv_blocks, windows=windows, window_ps=window_ps) for _ in range(ranks - len(traces))]
+    engines += [
+        Engine(step, knobs, kv_blocks, windows=windows, window_ps=window_ps)
+        for _ in range(ranks - len(traces))
+    ]
     if ranks > 1:
         Ranks(engines).run(traces)
     else:
@@ -263,7 +316,9 @@ def _left(engine: Engine, trace: Trace, window_ps: int) -> Reference:
         jobs.sort(key=lambda job: (job.due, job.id))
     requests = requests_of(jobs, engine.gaps, window_ps)
     return Reference(
-        requests=requests if trace.contents is None else replace(requests, row=np.array([job.id for job in jobs], np.int64)),
+        requests=requests
+        if trace.contents is None
+        else replace(requests, row=np.array([job.id for job in jobs], np.int64)),
         steps=engine.steps,
         jobs=jobs,
         free_blocks=engine.kv_blocks_free,

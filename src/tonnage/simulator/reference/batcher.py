@@ -1,25 +1,30 @@
-"""Batchers: who enters the engine, and what one step computes. Each scheduler is a file next to this one.
+"""Batchers: who enters the engine, and what one step computes. Each scheduler is a file next to
+this one.
 
 A batcher is requested one ``Step`` at a time. It moves requests from ``waiting`` to ``running``,
 counts KV blocks, and says how many tokens of which request the step computes. It knows no clock.
 
-Every request carries ``computed``, the tokens in its KV cache, and ``generated``, its output tokens so
-far. A step that brings ``computed`` up to prompt + generated yields the next output token. So a
+Every request carries ``computed``, the tokens in its KV cache, and ``generated``, its output tokens
+so far. A step that brings ``computed`` up to prompt + generated yields the next output token. So a
 request decodes when exactly one token is missing, the one it generated last; else it prefills.
 
-With speculative decoding a decode computes further tokens, ``drafted`` guesses: they take their part of the token
-budget and have their place in the cache, right or wrong. Blocks once taken are kept for the tokens to come. The
-one token that a pre-empted request may have left of its recomputation is computed without guesses.
+With speculative decoding a decode computes further tokens, ``drafted`` guesses: they take their
+part of the token budget and have their place in the cache, right or wrong. Blocks once taken are
+kept for the tokens to come. The one token that a pre-empted request may have left of its
+recomputation is computed without guesses.
 
-Layers with sliding windows keep the last tokens of a sequence alone. The pool's blocks are those of the other layers; what the
-windows of a sequence hold at its full length, in the same blocks, is taken when it enters and given back when it leaves or
-is pre-empted: an upper bound while it is shorter than its window.
+Layers with sliding windows keep the last tokens of a sequence alone. The pool's blocks are those of
+the other layers; what the windows of a sequence hold at its full length, in the same blocks, is
+taken when it enters and given back when it leaves or is pre-empted: an upper bound while it is
+shorter than its window.
 
-With a prefix cache (``prefix_cache.py``) a request that enters finds the first blocks of its context and computes the rest, attending to
-all of it. ``free`` counts the blocks that nobody holds and that are not set aside for running requests, whatever is still in them.
+With a prefix cache (``prefix_cache.py``) a request that enters finds the first blocks of its
+context and computes the rest, attending to all of it. ``free`` counts the blocks that nobody holds
+and that are not set aside for running requests, whatever is still in them.
 
-A decode reads a context of prompt + generated tokens: what the cache holds and the token it computes.
-A prefill chunk of ``new`` tokens after ``past`` ones counts new·(2·past + new) for twice its attention pairs.
+A decode reads a context of prompt + generated tokens: what the cache holds and the token it
+computes. A prefill chunk of ``new`` tokens after ``past`` ones counts new·(2·past + new) for twice
+its attention pairs.
 """
 
 from __future__ import annotations
@@ -32,19 +37,28 @@ from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 
 class Batcher:
-    """What all share: a queue, a list of running requests in the order they entered, free KV blocks.
+    """What all share: a queue, a list of running requests in the order they entered, free KV
+    blocks.
 
-    While ``held``, TensorRT-LLM and SGLang compute no prompts: they wait for those of other attention ranks (``ranks.py``).
+    While ``held``, TensorRT-LLM and SGLang compute no prompts: they wait for those of other
+    attention ranks (``ranks.py``).
 
-    vLLM and TensorRT-LLM run at most ``max_num_tokens`` sequences, also with more slots, so that each can have
-    a token in every step: vLLM refuses to start otherwise, TensorRT-LLM's builder raises the budget. With
-    guesses that is a token and its guesses.
+    vLLM and TensorRT-LLM run at most ``max_num_tokens`` sequences, also with more slots, so that
+    each can have a token in every step: vLLM refuses to start otherwise, TensorRT-LLM's builder
+    raises the budget. With guesses that is a token and its guesses.
     """
 
     CACHES, PARTIAL = True, False
     """Whether it has a prefix cache, and finds parts of blocks there."""
 
-    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0, windows: Windows = NO_WINDOWS) -> None:
+    def __init__(
+        self,
+        knobs: EngineKnobs,
+        kv_blocks: int,
+        max_context: int,
+        drafted: int = 0,
+        windows: Windows = NO_WINDOWS,
+    ) -> None:
         """Start empty, with all blocks free."""
         self.knobs = knobs
         self.drafted = drafted
@@ -72,7 +86,9 @@ class Batcher:
         return self.blocks(tokens) + self.window_blocks(job) - job.blocks
 
     def never_fits(self, job: Job) -> bool:
-        """Whether not even an idle engine could serve the request to its end: such a one is rejected."""
+        """Whether not even an idle engine could serve the request to its end: such a one is
+        rejected.
+        """
         longest = job.isl + job.osl
         needed = self.blocks(longest + self.drafted) + self.window_blocks(job)
         return needed > self.kv_blocks or 0 < self.max_context < longest
@@ -105,10 +121,14 @@ class Batcher:
         job.blocks += blocks
 
     def take(self, job: Job, tokens: int) -> None:
-        """Let a request have the blocks for so many tokens, of those set aside for it; with guesses all of these."""
+        """Let a request have the blocks for so many tokens, of those set aside for it; with guesses
+        all of these.
+        """
         if self.cache is not None:
             windows = self.window_blocks(job)
-            self.cache.grow(job, job.blocks - windows if self.drafted else self.blocks(tokens), windows)
+            self.cache.grow(
+                job, job.blocks - windows if self.drafted else self.blocks(tokens), windows
+            )
 
     def filled(self, job: Job) -> None:
         """Something of a request's prompt was computed."""
@@ -129,21 +149,30 @@ class Batcher:
         return step
 
     def queue(self, job: Job) -> None:
-        """The request waits: behind all, or shortest first in front of the first with a longer prompt that has never lost its blocks.
+        """The request waits: behind all, or shortest first in front of the first with a longer
+        prompt that has never lost its blocks.
 
         By priority or deadline it goes in front of the first that ranks behind it.
         """
         place = len(self.waiting)
         if self.knobs.queue_order == "shortest-first":
-            longer = (i for i, other in enumerate(self.waiting) if other.preemptions == 0 and other.isl > job.isl)
+            longer = (
+                i
+                for i, other in enumerate(self.waiting)
+                if other.preemptions == 0 and other.isl > job.isl
+            )
             place = next(longer, place)
         elif self.ranked:
-            behind = (i for i, other in enumerate(self.waiting) if self.rank(other) > self.rank(job))
+            behind = (
+                i for i, other in enumerate(self.waiting) if self.rank(other) > self.rank(job)
+            )
             place = next(behind, place)
         self.waiting.insert(place, job)
 
     def queue_again(self, job: Job) -> None:
-        """A request that has lost its blocks waits in front of all; by priority or deadline where it ranks."""
+        """A request that has lost its blocks waits in front of all; by priority or deadline where
+        it ranks.
+        """
         if self.ranked:
             self.queue(job)
         else:
@@ -156,12 +185,18 @@ class Batcher:
 
     def rank(self, job: Job) -> tuple[int, int, int]:
         """What orders requests: the class or the deadline, then who was sent first."""
-        return (job.priority if self.knobs.queue_order == "priority" else job.deadline, job.due, job.id)
+        return (
+            job.priority if self.knobs.queue_order == "priority" else job.deadline,
+            job.due,
+            job.id,
+        )
 
     @property
     def has_prompts(self) -> bool:
         """Whether there is a prompt to compute, and a slot for it."""
-        return any(not job.decodes for job in self.running) or (bool(self.waiting) and len(self.running) < self.slots)
+        return any(not job.decodes for job in self.running) or (
+            bool(self.waiting) and len(self.running) < self.slots
+        )
 
     @property
     def has_decodes(self) -> bool:
@@ -176,7 +211,9 @@ class Batcher:
         """Nobody runs and nobody waits."""
 
     def leave(self, job: Job) -> None:
-        """The request has its last token, or nobody wants it any more: it gives up its slot and its blocks."""
+        """The request has its last token, or nobody wants it any more: it gives up its slot and its
+        blocks.
+        """
         self.running.remove(job)
         self.give_back(job)
 

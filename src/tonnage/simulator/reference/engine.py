@@ -1,48 +1,58 @@
 """One engine in plain objects: the specification that the kernel is held against.
 
-Time is a whole number of picoseconds. The engine works in steps; whenever one ends there is, in this order:
+Time is a whole number of picoseconds. The engine works in steps; whenever one ends there is, in
+this order:
 
 1. arrivals: what reached the engine before this instant joins the queue;
-2. finishes: every request whose tokens the step completed gets its next one; those with their last one
-   leave. With speculative decoding a decode yields one token and
-   those guesses before it that were right (``rules.py``), all at this instant: the gaps between them are 0,
-   and are counted as such;
+2. finishes: every request whose tokens the step completed gets its next one; those with their last
+   one leave. With speculative decoding a decode yields one token and
+   those guesses before it that were right (``rules.py``), all at this instant: the gaps between
+   them are 0, and are counted as such;
 3. arrivals at this very instant;
-4. admission (``batcher.py`` and a file per scheduler), and the next step begins, if there is anything to do. An idle engine
-   begins at the instant of the next arrival with what is there.
+4. admission (``batcher.py`` and a file per scheduler), and the next step begins, if there is
+   anything to do. An idle engine begins at the instant of the next arrival with what is there.
 
-With a receive interval the engine looks for arrivals (1 and 3) after a step with prompts, when it is idle, and else only after so
-many steps since it last looked; what arrives meanwhile waits outside.
+With a receive interval the engine looks for arrivals (1 and 3) after a step with prompts, when it
+is idle, and else only after so many steps since it last looked; what arrives meanwhile waits
+outside.
 
-With ``overlap_schedule`` a step is put together while the one before it runs: it has arrivals up to the instant at which that one
-began, and an idle engine begins as without. Finishes come as without, so that a slot is free one step earlier than in such an engine.
+With ``overlap_schedule`` a step is put together while the one before it runs: it has arrivals up to
+the instant at which that one began, and an idle engine begins as without. Finishes come as without,
+so that a slot is free one step earlier than in such an engine.
 
 A step with any prefill in it costs ``step_seconds``, rounded once, half to even; a step of decodes
-alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the price is
-``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B has k guesses.
+alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the
+price is ``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B
+has k guesses.
 
-What a step gives its sequences goes to the front end, which takes ``stream_step_s`` to take it up, turns it into text and streams it,
-``stream_s`` for one sequence after another, while the engine goes on. Clients have all tokens of a step when it has done with the last of
-them, and with those of every step before: that is the time of a token. A step that ends before the front end begins with tokens
-that wait there is taken up with them, within their ``stream_step_s``.
+What a step gives its sequences goes to the front end, which takes ``stream_step_s`` to take it up,
+turns it into text and streams it, ``stream_s`` for one sequence after another, while the engine
+goes on. Clients have all tokens of a step when it has done with the last of them, and with those of
+every step before: that is the time of a token. A step that ends before the front end begins with
+tokens that wait there is taken up with them, within their ``stream_step_s``.
 
-The same front end lets requests in one after another, in the order in which they are sent. One that enters keeps it busy for ``enter_s``
-and ``enter_token_s`` for each token of its prompt, and reaches the engine when that is over, at least ``frontend_s`` after it began
-to enter. Where that takes time, tokens go first: what a step streams puts off all who have not reached the engine by the end of that
-step, by the time that this takes, but by three quarters of the step at most. And requests that reached the engine since the step before
-began put off the tokens of this one, where the front end is not done with both before it ends. One that can never fit is rejected when
-the engine looks at it.
+The same front end lets requests in one after another, in the order in which they are sent. One that
+enters keeps it busy for ``enter_s`` and ``enter_token_s`` for each token of its prompt, and reaches
+the engine when that is over, at least ``frontend_s`` after it began to enter. Where that takes
+time, tokens go first: what a step streams puts off all who have not reached the engine by the end
+of that step, by the time that this takes, but by three quarters of the step at most. And requests
+that reached the engine since the step before began put off the tokens of this one, where the front
+end is not done with both before it ends. One that can never fit is rejected when the engine looks
+at it.
 
-With ``shed`` a request is also rejected before a step is put together (after 3) if it waits, has had no token, and would have its first one
-later than its limit even if that step had its prompt alone and whole, less what the prefix cache has of it.
+With ``shed`` a request is also rejected before a step is put together (after 3) if it waits, has
+had no token, and would have its first one later than its limit even if that step had its prompt
+alone and whole, less what the prefix cache has of it.
 
-The engine pauses between two calls of ``advance``, wherever in a step that may be. It does not begin a step at the very instant
-up to which it was advanced, because more may still arrive then: so requests may be submitted for any instant from ``now`` on, and how
-the time is cut into calls changes nothing. A cancelled request gives up its slot and its blocks at once and gets no more tokens; the
-step that is under way lasts as long as it would have.
+The engine pauses between two calls of ``advance``, wherever in a step that may be. It does not
+begin a step at the very instant up to which it was advanced, because more may still arrive then: so
+requests may be submitted for any instant from ``now`` on, and how the time is cut into calls
+changes nothing. A cancelled request gives up its slot and its blocks at once and gets no more
+tokens; the step that is under way lasts as long as it would have.
 
-With a window, time ends there: a step whose tokens clients would have later hands out none, and requests that would be
-sent later do not exist. What is not complete is unfinished and keeps the tokens it has.
+With a window, time ends there: a step whose tokens clients would have later hands out none, and
+requests that would be sent later do not exist. What is not complete is unfinished and keeps the
+tokens it has.
 """
 
 from __future__ import annotations
@@ -54,7 +64,15 @@ from typing import TYPE_CHECKING, get_args
 
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
-from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests, gap_edges_ns
+from tonnage.results.requests import (
+    COMPLETED,
+    GAP_BINS,
+    POSITION_BUCKETS,
+    REJECTED,
+    UNFINISHED,
+    Requests,
+    gap_edges_ns,
+)
 from tonnage.simulator.reference.batcher import Batcher
 from tonnage.simulator.reference.job import NEVER, Job, Prices, Step
 from tonnage.simulator.reference.prefix_cache import PrefixCache
@@ -106,25 +124,32 @@ def requests_of(jobs: Sequence[Job], gaps: Gaps, window_ps: int) -> Requests:
         due_ns=due,
         sent_ns=due.copy(),
         first_token_ns=column([job.first_token // PS_PER_NS for job in jobs]),
-        last_token_ns=column([job.last_token // PS_PER_NS if job.status == COMPLETED else -1 for job in jobs]),
+        last_token_ns=column(
+            [job.last_token // PS_PER_NS if job.status == COMPLETED else -1 for job in jobs]
+        ),
         isl=column([job.isl for job in jobs]),
         osl=column([job.generated for job in jobs]),
         cached_tokens=column([job.cached for job in jobs]),
         instance=column([-1 if job.status == REJECTED else 0 for job in jobs]).astype(np.int32),
-        status=column([UNFINISHED if job.status == CANCELLED else job.status for job in jobs]).astype(np.int8),
+        status=column(
+            [UNFINISHED if job.status == CANCELLED else job.status for job in jobs]
+        ).astype(np.int8),
         preemptions=column([job.preemptions for job in jobs]).astype(np.int32),
         gaps=gaps.table(),
         window_ns=window_ps // PS_PER_NS if window_ps >= 0 else -1,
-        admitted_ns=column([job.admitted // PS_PER_NS if job.first_token >= 0 else -1 for job in jobs]),
+        admitted_ns=column(
+            [job.admitted // PS_PER_NS if job.first_token >= 0 else -1 for job in jobs]
+        ),
     )
 
 
-# The schedulers, by their names: a file each, whose ``SCHEDULER`` is its ``Batcher``. The names are those of ``EngineKnobs.scheduler``;
-# that of a file is its scheduler's, with underscores.
+# The schedulers, by their names: a file each, whose ``SCHEDULER`` is its ``Batcher``. The names are
+# those of ``EngineKnobs.scheduler``; that of a file is its scheduler's, with underscores.
 
 
 BATCHERS: dict[str, type[Batcher]] = {
-    name: import_module(f"{__package__}.{name.replace('-', '_')}").SCHEDULER for name in get_args(Scheduler)
+    name: import_module(f"{__package__}.{name.replace('-', '_')}").SCHEDULER
+    for name in get_args(Scheduler)
 }
 
 
@@ -133,7 +158,9 @@ Entry = tuple[int, int, int, int]
 
 
 class Engine:
-    """One engine; ``simulator.engine.Engine`` is the same in compiled form and says what its methods do."""
+    """One engine; ``simulator.engine.Engine`` is the same in compiled form and says what its
+    methods do.
+    """
 
     def __init__(
         self,
@@ -151,18 +178,25 @@ class Engine:
     ) -> None:
         """Start idle at time 0.
 
-        ``answer`` is called with a request and the instant at which its client learns of its end. With ``window_ps`` time ends there.
-        With ``contents``, which are by the numbers of the requests, engines that have a prefix cache use it, and ``tiers`` below it;
-        and of the requests that are sent at one instant the one with the lowest number goes first.
+        ``answer`` is called with a request and the instant at which its client learns of its end.
+        With ``window_ps`` time ends there. With ``contents``, which are by the numbers of the
+        requests, engines that have a prefix cache use it, and ``tiers`` below it; and of the
+        requests that are sent at one instant the one with the lowest number goes first.
         """
         drafting = step.drafting
         self.drafted = 0 if drafting is None else drafting.tokens
         self.below = 0 if drafting is None else threshold(drafting.acceptance)
         self.seed = seed
         self.scheduler = knobs.scheduler
-        self.batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, self.drafted, windows)
+        self.batcher = BATCHERS[knobs.scheduler](
+            knobs, kv_blocks, max_context, self.drafted, windows
+        )
         self.prices = Prices(step, knobs.max_batch_size)
-        self.frontend_ps, self.stream_ps, self.stream_step_ps = to_ps(step.frontend_s), to_ps(step.stream_s), to_ps(step.stream_step_s)
+        self.frontend_ps, self.stream_ps, self.stream_step_ps = (
+            to_ps(step.frontend_s),
+            to_ps(step.stream_s),
+            to_ps(step.stream_step_s),
+        )
         self.enter_ps, self.enter_token_ps = to_ps(step.enter_s), to_ps(step.enter_token_s)
         self.entered = self.entering = self.streams = self.puts_off = self.starts = 0
         self.window_ps = window_ps
@@ -170,7 +204,9 @@ class Engine:
         self.contents = contents
         if contents is not None and knobs.prefix_caching and self.batcher.CACHES:
             partial = self.batcher.PARTIAL
-            self.batcher.cache = PrefixCache(kv_blocks, knobs.tokens_per_block, contents, tiers, partial=partial)
+            self.batcher.cache = PrefixCache(
+                kv_blocks, knobs.tokens_per_block, contents, tiers, partial=partial
+            )
         self.now = 0
         self.time = self.began = self.ends = self.seen = self.seen_next = 0
         self.unheard = 0
@@ -187,14 +223,26 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Send a request."""
         if request.at < self.now or request.id in self.jobs:
-            raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
+            raise InputError(
+                f"request {request.id}, sent at {request.at} ps: it was there before, or that is"
+                f" past ({self.now} ps)"
+            )
         check_received(request, self.scheduler)
         deadline = NEVER if request.ttft_ps < 0 else request.at + request.ttft_ps
-        job = Job(id=request.id, isl=request.isl, osl=request.osl, due=request.at, priority=request.priority, deadline=deadline)
+        job = Job(
+            id=request.id,
+            isl=request.isl,
+            osl=request.osl,
+            due=request.at,
+            priority=request.priority,
+            deadline=deadline,
+        )
         if request.received:
             job.computed, job.generated, job.handed_on = job.isl, 1, True
         self.jobs[job.id] = job
-        bisect.insort(self.coming, job, key=lambda job: (job.due, 0 if self.contents is None else job.id))
+        bisect.insort(
+            self.coming, job, key=lambda job: (job.due, 0 if self.contents is None else job.id)
+        )
 
     def cancel(self, request: int) -> bool:
         """Let go of a request; False if it has ended or was never there."""
@@ -227,7 +275,9 @@ class Engine:
     def advance(self, until: int | None = None) -> Happened:
         """Do all that happens up to and including ``until``; without it, all that is left to do."""
         if until is not None and until < self.now:
-            raise InputError(f"an engine cannot be advanced to {until} ps: it is {self.now} ps there")
+            raise InputError(
+                f"an engine cannot be advanced to {until} ps: it is {self.now} ps there"
+            )
         limit = NEVER if until is None else until
         if self.advance_ranks is None:
             while not self.over and self.turn(limit):
@@ -260,8 +310,14 @@ class Engine:
 
     @property
     def outstanding_tokens(self) -> int:
-        """Prompt tokens not computed and output tokens not made, of all requests that were submitted and have not ended."""
-        return sum(max(job.isl - job.computed, 0) + job.osl - job.generated for job in self.jobs.values() if not job.ended)
+        """Prompt tokens not computed and output tokens not made, of all requests that were
+        submitted and have not ended.
+        """
+        return sum(
+            max(job.isl - job.computed, 0) + job.osl - job.generated
+            for job in self.jobs.values()
+            if not job.ended
+        )
 
     @property
     def last_step_ps(self) -> int:
@@ -269,7 +325,9 @@ class Engine:
         return self.steps[-1][1]
 
     def hold(self, blocks: int) -> int:
-        """Take so many free blocks, or as many as there are, for what is still to be read by others; how many."""
+        """Take so many free blocks, or as many as there are, for what is still to be read by
+        others; how many.
+        """
         held = min(blocks, self.batcher.free)
         self.batcher.free -= held
         return held
@@ -280,10 +338,14 @@ class Engine:
 
     def requests(self) -> Requests:
         """The record until now, in the order in which requests were sent."""
-        return requests_of(sorted(self.jobs.values(), key=lambda job: job.due), self.gaps, self.window_ps)
+        return requests_of(
+            sorted(self.jobs.values(), key=lambda job: job.due), self.gaps, self.window_ps
+        )
 
     def turn(self, until: int) -> bool:
-        """Begin a step and end it, or wake up; False where that takes the engine beyond ``until``, or there is nothing to do."""
+        """Begin a step and end it, or wake up; False where that takes the engine beyond ``until``,
+        or there is nothing to do.
+        """
         if self.step is None:
             if not self.listen():
                 self.batcher.idle()
@@ -307,7 +369,9 @@ class Engine:
         return max(self.time, self.arrival(self.coming[0])) if self.coming else NEVER
 
     def wake(self, at: int, until: int) -> bool:
-        """An idle engine goes on at an instant; False where that is after ``until``, or the window ends first."""
+        """An idle engine goes on at an instant; False where that is after ``until``, or the window
+        ends first.
+        """
         if at > until or at == NEVER:
             return False
         self.unheard = 0
@@ -316,7 +380,9 @@ class Engine:
         return not self.over
 
     def begin(self) -> bool:
-        """Put the next step together; one whose tokens clients would have after the window never happens."""
+        """Put the next step together; one whose tokens clients would have after the window never
+        happens.
+        """
         step = self.batcher.schedule()
         self.start(step, self.time + self.prices.of(step))
         if self.beyond(self.seen_next):
@@ -343,14 +409,33 @@ class Engine:
 
     def row(self, step: Step, all_tokens: int) -> tuple[int, ...]:
         """The columns of ``StepRecord.steps`` for the step that has begun."""
-        made = step.prefill_tokens, step.prefill_sequences, step.decode_sequences, step.pairs_2, step.context_tokens
-        return self.time, self.ends - self.time, *made, len(self.batcher.running), len(self.batcher.waiting), all_tokens
+        made = (
+            step.prefill_tokens,
+            step.prefill_sequences,
+            step.decode_sequences,
+            step.pairs_2,
+            step.context_tokens,
+        )
+        return (
+            self.time,
+            self.ends - self.time,
+            *made,
+            len(self.batcher.running),
+            len(self.batcher.waiting),
+            all_tokens,
+        )
 
     def end(self, step: Step) -> None:
-        """The step is over: arrivals before this instant, then tokens for all whose work it completed."""
+        """The step is over: arrivals before this instant, then tokens for all whose work it
+        completed.
+        """
         self.step = None
         self.began, self.time, self.seen = self.time, self.ends, self.seen_next
-        self.unheard = 0 if step.prefill_tokens or not step.decode_sequences else (self.unheard + 1) % self.batcher.knobs.receive_interval
+        self.unheard = (
+            0
+            if step.prefill_tokens or not step.decode_sequences
+            else (self.unheard + 1) % self.batcher.knobs.receive_interval
+        )
         self.take_arrivals(self.looks(self.time - 1))
         if self.enter_ps:
             self.entered += self.puts_off
@@ -362,7 +447,9 @@ class Engine:
         for job in inside:
             if job.id in worked and job.computed == job.tokens:
                 got[job.id] = self.tokens(job)
-        self.entries += [(job.id, self.seen, got[job.id], job.status) for job in inside if job.id in got]
+        self.entries += [
+            (job.id, self.seen, got[job.id], job.status) for job in inside if job.id in got
+        ]
 
     def streamed(self, step: Step, ends: int) -> int:
         """When clients have the tokens of a step that ends at ``ends``, and all before them."""
@@ -392,11 +479,15 @@ class Engine:
         return self.enter_ps + job.isl * self.enter_token_ps
 
     def hears(self, until: int) -> bool:
-        """Whether there is something to be received of what came up to and including ``until``; not between two looks."""
+        """Whether there is something to be received of what came up to and including ``until``; not
+        between two looks.
+        """
         return self.unheard == 0 and bool(self.coming) and self.arrival(self.coming[0]) <= until
 
     def take_arrivals(self, until: int) -> None:
-        """Queue what reaches the engine up to and including ``until``, and reject what can never fit."""
+        """Queue what reaches the engine up to and including ``until``, and reject what can never
+        fit.
+        """
         while self.hears(until):
             job = self.coming.pop(0)
             arrival = self.arrival(job)
@@ -410,25 +501,37 @@ class Engine:
                 self.batcher.queue(job)
 
     def shed(self) -> None:
-        """Reject the waiting requests that have had no token and whose first one would be too late in a step with their prompt alone."""
-        for job in [job for job in self.batcher.waiting if job.generated == 0 and self.soonest(job) > job.deadline]:
+        """Reject the waiting requests that have had no token and whose first one would be too late
+        in a step with their prompt alone.
+        """
+        for job in [
+            job
+            for job in self.batcher.waiting
+            if job.generated == 0 and self.soonest(job) > job.deadline
+        ]:
             self.batcher.waiting.remove(job)
             job.status = REJECTED
             self.entries.append((job.id, self.time, 0, REJECTED))
             self.answer(job.id, self.time)
 
     def soonest(self, job: Job) -> int:
-        """When the client of a waiting request would have its first token if a step with its prompt alone began now."""
+        """When the client of a waiting request would have its first token if a step with its prompt
+        alone began now.
+        """
         if job.deadline == NEVER or self.time > job.deadline:
             return self.time
         found = self.batcher.find(job).tokens
         new = job.isl - found
         if (new, found) not in self.alone:
-            self.alone[new, found] = self.prices.of(Step(prefill_tokens=new, prefill_sequences=1, pairs_2=new * (2 * found + new)))
+            self.alone[new, found] = self.prices.of(
+                Step(prefill_tokens=new, prefill_sequences=1, pairs_2=new * (2 * found + new))
+            )
         return self.time + self.alone[new, found] + self.stream_step_ps + self.stream_ps
 
     def tokens(self, job: Job) -> int:
-        """The tokens of a computation that is complete: one, and of a decode the guesses before it that were right; how many."""
+        """The tokens of a computation that is complete: one, and of a decode the guesses before it
+        that were right; how many.
+        """
         right = accepted(self.seed, job.id, job.generated, self.batcher.guesses(job), self.below)
         further = min(right, job.osl - job.generated - 1)
         job.computed += further
@@ -437,7 +540,9 @@ class Engine:
         return further + 1
 
     def token(self, job: Job) -> None:
-        """One output token; the first comes with the end of the prompt, and the last ends the request."""
+        """One output token; the first comes with the end of the prompt, and the last ends the
+        request.
+        """
         number = len(self.steps) - 1
         if job.handed_on:
             job.first_token, job.last_token, job.handed_on = self.seen, self.seen, False

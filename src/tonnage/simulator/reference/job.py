@@ -65,14 +65,17 @@ class Job:
 class Step:
     """What one forward pass computes."""
 
-    work: list[tuple[Job, int]] = field(default_factory=list)  # requests with the new tokens of each
-    # prefill_tokens, prefill_sequences, decode_sequences, pairs_2, context_tokens: P, n, B, 2A and C of ``step_seconds``
+    # requests with the new tokens of each
+    work: list[tuple[Job, int]] = field(default_factory=list)
+    # prefill_tokens, prefill_sequences, decode_sequences, pairs_2, context_tokens: P, n, B, 2A and
+    # C of ``step_seconds``
     prefill_tokens: int = 0
     prefill_sequences: int = 0
     decode_sequences: int = 0
     pairs_2: int = 0
     context_tokens: int = 0
-    # transfer_ps, overlap_ps: time of the transfers from tiers below the KV cache for which it waits, and with which it overlaps
+    # transfer_ps, overlap_ps: time of the transfers from tiers below the KV cache for which it
+    # waits, and with which it overlaps
     transfer_ps: int = 0
     overlap_ps: int = 0
 
@@ -86,7 +89,9 @@ class Step:
         self.context_tokens += job.tokens
 
     def take_back(self, job: Job) -> int:
-        """Leave out what was to be computed of a request, which is as it was when it was added; how many tokens, 0 if there were none."""
+        """Leave out what was to be computed of a request, which is as it was when it was added; how
+        many tokens, 0 if there were none.
+        """
         new = next((tokens for other, tokens in self.work if other is job), 0)
         if new == 0:
             return 0
@@ -101,7 +106,9 @@ class Step:
         return new
 
     def add_prompt(self, job: Job, new: int) -> None:
-        """Compute ``new`` tokens of a request as a prompt, also where only its last token is missing."""
+        """Compute ``new`` tokens of a request as a prompt, also where only its last token is
+        missing.
+        """
         self.work.append((job, new))
         self.prefill_tokens += new
         self.prefill_sequences += 1
@@ -127,5 +134,7 @@ class Prices:
             fixed = self.a[b] if share == 1.0 else self.step.decode_ps(b, share)
             computed = fixed + self.c[b] * step.context_tokens
         else:
-            computed = to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens, share)))
+            computed = to_ps(
+                float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens, share))
+            )
         return max(computed, step.overlap_ps) + step.transfer_ps

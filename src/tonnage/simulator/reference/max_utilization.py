@@ -7,23 +7,31 @@ from tonnage.simulator.reference.tensorrt_llm import TensorRtLlm
 
 
 class MaxUtilization(TensorRtLlm):
-    """The capacity policy of TensorRT-LLM that admits as many as there are blocks for now, and pauses some when blocks run out.
+    """The capacity policy of TensorRT-LLM that admits as many as there are blocks for now, and
+    pauses some when blocks run out.
 
-    Running requests first, in the order they entered: each takes the block that its next token needs. One that finds none pauses
-    the request that entered last, which loses its cache, goes to the front of the queue, and later computes prompt and current output
-    again; a request may pause itself. Then, if nobody was paused, waiting requests enter while there are slots and blocks for their
-    prompts and the tokens that they have. What a step computes of them is put together as under GUARANTEED_NO_EVICT: a token of
-    each that decodes, and of the rest, in order, whole prompts while they fit into the token budget, or chunks in whole blocks.
-    Prompts do not wait to be batched with others, and there is no prefix cache.
+    Running requests first, in the order they entered: each takes the block that its next token
+    needs. One that finds none pauses the request that entered last, which loses its cache, goes to
+    the front of the queue, and later computes prompt and current output again; a request may pause
+    itself. Then, if nobody was paused, waiting requests enter while there are slots and blocks for
+    their prompts and the tokens that they have. What a step computes of them is put together as
+    under GUARANTEED_NO_EVICT: a token of each that decodes, and of the rest, in order, whole
+    prompts while they fit into the token budget, or chunks in whole blocks. Prompts do not wait to
+    be batched with others, and there is no prefix cache.
 
-    Source: capacityScheduler.cpp (MaxUtilizationScheduler) of TensorRT-LLM; its lookahead of two steps is that of pipelines.
+    Source: capacityScheduler.cpp (MaxUtilizationScheduler) of TensorRT-LLM; its lookahead of two
+    steps is that of pipelines.
     """
 
     CACHES = False
 
     def never_fits(self, job: Job) -> bool:
-        """Also prompt and output beyond a budget that cannot be cut: a paused request computes both again."""
-        return super().never_fits(job) or (not self.cuts and job.isl + job.osl > self.knobs.max_num_tokens)
+        """Also prompt and output beyond a budget that cannot be cut: a paused request computes both
+        again.
+        """
+        return super().never_fits(job) or (
+            not self.cuts and job.isl + job.osl > self.knobs.max_num_tokens
+        )
 
     def schedule(self) -> Step:
         """Blocks for decoding requests, then admission, then decodes and prompts."""
@@ -34,7 +42,11 @@ class MaxUtilization(TensorRtLlm):
         for job in [job for job in self.running if job.drafts]:
             step.add(job, 1)
         budget -= len(step.work) * (self.drafted + 1)
-        self._fill(step, [(job, job.tokens - job.computed) for job in self.running if not job.drafts], budget)
+        self._fill(
+            step,
+            [(job, job.tokens - job.computed) for job in self.running if not job.drafts],
+            budget,
+        )
         return self.made(step)
 
     def _grow(self) -> bool:

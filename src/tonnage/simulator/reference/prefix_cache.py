@@ -1,23 +1,30 @@
-"""KV blocks by what is in them: which ones a request finds, who holds them, and which are forgotten first.
+"""KV blocks by what is in them: which ones a request finds, who holds them, and which are forgotten
+first.
 
-A block that is full of known tokens has a name, the piece of its last token and its place (``spec/sessions.py``), under which later
-requests find it. It is held by every request that uses it. When the last one lets go it stays where it is and keeps its name until its
-memory is needed: of the blocks that nobody holds, the one that was let go longest ago is taken first, and of those let go together by one
-request the last of its context, which nobody can use without those before it. A block in which nobody can find anything when it is let go,
-such as the last one of a context, which is not full, is taken before all of them. Where a block gets a name that another one has, the other
+A block that is full of known tokens has a name, the piece of its last token and its place
+(``spec/sessions.py``), under which later requests find it. It is held by every request that uses
+it. When the last one lets go it stays where it is and keeps its name until its memory is needed: of
+the blocks that nobody holds, the one that was let go longest ago is taken first, and of those let
+go together by one request the last of its context, which nobody can use without those before it. A
+block in which nobody can find anything when it is let go, such as the last one of a context, which
+is not full, is taken before all of them. Where a block gets a name that another one has, the other
 one loses it.
 
-A request finds the unbroken run of named blocks from its beginning on, but never its last token, which has to be computed.
+A request finds the unbroken run of named blocks from its beginning on, but never its last token,
+which has to be computed.
 
-Below the KV cache there may be tiers, such as host memory and disk. A named block that is taken goes down to the first tier, the one of
-that tier that came longest ago, if it is full, to the next, and from the last tier it is forgotten. A block that is found in a tier is
-moved up into a block of the cache, which costs a transfer.
+Below the KV cache there may be tiers, such as host memory and disk. A named block that is taken
+goes down to the first tier, the one of that tier that came longest ago, if it is full, to the next,
+and from the last tier it is forgotten. A block that is found in a tier is moved up into a block of
+the cache, which costs a transfer.
 
-With ``partial``, the block after the run is compared token by token, and as much as it shares is copied (TensorRT-LLM's
-``enable_partial_reuse``): also the last block of a request that is not full then has what it needs to be found.
+With ``partial``, the block after the run is compared token by token, and as much as it shares is
+copied (TensorRT-LLM's ``enable_partial_reuse``): also the last block of a request that is not full
+then has what it needs to be found.
 
-Sources: vllm/v1/core/block_pool.py and kv_cache_manager.py of vLLM 0.32.0; mem_cache/radix_cache.py of SGLang 0.5.23, whose tree of pages
-forgets its least recently used leaves; kvCacheManager.cpp of TensorRT-LLM.
+Sources: vllm/v1/core/block_pool.py and kv_cache_manager.py of vLLM 0.32.0; mem_cache/radix_cache.py
+of SGLang 0.5.23, whose tree of pages forgets its least recently used leaves; kvCacheManager.cpp of
+TensorRT-LLM.
 """
 
 from __future__ import annotations
@@ -39,11 +46,13 @@ Key = tuple[int, int]
 class Found(NamedTuple):
     """What a request finds."""
 
-    blocks: tuple[int | Key, ...] = ()  # in order, the block of each place, or its name where it is in a tier
+    # in order, the block of each place, or its name where it is in a tier
+    blocks: tuple[int | Key, ...] = ()
     kept: int = 0  # how many of them are in the KV cache …
     idle: int = 0  # … and are held by nobody
     tokens: int = 0  # of the prompt that need not be computed
-    # transfer_ps, overlap_ps: time of the transfers from tiers for which the step waits, and with which it overlaps
+    # transfer_ps, overlap_ps: time of the transfers from tiers for which the step waits, and with
+    # which it overlaps
     transfer_ps: int = 0
     overlap_ps: int = 0
 
@@ -54,8 +63,18 @@ NOTHING = Found()
 class PrefixCache:
     """The blocks of one engine."""
 
-    def __init__(self, blocks: int, size: int, contents: Contents, tiers: Sequence[Tier] = (), *, partial: bool = False) -> None:
-        """Start with all blocks of ``size`` tokens empty, above the tiers, nearest first; ``partial``: parts of a block are found too."""
+    def __init__(
+        self,
+        blocks: int,
+        size: int,
+        contents: Contents,
+        tiers: Sequence[Tier] = (),
+        *,
+        partial: bool = False,
+    ) -> None:
+        """Start with all blocks of ``size`` tokens empty, above the tiers, nearest first;
+        ``partial``: parts of a block are found too.
+        """
         self.size = size
         self.contents = contents
         self.partial = partial
@@ -75,7 +94,10 @@ class PrefixCache:
         reached: dict[Tier, int] = {}
         for place in range((job.tokens - 1) // self.size):
             key = piece_at(pieces, until, (place + 1) * self.size - 1), place
-            tier = next((tier for tier, names in zip(self.tiers, self.below, strict=True) if key in names), None)
+            tier = next(
+                (tier for tier, names in zip(self.tiers, self.below, strict=True) if key in names),
+                None,
+            )
             if key not in self.names and tier is None:
                 break
             blocks.append(self.names.get(key, key))
@@ -88,8 +110,16 @@ class PrefixCache:
             kept=len(kept),
             idle=sum(self.refs[block] == 0 for block in kept),
             tokens=tokens + self._part(pieces, until, tokens, job.tokens - 1),
-            transfer_ps=sum(tier.latency_ps + count * tier.block_ps for tier, count in reached.items() if not tier.overlaps),
-            overlap_ps=sum(tier.latency_ps + count * tier.block_ps for tier, count in reached.items() if tier.overlaps),
+            transfer_ps=sum(
+                tier.latency_ps + count * tier.block_ps
+                for tier, count in reached.items()
+                if not tier.overlaps
+            ),
+            overlap_ps=sum(
+                tier.latency_ps + count * tier.block_ps
+                for tier, count in reached.items()
+                if tier.overlaps
+            ),
         )
 
     def hold(self, job: Job, found: Found) -> None:
@@ -111,7 +141,9 @@ class PrefixCache:
         job.named = len(job.held)
 
     def grow(self, job: Job, blocks: int, windows: int) -> None:
-        """Let a request hold so many blocks for its context, and so many for its sliding windows, which nobody else can use."""
+        """Let a request hold so many blocks for its context, and so many for its sliding windows,
+        which nobody else can use.
+        """
         while len(job.windows) < windows:
             job.windows.append(self._take())
         while len(job.held) < blocks:
@@ -177,8 +209,12 @@ class PrefixCache:
             names.pop(key, None)
         self.names[key], self.named[block] = block, key
 
-    def _begin(self, block: int, place: int, pieces: Sequence[int], until: Sequence[int], last: int) -> None:
-        """Let a block that has known tokens up to ``last`` be found by those of them that belong to the piece of its first one."""
+    def _begin(
+        self, block: int, place: int, pieces: Sequence[int], until: Sequence[int], last: int
+    ) -> None:
+        """Let a block that has known tokens up to ``last`` be found by those of them that belong to
+        the piece of its first one.
+        """
         if not self.partial:
             return
         first = place * self.size
@@ -194,7 +230,11 @@ class PrefixCache:
         """Tokens of the next block that another one shares, at most so many in all."""
         place = tokens // self.size
         block = self.begins.get((piece_at(pieces, until, tokens), place))
-        return 0 if block is None else max(min(self.begun[block][1], _end(until, tokens), most) - tokens, 0)
+        return (
+            0
+            if block is None
+            else max(min(self.begun[block][1], _end(until, tokens), most) - tokens, 0)
+        )
 
 
 def _end(until: Sequence[int], token: int) -> int:

@@ -9,20 +9,24 @@ from tonnage.simulator.reference.job import Job, Step
 class TensorRtLlm(Batcher):
     """In-flight batching of TensorRT-LLM under GUARANTEED_NO_EVICT.
 
-    Admission, in order: a slot, and blocks for prompt + maximum output (+ guesses); the first that finds none blocks
-    those behind it. A step then takes one token of every running request past its prompt, and of the
-    rest, in order, whole prompts while they fit into what is left of ``max_num_tokens``; with
-    ``chunked_prefill`` as much of a prompt as is left, in whole blocks unless it ends the prompt.
+    Admission, in order: a slot, and blocks for prompt + maximum output (+ guesses); the first that
+    finds none blocks those behind it. A step then takes one token of every running request past its
+    prompt, and of the rest, in order, whole prompts while they fit into what is left of
+    ``max_num_tokens``; with ``chunked_prefill`` as much of a prompt as is left, in whole blocks
+    unless it ends the prompt.
 
-    With ``batch_wait_steps`` the prompts of a step that also has decodes wait, until they have waited so many steps in a row, or the
-    step's decodes and the whole lengths of its prompts make ``batch_wait_ratio`` of the budget.
+    With ``batch_wait_steps`` the prompts of a step that also has decodes wait, until they have
+    waited so many steps in a row, or the step's decodes and the whole lengths of its prompts make
+    ``batch_wait_ratio`` of the budget.
 
-    Blocks of a prompt can be found when all of it is computed, those of an output when the request ends; the blocks of its life are set
-    aside when it enters and taken as its context grows, so that what others left stays longer. Left out: that a request whose first
-    blocks are being computed for another one waits for these.
+    Blocks of a prompt can be found when all of it is computed, those of an output when the request
+    ends; the blocks of its life are set aside when it enters and taken as its context grows, so
+    that what others left stays longer. Left out: that a request whose first blocks are being
+    computed for another one waits for these.
 
-    Source: capacityScheduler.cpp, microBatchScheduler.cpp (FIRST_COME_FIRST_SERVED chunks), kvCacheManager.cpp (reuse) and, for the wait,
-    ``_waiting_requests`` of py_executor.py of TensorRT-LLM.
+    Source: capacityScheduler.cpp, microBatchScheduler.cpp (FIRST_COME_FIRST_SERVED chunks),
+    kvCacheManager.cpp (reuse) and, for the wait, ``_waiting_requests`` of py_executor.py of
+    TensorRT-LLM.
     """
 
     PARTIAL = True
@@ -35,8 +39,12 @@ class TensorRtLlm(Batcher):
 
     @property
     def cuts(self) -> bool:
-        """Whether a prompt can be cut into chunks: each is whole blocks of what the budget leaves."""
-        return self.knobs.chunked_prefill and self.knobs.max_num_tokens >= self.knobs.tokens_per_block
+        """Whether a prompt can be cut into chunks: each is whole blocks of what the budget
+        leaves.
+        """
+        return (
+            self.knobs.chunked_prefill and self.knobs.max_num_tokens >= self.knobs.tokens_per_block
+        )
 
     def schedule(self) -> Step:
         """Admit, then decodes, then prompts."""
@@ -46,14 +54,20 @@ class TensorRtLlm(Batcher):
         for job in [job for job in self.running if job.decodes]:
             step.add(job, 1)
         budget -= step.decode_sequences * (self.drafted + 1)
-        self._fill(step, [(job, job.isl - job.computed) for job in self.running if job.generated == 0], budget)
+        self._fill(
+            step,
+            [(job, job.isl - job.computed) for job in self.running if job.generated == 0],
+            budget,
+        )
         step = self._batched(step)
         for job, new in step.work:
             self.take(job, job.computed + new)
         return self.made(step)
 
     def _fill(self, step: Step, prompts: list[tuple[Job, int]], budget: int) -> None:
-        """Add what is left of prompts while the budget lasts: in whole blocks where it cuts one, or not at all."""
+        """Add what is left of prompts while the budget lasts: in whole blocks where it cuts one, or
+        not at all.
+        """
         for job, left in prompts:
             new = left
             if new > budget:
@@ -81,8 +95,14 @@ class TensorRtLlm(Batcher):
         decodes = [(job, new) for job, new in step.work if job.decodes]
         if self.held:
             return self._decodes(decodes)
-        tokens = sum(job.isl for job, _ in step.work if not job.decodes) + len(decodes) * (self.drafted + 1)
-        wait = decodes and len(decodes) < len(step.work) and tokens < self.knobs.batch_wait_ratio * self.knobs.max_num_tokens
+        tokens = sum(job.isl for job, _ in step.work if not job.decodes) + len(decodes) * (
+            self.drafted + 1
+        )
+        wait = (
+            decodes
+            and len(decodes) < len(step.work)
+            and tokens < self.knobs.batch_wait_ratio * self.knobs.max_num_tokens
+        )
         if not wait or self.waited >= self.knobs.batch_wait_steps:
             self.waited = 0 if len(decodes) < len(step.work) else self.waited
             return step
@@ -101,7 +121,9 @@ class TensorRtLlm(Batcher):
                 break
 
     def _admit_first(self) -> bool:
-        """Let the first of the queue in if there are blocks for all that it may become; whether there are."""
+        """Let the first of the queue in if there are blocks for all that it may become; whether
+        there are.
+        """
         job = self.waiting[0]
         found, longest = self.find(job), job.isl + job.osl + self.drafted
         if self.lacks(job, longest) - found.kept + found.idle > self.free:

@@ -11,28 +11,33 @@ class Vllm(Batcher):
 
     Running requests first, in the order they entered, each with the tokens it lacks, as far as the
     budget goes. One that finds no free block takes those of the request that entered last, which is
-    pre-empted: it loses its cache, goes to the front of the queue and later computes prompt and output
-    again until there; a request may thus pre-empt itself, and the pass ends. Then, if nobody was pre-empted,
-    waiting requests enter while slots and budget last and the free blocks hold all their tokens
-    (``scheduler_reserve_full_isl``), although only those of their first chunk are taken. Without
-    ``chunked_prefill`` a prompt waits until it fits the budget whole.
+    pre-empted: it loses its cache, goes to the front of the queue and later computes prompt and
+    output again until there; a request may thus pre-empt itself, and the pass ends. Then, if nobody
+    was pre-empted, waiting requests enter while slots and budget last and the free blocks hold all
+    their tokens (``scheduler_reserve_full_isl``), although only those of their first chunk are
+    taken. Without ``chunked_prefill`` a prompt waits until it fits the budget whole.
 
-    With priorities the queue goes by class and then by the time of sending, also for pre-empted requests, and the one that is
-    pre-empted is the last of the running ones in this order, wherever it is; what the step was to compute of it is left out again,
-    and others have its budget. (With deadlines in place of classes the rule is the same, and our own.) Nobody who runs is pre-empted for
-    one that waits.
+    With priorities the queue goes by class and then by the time of sending, also for pre-empted
+    requests, and the one that is pre-empted is the last of the running ones in this order, wherever
+    it is; what the step was to compute of it is left out again, and others have its budget. (With
+    deadlines in place of classes the rule is the same, and our own.) Nobody who runs is pre-empted
+    for one that waits.
 
-    With ``long_prefill_token_threshold`` a request computes at most so many tokens in a step, unless it is the only one that is there: so
-    several prompts are computed side by side, also without ``chunked_prefill``.
+    With ``long_prefill_token_threshold`` a request computes at most so many tokens in a step,
+    unless it is the only one that is there: so several prompts are computed side by side, also
+    without ``chunked_prefill``.
 
-    Blocks can be found from the moment at which the step is put together that fills them, so also by who enters in that step; a request
-    that was pre-empted finds its own as long as nobody has needed their memory.
+    Blocks can be found from the moment at which the step is put together that fills them, so also
+    by who enters in that step; a request that was pre-empted finds its own as long as nobody has
+    needed their memory.
 
     Source: vllm/v1/core/sched/scheduler.py and kv_cache_manager.py of vLLM 0.32.0.
     """
 
     def never_fits(self, job: Job) -> bool:
-        """Also, without chunks, prompt + output beyond the budget: vLLM asks for max_num_batched_tokens ≥ max_model_len."""
+        """Also, without chunks, prompt + output beyond the budget: vLLM asks for
+        max_num_batched_tokens ≥ max_model_len.
+        """
         whole = not self.knobs.chunked_prefill and job.isl + job.osl > self.knobs.max_num_tokens
         return super().never_fits(job) or whole
 
@@ -71,7 +76,10 @@ class Vllm(Batcher):
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
             found = self.find(job)
-            if not self.knobs.chunked_prefill and self._cut(job.tokens - job.computed - found.tokens) > budget:
+            if (
+                not self.knobs.chunked_prefill
+                and self._cut(job.tokens - job.computed - found.tokens) > budget
+            ):
                 break
             if self.lacks(job, job.tokens) - found.kept + found.idle > self.free:
                 break
@@ -83,7 +91,11 @@ class Vllm(Batcher):
     def _cut(self, tokens: int) -> int:
         """New tokens of a request in a step that lacks so many."""
         longest = self.knobs.long_prefill_token_threshold
-        return longest if 0 < longest < tokens and len(self.running) + len(self.waiting) > 1 else tokens
+        return (
+            longest
+            if 0 < longest < tokens and len(self.running) + len(self.waiting) > 1
+            else tokens
+        )
 
     def _compute(self, step: Step, job: Job, new: int, blocks: int) -> None:
         """Take so many blocks, and compute so many tokens."""

@@ -1,8 +1,10 @@
-"""Services of models that are not LLMs, simulated: dynamic batching as Triton has it, several models on a GPU, pipelines.
+"""Services of models that are not LLMs, simulated: dynamic batching as Triton has it, several
+models on a GPU, pipelines.
 
-A service runs under its traffic, event by event. Time is a whole number of picoseconds. At one instant batches end first, then requests
-come, then batches are put together, models in the order in which the service names them. A batch goes to the idle instance whose GPU has
-the fewest batches, the lowest number among equals.
+A service runs under its traffic, event by event. Time is a whole number of picoseconds. At one
+instant batches end first, then requests come, then batches are put together, models in the order in
+which the service names them. A batch goes to the idle instance whose GPU has the fewest batches,
+the lowest number among equals.
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.errors import InputError, option
-from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests
+from tonnage.results.requests import (
+    COMPLETED,
+    FAILED,
+    GAP_BINS,
+    POSITION_BUCKETS,
+    REJECTED,
+    UNFINISHED,
+    Requests,
+)
 from tonnage.simulator.rules import draw, threshold
 from tonnage.simulator.services.queue import Batch, ModelQueue, Ticket
 from tonnage.spec.service import taken_stages
@@ -32,8 +42,9 @@ if TYPE_CHECKING:
 class SharedGpu:
     """A GPU that several batches share: each has an equal part of its speed.
 
-    With k batches at once the GPU works at 1 + overlap·(k − 1) times the speed that it has with one. Of a GPU on which batches take turns
-    (overlap 0) this is processor sharing, the usual model of kernels of several processes in time slices.
+    With k batches at once the GPU works at 1 + overlap·(k − 1) times the speed that it has with
+    one. Of a GPU on which batches take turns (overlap 0) this is processor sharing, the usual model
+    of kernels of several processes in time slices.
 
     Attributes:
         version: of the batches on it; an end that was foretold for an earlier one does not come.
@@ -62,7 +73,9 @@ class SharedGpu:
         self.version += 1
 
     def next_end(self) -> int | None:
-        """When the first of the batches ends if no other begins, in picoseconds; None on an idle GPU."""
+        """When the first of the batches ends if no other begins, in picoseconds; None on an idle
+        GPU.
+        """
         if not self._batches:
             return None
         return self._now + max(math.ceil((self._batches[0][0] - self._done) / self._speed()), 0)
@@ -94,25 +107,31 @@ END, COME, LOOK = range(3)
 """Kinds of events, in the order in which they happen at one instant."""
 
 APART_PS = 1_000_000
-"""Clients of a closed loop start one microsecond after another: no two threads send at the same instant."""
+"""Clients of a closed loop start one microsecond after another: no two threads send at the same
+instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRun:
     """What happened."""
 
-    # the record: ``isl`` is the items of a request, ``osl`` 1, and its one token the answer; one that found a full queue is rejected, one
-    # whose time in a queue was up has failed
+    # the record: ``isl`` is the items of a request, ``osl`` 1, and its one token the answer; one
+    # that found a full queue is rejected, one whose time in a queue was up has failed
     requests: Requests
     stream: NDArray[np.int64]  # of each request, its place among those of the service
     batches: dict[str, dict[int, int]]  # by model, how many batches had so many items
-    waited_s: dict[str, float]  # by model, the mean time in its queue of requests that left it in a batch, in seconds
+    # by model, the mean time in its queue of requests that left it in a batch, in seconds
+    waited_s: dict[str, float]
     busy: tuple[float, ...]  # by GPU, the share of the time in which it had a batch
 
     def latencies_s(self, stream: int | None = None) -> NDArray[np.float64]:
-        """Seconds from request to answer of one stream, in order of requests; infinite where no answer came."""
+        """Seconds from request to answer of one stream, in order of requests; infinite where no
+        answer came.
+        """
         record = self.requests
-        seconds = np.where(record.status == COMPLETED, (record.last_token_ns - record.due_ns) / 1e9, np.inf)
+        seconds = np.where(
+            record.status == COMPLETED, (record.last_token_ns - record.due_ns) / 1e9, np.inf
+        )
         return seconds if stream is None else seconds[self.stream == stream]
 
 
@@ -145,11 +164,17 @@ class _Model:
 class _Run:
     """The state of a run."""
 
-    def __init__(self, service: Service, dues: Sequence[NDArray[np.int64]], most: int, seed: int = 0) -> None:
+    def __init__(
+        self, service: Service, dues: Sequence[NDArray[np.int64]], most: int, seed: int = 0
+    ) -> None:
         self.service = service
         self.seed = seed
         self.models = {
-            name: _Model(spec, ModelQueue(spec.batching, spec.max_batch_size), dict.fromkeys(spec.gpus, spec.instances))
+            name: _Model(
+                spec,
+                ModelQueue(spec.batching, spec.max_batch_size),
+                dict.fromkeys(spec.gpus, spec.instances),
+            )
             for name, spec in service.models.items()
         }
         self.gpus = [SharedGpu(service.overlap) for _ in range(service.gpus)]
@@ -205,8 +230,14 @@ class _Run:
                 self.push(int(self.dues[place][self.cursor[place]]), COME, place)
         number, stages = len(self.requests), stream.stages
         waits, passes = [len(stage.after) for stage in stages], [0] * len(stages)
-        draws = {at: draw(self.seed, number, at) < threshold(stage.share) for at, stage in enumerate(stages) if stage.share < 1}
-        request = _Request(number, place, self.now, waits, len(stages), taken_stages(stages, draws), passes)
+        draws = {
+            at: draw(self.seed, number, at) < threshold(stage.share)
+            for at, stage in enumerate(stages)
+            if stage.share < 1
+        }
+        request = _Request(
+            number, place, self.now, waits, len(stages), taken_stages(stages, draws), passes
+        )
         self.requests.append(request)
         for stage, one in enumerate(stream.stages):
             if not one.after:
@@ -302,13 +333,17 @@ class _Run:
             return
         again = self.service.streams[request.stream].stages[ticket.stage].again
         request.passes[ticket.stage] += 1
-        if again and draw(self.seed, request.number, (request.passes[ticket.stage] << 16) + ticket.stage) < threshold(again):
+        if again and draw(
+            self.seed, request.number, (request.passes[ticket.stage] << 16) + ticket.stage
+        ) < threshold(again):
             self.enter(request, ticket.stage)
         else:
             self.go_on(request, ticket.stage)
 
     def go_on(self, request: _Request, stage: int) -> None:
-        """A stage of a request is over: the stages that waited for it begin, and with the last of all it has its answer."""
+        """A stage of a request is over: the stages that waited for it begin, and with the last of
+        all it has its answer.
+        """
         request.to_end -= 1
         if request.to_end == 0:
             self.close(request, COMPLETED)
@@ -319,7 +354,9 @@ class _Run:
                 self.enter(request, later)
 
     def close(self, request: _Request, status: int) -> None:
-        """A request has its answer, or will have none; a client of a closed loop sends the next one."""
+        """A request has its answer, or will have none; a client of a closed loop sends the next
+        one.
+        """
         if request.status != UNFINISHED:
             return
         request.status, request.ended = status, self.now
@@ -333,18 +370,28 @@ def run_service(service: Service, *, requests: int, seed: int) -> ServiceRun:
 
     Args:
         service: models, GPUs and traffic.
-        requests: how many in all; open streams have their share by their rates, and clients of closed ones send as long as those last.
-        seed: of the arrivals; the same seed gives the same run, and another rate stretches the same gaps.
+        requests: how many in all; open streams have their share by their rates, and clients of
+            closed ones send as long as those last.
+        seed: of the arrivals; the same seed gives the same run, and another rate stretches the same
+            gaps.
 
     Raises:
-        InputError: fewer requests than one, or a run that would take more than ``LONGEST_S``; closed streams without any answer.
+        InputError: fewer requests than one, or a run that would take more than ``LONGEST_S``;
+            closed streams without any answer.
     """
     if requests < 1:
-        raise InputError(f"{option('requests')}: {requests} is not a number of requests; write 1 or more")
+        raise InputError(
+            f"{option('requests')}: {requests} is not a number of requests; write 1 or more"
+        )
     run = _Run(service, _arrivals(service, requests, seed), requests, seed)
     for stream in service.streams:
-        if stream.concurrency and any(_bounded(service.models[stage.model]) for stage in stream.stages):
-            raise InputError("traffic: clients of a closed loop ask again at once, so that a bounded queue would turn them away for ever")
+        if stream.concurrency and any(
+            _bounded(service.models[stage.model]) for stage in stream.stages
+        ):
+            raise InputError(
+                "traffic: clients of a closed loop ask again at once, so that a bounded queue would"
+                " turn them away for ever"
+            )
     run.go()
     return _record(run)
 
@@ -370,9 +417,14 @@ def _arrivals(service: Service, requests: int, seed: int) -> list[NDArray[np.int
     found = []
     for stream, stem in zip(service.streams, streams, strict=True):
         count = max(round(requests * stream.rate / total), 1) if stream.rate else 0
-        gaps = np.random.default_rng(stem).standard_exponential(count) * (PS_PER_S / stream.rate if stream.rate else 0.0)
+        gaps = np.random.default_rng(stem).standard_exponential(count) * (
+            PS_PER_S / stream.rate if stream.rate else 0.0
+        )
         if gaps.sum() > LONGEST_S * PS_PER_S:
-            raise InputError(f"{option('requests')}: {count:,} at {stream.rate:g} a second take longer than {LONGEST_S:,} s; ask for fewer")
+            raise InputError(
+                f"{option('requests')}: {count:,} at {stream.rate:g} a second take longer than"
+                f" {LONGEST_S:,} s; ask for fewer"
+            )
         found.append(np.rint(gaps).astype(np.int64).cumsum())
     return found
 
@@ -381,7 +433,9 @@ def _record(run: _Run) -> ServiceRun:
     rows = run.requests
     status = np.array([row.status for row in rows], np.int8)
     due = np.array([row.due for row in rows], np.int64) // PS_PER_NS
-    ended = np.where(status == COMPLETED, np.array([row.ended for row in rows], np.int64) // PS_PER_NS, -1)
+    ended = np.where(
+        status == COMPLETED, np.array([row.ended for row in rows], np.int64) // PS_PER_NS, -1
+    )
     items = np.array([run.service.streams[row.stream].items for row in rows], np.int64)
     zeros = np.zeros(len(rows), np.int64)
     record = Requests(

@@ -1,8 +1,10 @@
-"""What waits for a model: priority levels, of which each has a policy, and the batch that may leave.
+"""What waits for a model: priority levels, of which each has a policy, and the batch that may
+leave.
 
-The rules are those of Triton's dynamic batcher (``src/dynamic_batch_scheduler.cc`` and ``scheduler_utils.cc`` of
-triton-inference-server/core, as of 2026-06-09). Two things are simpler here: a batch is put together when an instance is idle, never
-before; and a request whose time is up at that very instant is expired.
+The rules are those of Triton's dynamic batcher (``src/dynamic_batch_scheduler.cc`` and
+``scheduler_utils.cc`` of triton-inference-server/core, as of 2026-06-09). Two things are simpler
+here: a batch is put together when an instance is idle, never before; and a request whose time is up
+at that very instant is expired.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Formed(NamedTuple):
 
     batch: list[Ticket]  # the requests that leave together; empty where none does yet
     expired: list[Ticket]  # requests that are rejected because their time is up
-    wake: int | None  # when to look again if nothing comes, in picoseconds; None where there is nothing to wait for
+    # when to look again if nothing comes, in picoseconds; None where there is nothing to wait for
+    wake: int | None
 
 
 @dataclass(slots=True, eq=False)
@@ -58,15 +61,24 @@ class ModelQueue:
         self.delay = to_ps(self.rules.max_queue_delay_microseconds / 1e6)
         self.preferred = frozenset(self.rules.preferred_batch_size or (max_batch_size,))
         numbers = range(1, self.rules.priority_levels + 1) if self.rules.priority_levels else (0,)
-        self.levels = {n: _Level(self.rules.priority_queue_policy.get(n, self.rules.default_queue_policy)) for n in numbers}
+        self.levels = {
+            n: _Level(self.rules.priority_queue_policy.get(n, self.rules.default_queue_policy))
+            for n in numbers
+        }
 
     def __len__(self) -> int:
         """Requests that wait."""
         return sum(map(len, self.levels.values()))
 
     def enter(self, ticket: Ticket, level: int, timeout_s: float) -> bool:
-        """Let a request in, with a level (0: the default) and a timeout (0: none) that sets its deadline; False where the level is full."""
-        where = self.levels[level or self.rules.default_priority_level] if self.rules.priority_levels else self.levels[0]
+        """Let a request in, with a level (0: the default) and a timeout (0: none) that sets its
+        deadline; False where the level is full.
+        """
+        where = (
+            self.levels[level or self.rules.default_priority_level]
+            if self.rules.priority_levels
+            else self.levels[0]
+        )
         policy = where.policy
         if policy.max_queue_size and len(where) >= policy.max_queue_size:
             return False
@@ -98,18 +110,27 @@ class ModelQueue:
             size += ticket.items
             if size in self.preferred:
                 best, marked = size, len(pending)
-        late = self.delay > 0 and bool(pending) and now - min(ticket.since for ticket in pending) >= self.delay
+        late = (
+            self.delay > 0
+            and bool(pending)
+            and now - min(ticket.since for ticket in pending) >= self.delay
+        )
         if best and not late:
             return Formed(self._take(pending[:marked]), expired, None)
         if not pending:
             return Formed([], expired, None)
         if full or size >= max(self.preferred) or late or self.delay == 0:
             return Formed(self._take(pending), expired, None)
-        wake = min(min(ticket.since for ticket in pending) + self.delay, *(ticket.deadline for ticket in pending))
+        wake = min(
+            min(ticket.since for ticket in pending) + self.delay,
+            *(ticket.deadline for ticket in pending),
+        )
         return Formed([], expired, wake)
 
     def _walk(self, now: int, expired: list[Ticket]) -> Iterator[Ticket]:
-        """The requests in order; those whose time is up are taken out on the way, or put behind the others of their level."""
+        """The requests in order; those whose time is up are taken out on the way, or put behind the
+        others of their level.
+        """
         for level in self.levels.values():
             place = 0
             while place < len(level.fresh):

@@ -1,9 +1,12 @@
-"""A rule by which a controller scales the fleet of a plan: the fewest instance-hours inside the limits, found by simulation.
+"""A rule by which a controller scales the fleet of a plan: the fewest instance-hours inside the
+limits, found by simulation.
 
-The target of a rule is what one instance sees at a share of the load that it carries at the confidence of the plan: that rate, or the
-requests that are then in flight. Instance-hours fall and latencies grow with the share, so that the highest one that holds the limits is
-found by halving a fixed lattice, in the hours with the busiest load and the steepest rise. Then other holds, warm instances and a higher
-minimum are tried, each with that share and higher ones. The best is run over all hours, with a lower share where it breaks a limit.
+The target of a rule is what one instance sees at a share of the load that it carries at the
+confidence of the plan: that rate, or the requests that are then in flight. Instance-hours fall and
+latencies grow with the share, so that the highest one that holds the limits is found by halving a
+fixed lattice, in the hours with the busiest load and the steepest rise. Then other holds, warm
+instances and a higher minimum are tried, each with that share and higher ones. The best is run over
+all hours, with a lower share where it breaks a limit.
 """
 
 from __future__ import annotations
@@ -43,9 +46,10 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
 
-# The instances of a plan over a day, a week or a trace: all of them all the time, or as many as a controller's rule holds. Where a
-# profile brings more requests than ``MOST_REQUESTS``, fewer instances are simulated with their share of the load, but never fewer than
-# ``FEWEST``: a small fleet is scaled in larger steps than a large one, so that what is found is on the safe side.
+# The instances of a plan over a day, a week or a trace: all of them all the time, or as many as a
+# controller's rule holds. Where a profile brings more requests than ``MOST_REQUESTS``, fewer
+# instances are simulated with their share of the load, but never fewer than ``FEWEST``: a small
+# fleet is scaled in larger steps than a large one, so that what is found is on the safe side.
 
 
 MOST_REQUESTS = 2_000_000
@@ -59,7 +63,8 @@ class Outcome:
 
     Attributes:
         run: as the plan states it, in instances of the whole fleet.
-        broken_hours: of each limit, in the order of the limits; of one on single gaps 1 where it is broken over the whole run.
+        broken_hours: of each limit, in the order of the limits; of one on single gaps 1 where it is
+            broken over the whole run.
         hours: of the run.
     """
 
@@ -78,7 +83,8 @@ class FleetOverHours:
         slo: the held limits, in the same order: tighter by what latencies are off beyond the steps.
         instances: of the fixed fleet.
         profile: requests per second of each hour, in all; empty where a recording is replayed.
-        recording, lengths: traffic that is replayed in their place, with its own lengths or without.
+        recording, lengths: traffic that is replayed in their place, with its own lengths or
+            without.
     """
 
     instance: Instance
@@ -104,7 +110,9 @@ class FleetOverHours:
 
     @cached_property
     def hardest(self) -> Trace:
-        """Those of the hours in which a rule is searched; all of them where a recording is replayed."""
+        """Those of the hours in which a rule is searched; all of them where a recording is
+        replayed.
+        """
         return self._trace(hardest_hours(self.profile)) if self.profile else self.whole
 
     def _trace(self, profile: tuple[float, ...]) -> Trace:
@@ -122,10 +130,14 @@ class FleetOverHours:
         return self.instance.engine
 
     def run(self, trace: Trace, rule: Autoscale | None) -> Outcome:
-        """The fleet under some of the hours, by a rule over the simulated instances; None for all of them all the time."""
+        """The fleet under some of the hours, by a rule over the simulated instances; None for all
+        of them all the time.
+        """
         traffic, count = self.instance.traffic, self.simulated if rule is None else rule.instances
         changes = NO_CHANGES if rule is None else Changes(autoscale=rule)
-        routed = run_fleet(trace, [self.machine] * count, traffic.router, seed=traffic.seed, changes=changes)
+        routed = run_fleet(
+            trace, [self.machine] * count, traffic.router, seed=traffic.seed, changes=changes
+        )
         kept = self._limits(routed.requests)
         times = self.instances / self.simulated
         hours_by_instances = tuple(
@@ -135,17 +147,22 @@ class FleetOverHours:
         )
         broken = iter(kept)
         hours = tuple(
-            self._broken_gaps(routed.requests, i) if self._of_gaps(i) else next(broken).broken_hours for i in range(len(self.slo))
+            self._broken_gaps(routed.requests, i) if self._of_gaps(i) else next(broken).broken_hours
+            for i in range(len(self.slo))
         )
         return Outcome(
-            run=OverHours(held=hours_by_instances, limits=kept), broken_hours=hours, hours=max((one.hours for one in kept), default=1)
+            run=OverHours(held=hours_by_instances, limits=kept),
+            broken_hours=hours,
+            hours=max((one.hours for one in kept), default=1),
         )
 
     def _of_gaps(self, place: int) -> bool:
         return self.slo[place].metric == "itl"
 
     def _broken_gaps(self, requests: Requests, place: int) -> int:
-        """1 where a limit on single gaps, which are not known by the hour, is broken over the whole run."""
+        """1 where a limit on single gaps, which are not known by the hour, is broken over the whole
+        run.
+        """
         limit = self.slo[place]
         return int(statistic_s(summarize(requests), limit) > limit.seconds)
 
@@ -153,13 +170,17 @@ class FleetOverHours:
         """What became of the limits that are known by request, under the names in the question."""
         named = [limit_of(limit) for limit in self.limits if limit.metric != "itl"]
         found = zip(named, violations(requests, self.slo), strict=True)
-        return tuple(LimitOverHours(**asdict(violation) | {"limit": limit}) for limit, violation in found)
+        return tuple(
+            LimitOverHours(**asdict(violation) | {"limit": limit}) for limit, violation in found
+        )
 
 
 def hardest_hours(profile: tuple[float, ...]) -> tuple[float, ...]:
-    """The busiest hour of a profile with the one after it, and then the steepest rise: the hour before it and two from it on.
+    """The busiest hour of a profile with the one after it, and then the steepest rise: the hour
+    before it and two from it on.
 
-    So that they join where the load falls, and no rise is steeper than those of the profile. Where both overlap they are reported once.
+    So that they join where the load falls, and no rise is steeper than those of the profile. Where
+    both overlap they are reported once.
     """
     hours = len(profile)
     busiest = profile.index(max(profile))
@@ -171,7 +192,8 @@ def hardest_hours(profile: tuple[float, ...]) -> tuple[float, ...]:
 
 
 SHARES = tuple(step / 10 for step in range(3, 12))
-"""Loads of an instance that its target stands for, as shares of what it carries, from 0.3 to 1.1."""
+"""Loads of an instance that its target stands for, as shares of what it carries, from 0.3 to
+1.1."""
 
 HOLD_S = 300.0
 HOLDS_S = (60.0, 900.0)
@@ -189,7 +211,9 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A rule that holds the limits in a part of the hours, with the place of its target in ``SHARES``."""
+    """A rule that holds the limits in a part of the hours, with the place of its target in
+    ``SHARES``.
+    """
 
     kind: Kind
     place: int
@@ -209,9 +233,18 @@ class Search:
     """
 
     def __init__(
-        self, fleet: FleetOverHours, metric: Look, *, targets: Sequence[float], carries: float, start_s: float, broken_share: float
+        self,
+        fleet: FleetOverHours,
+        metric: Look,
+        *,
+        targets: Sequence[float],
+        carries: float,
+        start_s: float,
+        broken_share: float,
     ) -> None:
-        """``targets`` are those of ``SHARES``, ``carries`` the requests per second of one instance."""
+        """``targets`` are those of ``SHARES``, ``carries`` the requests per second of one
+        instance.
+        """
         self.fleet, self.metric, self.targets, self.carries = fleet, metric, targets, carries
         self.start_s, self.broken_share, self.runs = start_s, broken_share, 0
         self.fixed: dict[int, Outcome] = {}
@@ -227,15 +260,22 @@ class Search:
             start_s=self.start_s,
             hold_s=kind.hold_s,
             warm=kind.warm,
-            first=min(most, max(kind.least, math.ceil(first_load(trace) / self.carries / SHARES[place]))),
+            first=min(
+                most, max(kind.least, math.ceil(first_load(trace) / self.carries / SHARES[place]))
+            ),
         )
 
     def run(self, kind: Kind, place: int, trace: Trace) -> Tried | None:
-        """The rule over a part of the hours; None where it breaks a limit in more hours than it may."""
+        """The rule over a part of the hours; None where it breaks a limit in more hours than it
+        may.
+        """
         self.runs += 1
         fixed, outcome = self.as_fixed(trace), self.fleet.run(trace, self.rule(kind, place, trace))
         allowed = math.floor(self.broken_share * outcome.hours + 1e-9)
-        holds = all(hours <= allowed + own for hours, own in zip(outcome.broken_hours, fixed.broken_hours, strict=True))
+        holds = all(
+            hours <= allowed + own
+            for hours, own in zip(outcome.broken_hours, fixed.broken_hours, strict=True)
+        )
         return Tried(kind=kind, place=place, outcome=outcome) if holds else None
 
     def as_fixed(self, trace: Trace) -> Outcome:
@@ -255,7 +295,11 @@ class Search:
         """What is tried next to the usual rule."""
         most = self.fleet.simulated
         kinds = [Kind(hold_s=hold) for hold in HOLDS_S] + [Kind(warm=1)]
-        return kinds + [Kind(least=least) for least in dict.fromkeys((2, math.ceil(most / 2))) if 1 < least < most]
+        return kinds + [
+            Kind(least=least)
+            for least in dict.fromkeys((2, math.ceil(most / 2)))
+            if 1 < least < most
+        ]
 
     def highest(self, kind: Kind) -> Tried | None:
         """The rule of a kind with the highest target that holds."""
@@ -280,13 +324,21 @@ class Search:
         return found
 
     def over_all(self, found: Tried) -> Tried | None:
-        """The rule over all hours, its target lowered until it holds; None where it does not hold with fewer instance-hours than fixed."""
+        """The rule over all hours, its target lowered until it holds; None where it does not hold
+        with fewer instance-hours than fixed.
+        """
         if self.fleet.whole is self.fleet.hardest:
-            return found if found.hours < self.as_fixed(self.fleet.whole).run.instance_hours else None
+            return (
+                found if found.hours < self.as_fixed(self.fleet.whole).run.instance_hours else None
+            )
         for place in range(found.place, -1, -1):
             tried = self.run(found.kind, place, self.fleet.whole)
             if tried is not None:
-                return tried if tried.hours < self.as_fixed(self.fleet.whole).run.instance_hours else None
+                return (
+                    tried
+                    if tried.hours < self.as_fixed(self.fleet.whole).run.instance_hours
+                    else None
+                )
         return None
 
 
@@ -301,21 +353,41 @@ def first_load(trace: Trace) -> float:
 
 
 def autoscaling(
-    question: Question, plan: Plan, *, broken_share: float = 0.0, start_s: float | None = None, workers: int | None = None
+    question: Question,
+    plan: Plan,
+    *,
+    broken_share: float = 0.0,
+    start_s: float | None = None,
+    workers: int | None = None,
 ) -> Autoscaling | None:
     """What is proposed for a plan's choice; None where the plan chose nothing.
 
-    Limits may be broken in ``broken_share`` of the hours; ``start_s`` is None for the seconds of ``perf.pipeline.start_seconds``.
+    Limits may be broken in ``broken_share`` of the hours; ``start_s`` is None for the seconds of
+    ``perf.pipeline.start_seconds``.
     """
     choice = plan.choice
     if choice is None:
         return None
     demand = question.demand
-    hours = demand.source.trace_seconds / 3600 if demand.source.trace_seconds else float(len(demand.profile or ()))
+    hours = (
+        demand.source.trace_seconds / 3600
+        if demand.source.trace_seconds
+        else float(len(demand.profile or ()))
+    )
     spare = question.spare + (0 if choice.standby is None else choice.standby.extra_systems)
-    serving, load = choice.pool.fleet.of(choice.systems - spare).instances, demand.sizing_requests_per_second
+    serving, load = (
+        choice.pool.fleet.of(choice.systems - spare).instances,
+        demand.sizing_requests_per_second,
+    )
     instances = min(serving, math.ceil(round(load / choice.sized_rate, 9)))
-    base = Autoscaling(hours=hours, instances=instances, simulated_instances=0, requests=0, broken_hours_share=broken_share, fixed=None)
+    base = Autoscaling(
+        hours=hours,
+        instances=instances,
+        simulated_instances=0,
+        requests=0,
+        broken_hours_share=broken_share,
+        fixed=None,
+    )
     if choice.dp > 1:
         return replace(base, reason="attention-ranks")
     if instances == 1:
@@ -328,8 +400,12 @@ def autoscaling(
     return _proposed(base, fleet, runs, carries=choice.sized_rate, start_s=start_s, workers=workers)
 
 
-def _fleet(question: Question, choice: Candidate, instances: int, runs: Runs) -> FleetOverHours | None:
-    """The choice as a fleet over the hours of the question; None where it does not meet the limits by itself."""
+def _fleet(
+    question: Question, choice: Candidate, instances: int, runs: Runs
+) -> FleetOverHours | None:
+    """The choice as a fleet over the hours of the question; None where it does not meet the limits
+    by itself.
+    """
     sized, demand = alone(question, choice, runs), question.demand
     if sized is None:
         return None
@@ -340,29 +416,57 @@ def _fleet(question: Question, choice: Candidate, instances: int, runs: Runs) ->
         limits=question.limits,
         slo=sized.slowdown.beyond_steps(question.limits),
         instances=instances,
-        profile=() if question.recording is not None else tuple(rate * max(room, 1.0) for rate in profile),
+        profile=()
+        if question.recording is not None
+        else tuple(rate * max(room, 1.0) for rate in profile),
         recording=question.recording,
         lengths=question.replays_lengths,
     )
 
 
-def _proposed(base: Autoscaling, fleet: FleetOverHours, runs: Runs, *, carries: float, start_s: float, workers: int | None) -> Autoscaling:
+def _proposed(
+    base: Autoscaling,
+    fleet: FleetOverHours,
+    runs: Runs,
+    *,
+    carries: float,
+    start_s: float,
+    workers: int | None,
+) -> Autoscaling:
     """The rules that were found for each metric, the fewest instance-hours first."""
     rates = [share * carries for share in SHARES]
     in_flight = dict(
-        parallel(lambda rate: rate * (runs.open(fleet.instance, 1, rate, QUICK).summary.e2e_ms.mean or 0.0) / 1e3, rates, workers)
+        parallel(
+            lambda rate: (
+                rate * (runs.open(fleet.instance, 1, rate, QUICK).summary.e2e_ms.mean or 0.0) / 1e3
+            ),
+            rates,
+            workers,
+        )
     )
     whole, _ = fleet.whole, (fleet.hardest, fleet.machine)  # made once, before threads share them
-    looks: tuple[tuple[Look, list[float]], ...] = (("outstanding", [in_flight[rate] for rate in rates]), ("rate", rates))
+    looks: tuple[tuple[Look, list[float]], ...] = (
+        ("outstanding", [in_flight[rate] for rate in rates]),
+        ("rate", rates),
+    )
     searches = [
-        Search(fleet, metric, targets=targets, carries=carries, start_s=start_s, broken_share=base.broken_hours_share)
+        Search(
+            fleet,
+            metric,
+            targets=targets,
+            carries=carries,
+            start_s=start_s,
+            broken_share=base.broken_hours_share,
+        )
         for metric, targets in looks
     ]
     fixed = searches[0].as_fixed(whole)
     for search in searches:
         search.fixed = {id(whole): fixed}
     found = dict(parallel(Search.best, searches, workers))
-    proposals = [_proposal(search, best) for search in searches if (best := found[search]) is not None]
+    proposals = [
+        _proposal(search, best) for search in searches if (best := found[search]) is not None
+    ]
     return replace(
         base,
         simulated_instances=fleet.simulated,
@@ -377,7 +481,10 @@ def _proposed(base: Autoscaling, fleet: FleetOverHours, runs: Runs, *, carries: 
 def _proposal(search: Search, found: Tried) -> Proposal:
     """What was found, in instances of the whole fleet."""
     fleet = search.fleet
-    rule, times = search.rule(found.kind, found.place, fleet.whole), fleet.instances / fleet.simulated
+    rule, times = (
+        search.rule(found.kind, found.place, fleet.whole),
+        fleet.instances / fleet.simulated,
+    )
     return Proposal(
         metric=rule.metric,
         target=rule.target,

@@ -1,7 +1,8 @@
 """Systems that exist: the highest load that they carry inside the limits, and how long that lasts.
 
-It is found by the search that sizes systems to buy, among the same deployments and at the same confidence: what carries most on so many
-systems in place of what needs the fewest. So as many systems are never too few for what they are said to carry.
+It is found by the search that sizes systems to buy, among the same deployments and at the same
+confidence: what carries most on so many systems in place of what needs the fewest. So as many
+systems are never too few for what they are said to carry.
 """
 
 from __future__ import annotations
@@ -35,15 +36,29 @@ HAIR = 1 - 1e-9
 """Share of a load that is carried up to rounding."""
 
 
-def existing(question: Question, runs: Runs, steps: Steps, workers: int | None = None) -> tuple[Existing, Question, tuple[Ready, ...]]:
-    """What the systems of ``question.have`` carry, the question for that load where none was requested, and what runs on them."""
+def existing(
+    question: Question, runs: Runs, steps: Steps, workers: int | None = None
+) -> tuple[Existing, Question, tuple[Ready, ...]]:
+    """What the systems of ``question.have`` carry, the question for that load where none was
+    requested, and what runs on them.
+    """
     spare = question.spare if len(question.have) == 1 else 0
     pairs = [
-        (owned, _strongest(Search(question=question, runs=runs, steps=steps, workers=workers, rows=False), owned, spare))
+        (
+            owned,
+            _strongest(
+                Search(question=question, runs=runs, steps=steps, workers=workers, rows=False),
+                owned,
+                spare,
+            ),
+        )
         for owned in question.have
     ]
     groups = [_group(owned, best) for owned, best in pairs]
-    total, largest = sum(g.requests_per_second for g in groups), max(groups, key=lambda g: g.requests_per_second)
+    total, largest = (
+        sum(g.requests_per_second for g in groups),
+        max(groups, key=lambda g: g.requests_per_second),
+    )
     if question.demand.of_existing and total > 0:
         question = replace(question, demand=carried_by_existing(total * HAIR))
     today = None if question.demand.of_existing else question.demand.sizing_requests_per_second
@@ -70,7 +85,14 @@ def _strongest(search: Search, owned: Owned, spare: int) -> Sized | None:
 
 def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
     if best is None:
-        return OwnedGroup(count=owned.count, system=owned.system.name, deployment=None, instances=0, requests_per_second=0.0, binds=None)
+        return OwnedGroup(
+            count=owned.count,
+            system=owned.system.name,
+            deployment=None,
+            instances=0,
+            requests_per_second=0.0,
+            binds=None,
+        )
     return OwnedGroup(
         count=owned.count,
         system=owned.system.name,
@@ -82,17 +104,23 @@ def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
 
 
 def _held(best: Sized) -> float:
-    """Requests per second that the systems carry: what their instances do, or as little less as the check of a whole fleet asks for."""
+    """Requests per second that the systems carry: what their instances do, or as little less as the
+    check of a whole fleet asks for.
+    """
     question, most = best.contender.question, best.capacity.rate * best.instances
     if not question.drawn:
         return most
     peak = best.contender.at_peak(best.slowdown)
     loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
-    return next((load for load in loads if replace(peak, rate=load).run(best.systems).holds), loads[-1])
+    return next(
+        (load for load in loads if replace(peak, rate=load).run(best.systems).holds), loads[-1]
+    )
 
 
 def measured_existing(plan: Plan, have: Sequence[Owned]) -> Existing:
-    """What systems carry by the candidates of a plan of measured points: on each the one with most requests/s, all its GPUs in use."""
+    """What systems carry by the candidates of a plan of measured points: on each the one with most
+    requests/s, all its GPUs in use.
+    """
     groups = [_measured_group(owned, plan.candidates) for owned in have]
     total = sum(g.requests_per_second for g in groups)
     today = None if plan.demand.of_existing else plan.demand.sizing_requests_per_second
@@ -112,10 +140,21 @@ def _measured_group(owned: Owned, candidates: Sequence[Candidate]) -> OwnedGroup
         held = fleet(candidate.parallelism.gpus, owned.system.gpus, owned.count)
         return held.instances * candidate.requests_per_second_per_instance
 
-    best = max((candidate for candidate in candidates if candidate.gpu == owned.system.gpu), key=carries, default=None)
+    best = max(
+        (candidate for candidate in candidates if candidate.gpu == owned.system.gpu),
+        key=carries,
+        default=None,
+    )
     rate = 0.0 if best is None else carries(best)
     if best is None or not rate:
-        return OwnedGroup(count=owned.count, system=owned.system.name, deployment=None, instances=0, requests_per_second=0.0, binds=None)
+        return OwnedGroup(
+            count=owned.count,
+            system=owned.system.name,
+            deployment=None,
+            instances=0,
+            requests_per_second=0.0,
+            binds=None,
+        )
     return OwnedGroup(
         count=owned.count,
         system=owned.system.name,
@@ -127,7 +166,9 @@ def _measured_group(owned: Owned, candidates: Sequence[Candidate]) -> OwnedGroup
 
 
 def months_left(today: float, most: float, growth: float | None) -> int | None:
-    """Whole months m for which today · (1 + growth)^m ≤ most still holds; −1 where today's load is too high already."""
+    """Whole months m for which today · (1 + growth)^m ≤ most still holds; −1 where today's load is
+    too high already.
+    """
     if today > most:
         return -1
     if growth is None or growth <= 0:

@@ -1,4 +1,5 @@
-"""What the router of a plan is worth: its deployment behind the router, behind random choice and behind round robin.
+"""What the router of a plan is worth: its deployment behind the router, behind random choice and
+behind round robin.
 
 Random choice is what a plain Kubernetes service amounts to, and round robin what DNS does.
 """
@@ -45,7 +46,11 @@ def behind_routers(best: Sized) -> tuple[BehindRouter, ...]:
     rows = []
     for router in list(dict.fromkeys((question.router, *_others(question))))[:3]:
         summary = peak.seen(best.systems, router).summary
-        systems = best.systems if router == question.router else best.contender.settled(best.slowdown, router=router)
+        systems = (
+            best.systems
+            if router == question.router
+            else best.contender.settled(best.slowdown, router=router)
+        )
         rows.append(
             BehindRouter(
                 router=router,
@@ -60,7 +65,9 @@ def behind_routers(best: Sized) -> tuple[BehindRouter, ...]:
 
 
 def _others(question: Question) -> tuple[str, ...]:
-    """The routers to compare with; where prompts share something, one that treats what belongs together the other way."""
+    """The routers to compare with; where prompts share something, one that treats what belongs
+    together the other way.
+    """
     sharing = question.sharing
     if sharing is None:
         return OTHERS
@@ -69,7 +76,8 @@ def _others(question: Question) -> tuple[str, ...]:
     return ("random", "session", "round-robin") if sharing.follows else OTHERS
 
 
-# What the prefix caches of a choice find, behind its router and behind another, and what the deployment would carry without them.
+# What the prefix caches of a choice find, behind its router and behind another, and what the
+# deployment would carry without them.
 
 
 def prefix_cache(best: Sized) -> PrefixCache | None:
@@ -108,22 +116,36 @@ def shared_in_words(question: Question) -> str:
 
 
 def without_cache(best: Sized) -> tuple[int, float] | None:
-    """Systems of the deployment without a prefix cache under the same prompts, and requests per second of one of their instances.
+    """Systems of the deployment without a prefix cache under the same prompts, and requests per
+    second of one of their instances.
 
     None where no load is inside the limits.
     """
     ready = best.ready
-    deployment = replace(ready.trial.deployment, knobs=replace(ready.trial.deployment.knobs, prefix_caching=False))
+    deployment = replace(
+        ready.trial.deployment, knobs=replace(ready.trial.deployment.knobs, prefix_caching=False)
+    )
     instance = best.contender.runs.instance(deployment, ready.instance.traffic)
-    plain = replace(best.contender, ready=replace(ready, trial=replace(ready.trial, deployment=deployment), instance=instance))
+    plain = replace(
+        best.contender,
+        ready=replace(ready, trial=replace(ready.trial, deployment=deployment), instance=instance),
+    )
     found = plain.needed(best.slowdown, care=best.care)
-    return (found[0], plain.capacity(plain.layout.of(found[0]).instances, care=QUICK).rate) if isinstance(found, tuple) else None
+    return (
+        (found[0], plain.capacity(plain.layout.of(found[0]).instances, care=QUICK).rate)
+        if isinstance(found, tuple)
+        else None
+    )
 
 
 def _rule(question: Question, instances: int) -> str:
     """The router by whose rule requests were shared out in the simulation."""
     sharing = question.sharing
-    if sharing is None or instances == 1 or (sharing.balanced(question.router) and not sharing.follows):
+    if (
+        sharing is None
+        or instances == 1
+        or (sharing.balanced(question.router) and not sharing.follows)
+    ):
         return question.router
     return shared_out_as(sharing, question.router)
 
@@ -143,21 +165,27 @@ def _other(question: Question, instances: int) -> str:
 def _in_fleet(contender: Contender, instances: int, router: str) -> tuple[float, int]:
     """The hit rate of a fleet, and how many of its instances were simulated."""
     question, instance, rate = contender.question, contender.instance, contender.load
-    whole = None if question.recording is None else Replayed(recording=question.recording, lengths=True)
+    whole = (
+        None if question.recording is None else Replayed(recording=question.recording, lengths=True)
+    )
     shown = instances if whole is not None else simulated_of(instance, instances, rate)
     record = contender.runs.once(
-        (instance, "shared", rate, instances, router), lambda: fleet_record(instance, rate, instances, router, replayed=whole)[0]
+        (instance, "shared", rate, instances, router),
+        lambda: fleet_record(instance, rate, instances, router, replayed=whole)[0],
     )
     return hit_rate(record), shown
 
 
-# Whether the other way of serving would need fewer GPUs: prefill and decode in their own pools, or instances that do both. Both ways
-# are questions to the one search. For two pools it is asked only where closed forms, and then a run at the load that fewer GPUs would
-# have to carry, say that these could do. What a plan says of two pools is what ``--disaggregated`` answers.
+# Whether the other way of serving would need fewer GPUs: prefill and decode in their own pools, or
+# instances that do both. Both ways are questions to the one search. For two pools it is asked only
+# where closed forms, and then a run at the load that fewer GPUs would have to carry, say that these
+# could do. What a plan says of two pools is what ``--disaggregated`` answers.
 
 
 def together_instead(search: Search, best: Sized) -> OtherServing | None:
-    """The best deployment whose instances do both; None where none meets the limits at the confidence of the choice."""
+    """The best deployment whose instances do both; None where none meets the limits at the
+    confidence of the choice.
+    """
     if not isinstance(search.aim, FewestGpus):
         return None
     found = again(search, replace(search.question, pools=None)).best
@@ -165,13 +193,21 @@ def together_instead(search: Search, best: Sized) -> OtherServing | None:
 
 
 def pools_instead(search: Search, best: Sized) -> OtherServing | None:
-    """The best deployment in two pools, where it needs fewer GPUs than the choice; None where none does, or none was looked for."""
+    """The best deployment in two pools, where it needs fewer GPUs than the choice; None where none
+    does, or none was looked for.
+    """
     question = search.question
     if not _comparable(question) or best.instances < 2 or best.level != question.confidence:
         return None
-    gpus = tuple(gpu for gpu in question.gpus if (1 + question.spare) * system_for(question, gpu).gpus < best.gpus)
+    gpus = tuple(
+        gpu
+        for gpu in question.gpus
+        if (1 + question.spare) * system_for(question, gpu).gpus < best.gpus
+    )
     asked = replace(question, pools=Pools(), have=(), growth_per_month=None)
-    if not gpus or not any(_saves(contender, best) for contender in _contenders(search, replace(asked, gpus=gpus))):
+    if not gpus or not any(
+        _saves(contender, best) for contender in _contenders(search, replace(asked, gpus=gpus))
+    ):
         return None
     found = again(search, asked).best
     if found is None or found.level != best.level or found.gpus >= best.gpus:
@@ -182,23 +218,38 @@ def pools_instead(search: Search, best: Sized) -> OtherServing | None:
 def _comparable(question: Question) -> bool:
     """Whether two pools can be sized for a question that fewer GPUs answer better."""
     alone = question.drawn and question.sharing is None
-    return alone and question.speculation is None and question.router in COUNTING and question.objective == "gpus"
+    return (
+        alone
+        and question.speculation is None
+        and question.router in COUNTING
+        and question.objective == "gpus"
+    )
 
 
 def _contenders(search: Search, question: Question) -> list[Contender]:
     """The deployments of a question in two pools, those first that closed forms allow most."""
-    ready = [one for one in poolable(question, prepare(question, search.runs)) if isinstance(one, Ready)]
+    ready = [
+        one for one in poolable(question, prepare(question, search.runs)) if isinstance(one, Ready)
+    ]
     contenders = contenders_of(question, ready, search.runs)
-    return sorted(contenders, key=lambda one: -one.bound(one.as_asked) / one.instance.deployment.parallelism.gpus)
+    return sorted(
+        contenders,
+        key=lambda one: -one.bound(one.as_asked) / one.instance.deployment.parallelism.gpus,
+    )
 
 
 def _saves(one: Contender, best: Sized) -> bool:
-    """Whether a deployment could carry the load on fewer GPUs than the choice has: by closed forms, then by short runs at that load."""
+    """Whether a deployment could carry the load on fewer GPUs than the choice has: by closed forms,
+    then by short runs at that load.
+    """
     rate = FewestGpus().rate_to_save(one, best)
     if one.bound(one.as_asked) <= rate:
         return False
     slowdown, instances = one.slowdown(one.question.confidence), round(one.load / rate)
-    return one.bound(slowdown) > rate and one.capacity(instances, slowdown, above=rate * HAIR, care=QUICK).reason is None
+    return (
+        one.bound(slowdown) > rate
+        and one.capacity(instances, slowdown, above=rate * HAIR, care=QUICK).reason is None
+    )
 
 
 def _told(found: Sized, best: Sized) -> OtherServing:

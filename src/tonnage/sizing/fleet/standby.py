@@ -10,19 +10,22 @@ from tonnage.plan.candidate import Candidate, Confidence
 from tonnage.plan.fleet import Standby, Unit
 from tonnage.plan.sensitivity import Changed, Sensitivity
 
-# How often enough units work: the machine-repairman formula, and the fewest units for an availability. ``total`` equal units fail one by
-# one at the rate 1/MTBF each, whether they carry load or are on standby, and are repaired at the rate 1/MTTR each, at most ``repairers`` at
-# once. The number of units that are down is a birth-death process, and in its steady state p(n) = p(0) · (MTTR/MTBF)^n · Π_{i=1..n}
-# (total − i + 1) / min(i, repairers) (the machine interference or machine-repairman model: Palm 1947; Feller, An Introduction to
-# Probability Theory and Its Applications I, XVII.7). With as many repairers as units it is the binomial distribution, which then holds
-# for any distribution of the two times.
+# How often enough units work: the machine-repairman formula, and the fewest units for an
+# availability. ``total`` equal units fail one by one at the rate 1/MTBF each, whether they carry
+# load or are on standby, and are repaired at the rate 1/MTTR each, at most ``repairers`` at once.
+# The number of units that are down is a birth-death process, and in its steady state p(n) = p(0) ·
+# (MTTR/MTBF)^n · Π_{i=1..n} (total − i + 1) / min(i, repairers) (the machine interference or
+# machine-repairman model: Palm 1947; Feller, An Introduction to Probability Theory and Its
+# Applications I, XVII.7). With as many repairers as units it is the binomial distribution, which
+# then holds for any distribution of the two times.
 
 
 MOST_UNITS = 1_000_000
 """Most units that are looked at."""
 
 SETTLED, NOTHING = 64, 1e-12
-"""From so many extra units on, twice as many that change an availability by less than this will never reach what is asked."""
+"""From so many extra units on, twice as many that change an availability by less than this will
+never reach what is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,8 @@ class Failures:
 
     Attributes:
         mtbf_hours: mean time from a repair to the next failure of one unit.
-        repair_hours: mean time from a failure until the unit works again, without waiting for a repairer.
+        repair_hours: mean time from a failure until the unit works again, without waiting for a
+            repairer.
         repairers: repairs that go on at once; None for as many as there are failures.
     """
 
@@ -43,7 +47,11 @@ class Failures:
         """The probability that 0, 1, … ``total`` units are down."""
         logs, level = [0.0], 0.0
         for n in range(1, total + 1):
-            level += math.log(self.repair_hours / self.mtbf_hours) + math.log(total - n + 1) - math.log(min(n, self.repairers or total))
+            level += (
+                math.log(self.repair_hours / self.mtbf_hours)
+                + math.log(total - n + 1)
+                - math.log(min(n, self.repairers or total))
+            )
             logs.append(level)
         highest = max(logs)
         weights = [math.exp(log - highest) for log in logs]
@@ -73,15 +81,22 @@ class Failures:
                 break
             low, extra, before = extra, 2 * extra, reached
         raise InputError(
-            f"{option('availability')}: {100 * asked:.6g}% is never reached with {needed} in use: {self.repairers or 'all'} at once under "
-            f"repair for {self.repair_hours:g} h and {self.mtbf_hours:g} h between failures; give more {option('repairers')}"
+            f"{option('availability')}: {100 * asked:.6g}% is never reached with {needed} in use:"
+            f" {self.repairers or 'all'} at once under repair for {self.repair_hours:g} h and"
+            f" {self.mtbf_hours:g} h between failures; give more {option('repairers')}"
         )
 
     def _fewest(self, needed: int, asked: float, low: int, high: int) -> int:
-        """The fewest extra units above ``low`` and up to ``high``, which do; more never work less often."""
+        """The fewest extra units above ``low`` and up to ``high``, which do; more never work less
+        often.
+        """
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.availability(needed + middle, needed) >= asked else (middle, high)
+            low, high = (
+                (low, middle)
+                if self.availability(needed + middle, needed) >= asked
+                else (middle, high)
+            )
         return high
 
 
@@ -118,7 +133,8 @@ def with_standby(
         candidate: of one pool; its number of systems holds ``spare`` systems already.
         load: requests per second at the peak.
         spare: systems beyond the need of the load.
-        unit: what fails at once. An instance that spans several systems is down when one of them is.
+        unit: what fails at once. An instance that spans several systems is down when one of them
+            is.
         asked: probability that enough units work; None to add none for it.
         failures: how units fail; None where that is not known.
         spare_instances: instances beyond the need of the load.
@@ -151,14 +167,22 @@ def with_standby(
         availability=None if failures is None else failures.availability(standing, needed),
     )
     more = (candidate.headroom_to_saturation + 1) * whole.instances / candidate.instances - 1
-    grown = replace(candidate.on(systems=systems, instances=whole.instances), standby=standby, headroom_to_saturation=more)
+    grown = replace(
+        candidate.on(systems=systems, instances=whole.instances),
+        standby=standby,
+        headroom_to_saturation=more,
+    )
     return replace(grown, confidence=_confidence(candidate.confidence, standby, spare, failures))
 
 
-def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, extra: int = 0) -> Standby:
-    """The units of a fleet, such as the systems of one kind, with standby ones for failures, and ``extra`` in any case.
+def standing_by(
+    needed: int, unit: Unit, reserve: Reserve, asked: float | None, extra: int = 0
+) -> Standby:
+    """The units of a fleet, such as the systems of one kind, with standby ones for failures, and
+    ``extra`` in any case.
 
-    ``needed`` carry the peak; enough work with the probability ``asked``. Raises InputError: the repairers cannot keep up.
+    ``needed`` carry the peak; enough work with the probability ``asked``. Raises InputError: the
+    repairers cannot keep up.
     """
     failures = reserve.failures
     standing = needed + extra
@@ -176,7 +200,9 @@ def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, 
     )
 
 
-def _confidence(sure: Confidence | None, known: Standby, spare: int, failures: Failures | None) -> Confidence | None:
+def _confidence(
+    sure: Confidence | None, known: Standby, spare: int, failures: Failures | None
+) -> Confidence | None:
     """The systems at each confidence, with standby systems for each of these numbers."""
     if sure is None:
         return None
@@ -186,18 +212,33 @@ def _confidence(sure: Confidence | None, known: Standby, spare: int, failures: F
             return max(count, failures.standing(count - spare, known.asked))
         return count + known.extra_systems
 
-    return replace(sure, systems={level: None if count is None else grown(count) for level, count in sure.systems.items()})
+    return replace(
+        sure,
+        systems={
+            level: None if count is None else grown(count) for level, count in sure.systems.items()
+        },
+    )
 
 
 def shifted(found: Sensitivity | None, extra: int) -> Sensitivity | None:
-    """The sensitivity with standby systems added to every number of systems: as many as of the plan itself."""
+    """The sensitivity with standby systems added to every number of systems: as many as of the plan
+    itself.
+    """
     if found is None or not extra:
         return found
 
     def more(one: Changed) -> Changed:
         return one if one.systems is None else replace(one, systems=one.systems + extra)
 
-    swings = tuple(replace(swing, low=more(swing.low), high=more(swing.high)) for swing in found.swings)
-    relaxed = None if found.relaxed is None else replace(found.relaxed, systems=found.relaxed.systems + extra)
+    swings = tuple(
+        replace(swing, low=more(swing.low), high=more(swing.high)) for swing in found.swings
+    )
+    relaxed = (
+        None
+        if found.relaxed is None
+        else replace(found.relaxed, systems=found.relaxed.systems + extra)
+    )
     spreads = tuple(replace(spread, answer=more(spread.answer)) for spread in found.spreads)
-    return replace(found, systems=found.systems + extra, swings=swings, relaxed=relaxed, spreads=spreads)
+    return replace(
+        found, systems=found.systems + extra, swings=swings, relaxed=relaxed, spreads=spreads
+    )

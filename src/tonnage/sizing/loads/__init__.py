@@ -1,1 +1,3 @@
-"""What carries a load: one instance or a fleet, simulated under it, and the highest load inside the limits."""
+"""What carries a load: one instance or a fleet, simulated under it, and the highest load inside the
+limits.
+"""

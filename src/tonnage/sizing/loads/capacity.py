@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.demand import JobDone
 from tonnage.plan.limit import SATURATION, THROUGHPUT, Bound, bound_by
-from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, BrokenOnManyInstances, Reason, TooSlowForJob
+from tonnage.plan.reason import (
+    AboveSaturation,
+    BrokenAtAnyLoad,
+    BrokenEarly,
+    BrokenOnManyInstances,
+    Reason,
+    TooSlowForJob,
+)
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import Requests
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
@@ -45,12 +52,20 @@ class Capacity:
 
 
 def find_capacity(
-    runs: Runs, instance: Instance, slo: Slo, *, instances: int = 1, above: float = 0.0, care: Care = SURE, near: float = 0.0
+    runs: Runs,
+    instance: Instance,
+    slo: Slo,
+    *,
+    instances: int = 1,
+    above: float = 0.0,
+    care: Care = SURE,
+    near: float = 0.0,
 ) -> Capacity:
     """The highest load up to which all limits hold; ``reason`` says why where there is none.
 
-    ``instances`` are simulated together, behind the router; the search ends where it is certain that no load above ``above`` holds, begins
-    at ``near`` where that is known, and ``care`` says how long the runs are that decide.
+    ``instances`` are simulated together, behind the router; the search ends where it is certain
+    that no load above ``above`` holds, begins at ``near`` where that is known, and ``care`` says
+    how long the runs are that decide.
     """
     alone = runs.alone(instance)
     broken = worst_limit(alone, slo)
@@ -70,15 +85,30 @@ def find_capacity(
         )
     if found.limit is None:
         most = runs.saturation(instance)
-        return no_capacity(found.summary, AboveSaturation(requests_per_second=found.rate, most=most), ALONE_REQUESTS)
+        return no_capacity(
+            found.summary,
+            AboveSaturation(requests_per_second=found.rate, most=most),
+            ALONE_REQUESTS,
+        )
     share = found.rate / instance.saturation_estimate()
-    early = BrokenEarly(breach=breach(found.summary, found.limit), requests_per_second=found.rate, share_of_saturation=share)
+    early = BrokenEarly(
+        breach=breach(found.summary, found.limit),
+        requests_per_second=found.rate,
+        share_of_saturation=share,
+    )
     return no_capacity(found.summary, early, ALONE_REQUESTS)
 
 
 def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
     """No load is inside the limits, for the reason that the summary shows."""
-    return Capacity(rate=0.0, concurrency=0.0, summary=summary, binds=None, reason=reason, simulated_requests=requests)
+    return Capacity(
+        rate=0.0,
+        concurrency=0.0,
+        summary=summary,
+        binds=None,
+        reason=reason,
+        simulated_requests=requests,
+    )
 
 
 def _closed_capacity(runs: Runs, instance: Instance, slo: Slo, alone: Summary) -> Capacity:
@@ -112,9 +142,10 @@ def _closed_capacity(runs: Runs, instance: Instance, slo: Slo, alone: Summary) -
     )
 
 
-# Traffic that was recorded, replayed over whole numbers of instances: its bursts come with it. A Poisson peak of the same mean says too
-# little where arrivals are bursty (Azure's code trace: CV 13). So the recording comes to n instances behind the router, all of them are
-# simulated, and n is the least at which every limit holds over all requests.
+# Traffic that was recorded, replayed over whole numbers of instances: its bursts come with it. A
+# Poisson peak of the same mean says too little where arrivals are bursty (Azure's code trace: CV
+# 13). So the recording comes to n instances behind the router, all of them are simulated, and n is
+# the least at which every limit holds over all requests.
 
 
 MOST_INSTANCES = 4_096
@@ -128,10 +159,11 @@ HAIR = 1 - 1e-6
 
 
 def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed) -> Capacity:
-    """What one instance carries of the recording: its mean over the least number of instances that hold the limits.
+    """What one instance carries of the recording: its mean over the least number of instances that
+    hold the limits.
 
-    That number is a fraction: between the least whole one that holds and one fewer, by the strain on the limits. Where a single instance
-    holds, the recording is sped up until it does not.
+    That number is a fraction: between the least whole one that holds and one fewer, by the strain
+    on the limits. Where a single instance holds, the recording is sped up until it does not.
     """
     alone = runs.alone(instance)
     broken = worst_limit(alone, slo)
@@ -145,7 +177,9 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
         seen[count] = fleet_seen(runs, instance, mean, count, replayed=replayed)
         return worst_limit(seen[count].summary, slo) is None
 
-    fewest = max(1, math.ceil(mean / (STABLE * min(saturated, MARGIN * instance.saturation_estimate()))))
+    fewest = max(
+        1, math.ceil(mean / (STABLE * min(saturated, MARGIN * instance.saturation_estimate())))
+    )
     low, high = fewest - 1, fewest
     while not holds(high):
         low, high = high, 2 * high
@@ -160,7 +194,9 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
     summary, most = seen[high].summary, STABLE * saturated
     binds = worst_limit(seen[low].summary, slo) if low in seen else None
     if binds is not None:
-        rate = _between(mean / high, mean / low, strain(summary, slo), strain(seen[low].summary, slo))
+        rate = _between(
+            mean / high, mean / low, strain(summary, slo), strain(seen[low].summary, slo)
+        )
     elif low > 0:
         rate = min(max(most, mean / high), mean / low * HAIR)
     else:
@@ -176,17 +212,23 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
 
 
 def _between(low: float, high: float, below: float, above: float) -> float:
-    """The load of one instance at which the limits are just used up, between one that holds and one that breaks them.
+    """The load of one instance at which the limits are just used up, between one that holds and one
+    that breaks them.
 
-    Linear in the logarithm of the strain on the limits (``below`` and ``above`` 1); so the systems need not be a whole number of
-    instances before they are rounded up, and rounded up they are as many.
+    Linear in the logarithm of the strain on the limits (``below`` and ``above`` 1); so the systems
+    need not be a whole number of instances before they are rounded up, and rounded up they are as
+    many.
     """
     share = math.log(1 / below) / math.log(above / below) if below > 0 else 0.0
     return low + min(share, 0.999) * (high - low)
 
 
-def _sped_up(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed, most: float) -> tuple[float, Limit | None]:
-    """The highest mean of the recording that one instance holds, up to ``most``, and what breaks above it; in requests per second."""
+def _sped_up(
+    runs: Runs, instance: Instance, slo: Slo, replayed: Replayed, most: float
+) -> tuple[float, Limit | None]:
+    """The highest mean of the recording that one instance holds, up to ``most``, and what breaks
+    above it; in requests per second.
+    """
     recording = replayed.recording
     low, high, binds = recording.mean_rps, max(most, recording.mean_rps), None
     for half in range(HALVINGS + 1):
@@ -202,10 +244,12 @@ def _sped_up(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed, most:
     return low, binds
 
 
-# A job: a number of requests to be done within a time, all queued from the start; only throughput decides. Every instance gets an equal
-# share of the requests at time 0, and the longest queue that it can work off in the time is found by simulation, however small the job
-# is: the systems that a job needs are a true fraction of what they could do. Where a queue is longer than ``SIMULATED`` requests, its
-# time is that of two shorter runs, continued in a straight line: once the batch is full, requests leave at a constant rate.
+# A job: a number of requests to be done within a time, all queued from the start; only throughput
+# decides. Every instance gets an equal share of the requests at time 0, and the longest queue that
+# it can work off in the time is found by simulation, however small the job
+# is: the systems that a job needs are a true fraction of what they could do. Where a queue is
+# longer than ``SIMULATED`` requests, its time is that of two shorter runs, continued in a straight
+# line: once the batch is full, requests leave at a constant rate.
 
 
 SIMULATED = 16_000
@@ -213,11 +257,15 @@ SIMULATED = 16_000
 
 
 def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capacity:
-    """What one instance finishes in the seconds of a job, as requests per second; latencies are of no longer queue than the job's."""
+    """What one instance finishes in the seconds of a job, as requests per second; latencies are of
+    no longer queue than the job's.
+    """
     share = most_within(instance, seconds)
     if share < 1:
         one = queued(instance, 1)
-        return no_capacity(summarize(one), TooSlowForJob(seconds=makespan_s(one), allowed=seconds), 1)
+        return no_capacity(
+            summarize(one), TooSlowForJob(seconds=makespan_s(one), allowed=seconds), 1
+        )
     record = queued(instance, min(share, requests, SIMULATED))
     summary = summarize(record)
     rate = share / seconds
@@ -243,21 +291,29 @@ def most_within(instance: Instance, seconds: float) -> int:
         low, high = high, max(2 * high, round(0.9 * expected))
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if makespan_s(queued(instance, middle)) <= seconds else (low, middle)
+        low, high = (
+            (middle, high) if makespan_s(queued(instance, middle)) <= seconds else (low, middle)
+        )
     return low
 
 
 def _continued(instance: Instance, seconds: float) -> int:
-    """The queue at which the line through a half and a whole run of ``SIMULATED`` requests comes to ``seconds``."""
+    """The queue at which the line through a half and a whole run of ``SIMULATED`` requests comes to
+    ``seconds``.
+    """
     fixed, per_request = _line(instance, SIMULATED)
     return max(0, math.floor((seconds - fixed) / per_request))
 
 
 def _line(instance: Instance, requests: int) -> tuple[float, float]:
-    """Seconds of ramp-up and drain, and of each request: the line through runs of ``requests`` requests and of half as many."""
+    """Seconds of ramp-up and drain, and of each request: the line through runs of ``requests``
+    requests and of half as many.
+    """
     half = requests // 2
     whole = makespan_s(queued(instance, requests))
-    per_request = (whole - makespan_s(queued(instance, half))) / (requests - half) if half else whole
+    per_request = (
+        (whole - makespan_s(queued(instance, half))) / (requests - half) if half else whole
+    )
     return whole - requests * per_request, per_request
 
 
@@ -287,11 +343,15 @@ def job_done(question: Question, instance: Instance, instances: int) -> JobDone 
 
 
 def queued(instance: Instance, requests: int) -> Requests:
-    """A run of requests that are all queued at time 0, in the engine's own process, without a front end."""
+    """A run of requests that are all queued at time 0, in the engine's own process, without a front
+    end.
+    """
     import numpy as np
 
     trace = instance.workload(OpenLoop(rate=1.0), requests).trace(instance.traffic.seed)
-    return instance.serve(replace(trace, due_ps=np.zeros(requests, dtype=np.int64)), instance.step.in_process)
+    return instance.serve(
+        replace(trace, due_ps=np.zeros(requests, dtype=np.int64)), instance.step.in_process
+    )
 
 
 def makespan_s(record: Requests) -> float:

@@ -1,15 +1,18 @@
 """How much longer times may be than predicted: the errors of predictions as factors on them.
 
-Predictions are off by unknown factors, which are distributed like the held-out errors (``perf.prediction_error``) of what is predicted. The
-number of systems at a confidence of 80 % is the smallest that meets the limits when each of these factors is as bad as its 80th
-percentile: every step takes as many times as long as the error of requests/s says, and every limited latency is as many times as long as
-the error of its metric says (``Slowdown``). That all errors are at the same percentile at once is on the safe side. Uncertainty of the
-traffic is left out: it is taken as asked.
+Predictions are off by unknown factors, which are distributed like the held-out errors
+(``perf.prediction_error``) of what is predicted. The number of systems at a confidence of 80 % is
+the smallest that meets the limits when each of these factors is as bad as its 80th percentile:
+every step takes as many times as long as the error of requests/s says, and every limited latency is
+as many times as long as the error of its metric says (``Slowdown``). That all errors are at the
+same percentile at once is on the safe side. Uncertainty of the traffic is left out: it is taken as
+asked.
 
-An instance whose every step takes f times as long is the same instance with a slower clock. At a rate r it does what the instance itself
-does at r·f, and takes f times as long for it. So the highest rate inside limits is what the instance itself carries inside limits that are
-f times as tight, divided by f: no run is made for a confidence alone. Front end and turnaround are no steps but are stretched as well,
-which is a few milliseconds on the safe side.
+An instance whose every step takes f times as long is the same instance with a slower clock. At a
+rate r it does what the instance itself does at r·f, and takes f times as long for it. So the
+highest rate inside limits is what the instance itself carries inside limits that are f times as
+tight, divided by f: no run is made for a confidence alone. Front end and turnaround are no steps
+but are stretched as well, which is a few milliseconds on the safe side.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ METRICS: dict[LimitMetric, str] = {
     "further_ttft": "ttft_ms",
     "slowdown": "requests_s",
 }
-"""Whose errors stand for the step factor, by the metric of a limit; those of requests/s at saturation and of joint limits."""
+"""Whose errors stand for the step factor, by the metric of a limit; those of requests/s at
+saturation and of joint limits."""
 
 
 def metric_of(binds: Bound | None) -> str:
@@ -60,30 +64,47 @@ class Slowdown:
 
     Attributes:
         steps: of every step.
-        latencies: of the latencies in all, by the metric whose errors they have; no less than ``steps``. Unnamed ones are as
-            slow as the steps.
+        latencies: of the latencies in all, by the metric whose errors they have; no less than
+            ``steps``. Unnamed ones are as slow as the steps.
     """
 
     steps: float
     latencies: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, limit: Limit) -> float:
-        """Of the latency that a limit is on; of how many times as long answers take as alone, where both are as slow, 1."""
+        """Of the latency that a limit is on; of how many times as long answers take as alone, where
+        both are as slow, 1.
+        """
         if limit.is_ratio:
             return 1.0
-        return max(self.latencies.get(METRICS[metric], self.steps) for metric, _ in limit.parts or ((limit.metric, 0.0),))
+        return max(
+            self.latencies.get(METRICS[metric], self.steps)
+            for metric, _ in limit.parts or ((limit.metric, 0.0),)
+        )
 
     def tightened(self, slo: Slo) -> Slo:
-        """The limits that an instance as predicted has to meet for one with these times to meet ``slo``."""
+        """The limits that an instance as predicted has to meet for one with these times to meet
+        ``slo``.
+        """
         return tuple(replace(limit, seconds=limit.seconds / self.of(limit)) for limit in slo)
 
     def beyond_steps(self, slo: Slo) -> Slo:
-        """The limits that an instance whose steps are that slow has to meet, where latencies are off by more than the steps."""
-        return tuple(limit if limit.is_ratio else replace(limit, seconds=limit.seconds * self.steps / self.of(limit)) for limit in slo)
+        """The limits that an instance whose steps are that slow has to meet, where latencies are
+        off by more than the steps.
+        """
+        return tuple(
+            limit
+            if limit.is_ratio
+            else replace(limit, seconds=limit.seconds * self.steps / self.of(limit))
+            for limit in slo
+        )
 
     def times(self, factor: float) -> Slowdown:
         """All times so much longer again."""
-        return Slowdown(steps=self.steps * factor, latencies={metric: each * factor for metric, each in self.latencies.items()})
+        return Slowdown(
+            steps=self.steps * factor,
+            latencies={metric: each * factor for metric, each in self.latencies.items()},
+        )
 
 
 AS_PREDICTED = Slowdown(steps=1.0)
@@ -104,29 +125,48 @@ class StepErrors:
     residuals: Residuals
 
     def factor(self, p: float) -> float:
-        """The quantile of the factor: with the probability ``p`` steps take at most so many times as long as predicted."""
-        return math.exp(self._of_predictions(p) if self.metric == "requests_s" else -self._of_predictions(1 - p))
+        """The quantile of the factor: with the probability ``p`` steps take at most so many times
+        as long as predicted.
+        """
+        return math.exp(
+            self._of_predictions(p) if self.metric == "requests_s" else -self._of_predictions(1 - p)
+        )
 
     @cached_property
     def _of_predictions(self) -> Callable[[float], float]:
         return self.residuals.quantile_function(self.metric, self.regime)
 
 
-def step_errors(question: Question, deployment: Deployment, clients: float | None = None) -> dict[str, StepErrors]:
-    """The errors of one deployment's predictions, by the metric whose errors they are: those of the limits, and requests/s.
+def step_errors(
+    question: Question, deployment: Deployment, clients: float | None = None
+) -> dict[str, StepErrors]:
+    """The errors of one deployment's predictions, by the metric whose errors they are: those of the
+    limits, and requests/s.
 
     ``clients`` are those of a closed loop.
     """
     regime = regime_of(deployment, isl=question.isl.mean, osl=question.osl.mean, clients=clients)
-    limited = [metric for limit in question.limits for metric, _ in limit.parts or ((limit.metric, 0.0),)]
+    limited = [
+        metric for limit in question.limits for metric, _ in limit.parts or ((limit.metric, 0.0),)
+    ]
     metrics = dict.fromkeys((*map(METRICS.__getitem__, limited), "requests_s"))
-    return {metric: StepErrors(metric=metric, regime=regime, residuals=shipped_residuals()) for metric in metrics}
+    return {
+        metric: StepErrors(metric=metric, regime=regime, residuals=shipped_residuals())
+        for metric in metrics
+    }
 
 
 def factors_at(errors: Mapping[str, StepErrors], p: float) -> Slowdown:
-    """How far off the predictions are with that probability at most; a latency is off by no less than the steps."""
+    """How far off the predictions are with that probability at most; a latency is off by no less
+    than the steps.
+    """
     steps = errors["requests_s"].factor(p)
-    return Slowdown(steps=steps, latencies={metric: max(step_errors.factor(p), steps) for metric, step_errors in errors.items()})
+    return Slowdown(
+        steps=steps,
+        latencies={
+            metric: max(step_errors.factor(p), steps) for metric, step_errors in errors.items()
+        },
+    )
 
 
 def levels(asked: float) -> tuple[float, ...]:
@@ -134,16 +174,28 @@ def levels(asked: float) -> tuple[float, ...]:
     return tuple(sorted({*BESIDE, asked}))
 
 
-# A step model whose steps take longer by a factor, to see what an error of the step model would change.
+# A step model whose steps take longer by a factor, to see what an error of the step model would
+# change.
 
 
 def slower(step: StepModel, factor: float) -> StepModel:
-    """The step model with every duration of a step multiplied by ``factor``; the front end is no part of a step and stays as it is."""
+    """The step model with every duration of a step multiplied by ``factor``; the front end is no
+    part of a step and stays as it is.
+    """
     if factor == 1.0:
         return step
     drafting = step.drafting
-    drafted = None if drafting is None else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
-    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted, response_s=step.response_s * factor)
+    drafted = (
+        None
+        if drafting is None
+        else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
+    )
+    return replace(
+        step,
+        coefficients=_scaled(step.coefficients, factor),
+        drafting=drafted,
+        response_s=step.response_s * factor,
+    )
 
 
 def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:

@@ -1,4 +1,6 @@
-"""One deployment under load: the requests of an instance or of several behind a router, and the simulated record of it."""
+"""One deployment under load: the requests of an instance or of several behind a router, and the
+simulated record of it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.spec import engine_spec, pooled, rank_traces
 from tonnage.simulator.tiers import resolved_tiers, tiers_of
 from tonnage.sizing.loads.confidence import slower
-from tonnage.sizing.loads.session_load import alone_run, clients_at, session_requests, session_run, session_traces
+from tonnage.sizing.loads.session_load import (
+    alone_run,
+    clients_at,
+    session_requests,
+    session_run,
+    session_traces,
+)
 from tonnage.sizing.loads.shared_load import (
     ANSWER,
     SEEN,
@@ -36,7 +44,15 @@ from tonnage.sizing.question import Sharing
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.kv_tiers import OFF, AskedTier, Offloading, SystemTier
 from tonnage.spec.lengths import Lengths, Pairs
-from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload
+from tonnage.spec.workload import (
+    Arrivals,
+    ClosedLoop,
+    OpenLoop,
+    Process,
+    Simulated,
+    Trace,
+    Workload,
+)
 from tonnage.units import to_ps
 
 if TYPE_CHECKING:
@@ -58,17 +74,21 @@ SURE: Care = 2
 """Lengths of runs: for what is clear, to compare deployments, and to decide."""
 
 FEWEST = (2_000, 4_000, 16_000)
-"""Fewest requests of a run of each length: 40 of the measured ones are beyond a p99 in the longest but one, 160 in the longest."""
+"""Fewest requests of a run of each length: 40 of the measured ones are beyond a p99 in the longest
+but one, 160 in the longest."""
 
 FEWEST_SHARING = (1_000, 2_000, 8_000)
-"""The same of requests whose prompts share something: a request with a cache takes twenty times as long to simulate."""
+"""The same of requests whose prompts share something: a request with a cache takes twenty times as
+long to simulate."""
 
 LIVES = (2, 4, 8)
-"""Fewest requests of a run of each length, in times what is in flight; the first of them fill the engines and are not measured."""
+"""Fewest requests of a run of each length, in times what is in flight; the first of them fill the
+engines and are not measured."""
 
 LOADED, QUEUED, SETTLES = 3, 1.5, 0.9
-"""Latency under load over that of an empty engine, for which the runs of a search are made; and over that of a batch as full as the load
-fills it, up to a share of what the closed form completes, for which that of a whole fleet is made as well."""
+"""Latency under load over that of an empty engine, for which the runs of a search are made; and
+over that of a batch as full as the load fills it, up to a share of what the closed form completes,
+for which that of a whole fleet is made as well."""
 
 ALONE_REQUESTS = 100
 """Requests of the run of a single client: what no load can beat."""
@@ -80,24 +100,28 @@ ALONE_EQUAL = 8
 """The same where all requests are equal."""
 
 KEPT_LONGER = 1.5
-"""How many times as long as the closed form says a cache may keep what it holds: it holds idle blocks alone, and prefixes once."""
+"""How many times as long as the closed form says a cache may keep what it holds: it holds idle
+blocks alone, and prefixes once."""
 
 FOLLOWED = 2
-"""Length of a run of conversations, in times that of requests by themselves: a cache that is just too small loses what it holds slowly."""
+"""Length of a run of conversations, in times that of requests by themselves: a cache that is just
+too small loses what it holds slowly."""
 
 WITHIN_S = 3_000_000
-"""Longest time over which the requests of a run come, in seconds: 35 days, of the 53 that a fleet is simulated for."""
+"""Longest time over which the requests of a run come, in seconds: 35 days, of the 53 that a fleet
+is simulated for."""
 
 MOST_BURST = 4.0
 """Largest factor on the length of a run for bursty arrivals."""
 
 MEASURED = (0.2, 0.97)
-"""Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
+"""Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor
+drain."""
 
 TOGETHER, TOGETHER_BURSTY = 16, 64
-"""Most instances that stand for a larger fleet while loads are searched. Behind least outstanding requests 16 instances carry 0 to 2 %
-less each than 64 do, so that the larger fleet is on the safe side; of bursty arrivals 16 carry 4 to 14 % less (``./benchmark routers --only
-stand``)."""
+"""Most instances that stand for a larger fleet while loads are searched. Behind least outstanding
+requests 16 instances carry 0 to 2 % less each than 64 do, so that the larger fleet is on the safe
+side; of bursty arrivals 16 carry 4 to 14 % less (``./benchmark routers --only stand``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +134,13 @@ class Traffic:
         process, cv: arrivals of an open loop.
         seed: of every random draw.
         pairs: lengths drawn together instead; None where they are not.
-        step_factor: every step takes this many times as long: what an error of the step model would do.
+        step_factor: every step takes this many times as long: what an error of the step model would
+            do.
         gpus_per_system: stages of a pipeline beyond these are joined by the network.
         memories: of a system, that can keep blocks below the KV cache.
         router: what gives requests to several of the instances, a name of ``simulator.router``.
-        sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
+        sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they
+            share nothing.
     """
 
     isl: Lengths
@@ -149,12 +175,19 @@ class Instance:
         self.deployment = deployment
         self.traffic = traffic
         isl, osl = math.ceil(traffic.isl.mean), math.ceil(traffic.osl.mean)
-        price = estimated_instance(self._simulated(), gpus_per_system=traffic.gpus_per_system, prompt_tokens=isl)
+        price = estimated_instance(
+            self._simulated(), gpus_per_system=traffic.gpus_per_system, prompt_tokens=isl
+        )
         self.memory = price.memory
-        self.spec = engine_spec(deployment, slower(price.step, traffic.step_factor), price.knobs, self.memory)
+        self.spec = engine_spec(
+            deployment, slower(price.step, traffic.step_factor), price.knobs, self.memory
+        )
         self.knobs = self.spec.knobs
         self.computed, common = self._computed(self.knobs.prefix_caching)
-        held = min(self.memory.blocks // self.memory.request_blocks(max(isl - common, 1) + osl), self.knobs.max_batch_size)
+        held = min(
+            self.memory.blocks // self.memory.request_blocks(max(isl - common, 1) + osl),
+            self.knobs.max_batch_size,
+        )
         if self.knobs.scheduler == "static":
             held = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
@@ -198,7 +231,9 @@ class Instance:
         return None if sharing is None else sharing.shorter(own, self.knobs.tokens_per_block)
 
     def _computed(self, caches: bool) -> tuple[float, int]:
-        """Tokens of a prompt that have to be computed at best, and those whose blocks all requests hold together; both on average."""
+        """Tokens of a prompt that have to be computed at best, and those whose blocks all requests
+        hold together; both on average.
+        """
         sharing = self.traffic.sharing
         if sharing is None or not caches:
             return self.traffic.isl.mean, 0
@@ -206,17 +241,36 @@ class Instance:
         return max(best.computed, 1.0), math.floor(best.common)
 
     def _check_longest(self) -> None:
-        """Refuse a deployment whose engine would turn requests away: the longest, or of an endless distribution the 99.9th percentile."""
+        """Refuse a deployment whose engine would turn requests away: the longest, or of an endless
+        distribution the 99.9th percentile.
+        """
         traffic, knobs = self.traffic, self.knobs
-        longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
+        longest = (
+            traffic.pairs.longest
+            if traffic.pairs is not None
+            else traffic.isl.longest + traffic.osl.longest
+        )
         model = self.deployment.model
         if longest > model.max_context:
-            raise DoesNotFit(f"one request of {longest:,} tokens exceeds the context of {model.name}, {model.max_context:,} tokens")
+            raise DoesNotFit(
+                f"one request of {longest:,} tokens exceeds the context of {model.name},"
+                f" {model.max_context:,} tokens"
+            )
         if self.memory.request_blocks(longest) > self.memory.blocks:
-            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {self.memory.room:,} tokens")
+            raise DoesNotFit(
+                f"one request of {longest:,} tokens does not fit the KV cache of"
+                f" {self.memory.room:,} tokens"
+            )
         whole = longest if knobs.scheduler == "vllm" else traffic.isl.longest
-        if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
-            raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
+        if (
+            not knobs.chunked_prefill
+            and knobs.scheduler not in ("static", "sglang")
+            and whole > knobs.max_num_tokens
+        ):
+            raise DoesNotFit(
+                f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without"
+                " chunked prefill"
+            )
 
     @property
     def follows(self) -> bool:
@@ -230,27 +284,44 @@ class Instance:
         return traffic.pairs is None and traffic.isl.kind == traffic.osl.kind == "fixed"
 
     def unloaded_ttft_s(self) -> float:
-        """Closed form: prefill of what is to be computed of one prompt of mean length, alone, and the front end, in seconds."""
+        """Closed form: prefill of what is to be computed of one prompt of mean length, alone, and
+        the front end, in seconds.
+        """
         tokens, new = round(self.traffic.isl.mean), round(self.computed)
-        return self.step.entering_s(tokens) + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
+        return self.step.entering_s(tokens) + self.step.seconds(
+            new, 1, 0, new * (2 * tokens - new), 0
+        )
 
     def front_end_busy(self, rate: float, steps_per_s: float = 0.0) -> float:
         """``StepModel.front_end_busy`` at requests per second of the instance."""
-        return self.step.front_end_busy(rate / self.deployment.parallelism.dp, self.traffic.isl.mean, self.traffic.osl.mean, steps_per_s)
+        return self.step.front_end_busy(
+            rate / self.deployment.parallelism.dp,
+            self.traffic.isl.mean,
+            self.traffic.osl.mean,
+            steps_per_s,
+        )
 
     def unloaded_tpot_s(self) -> float:
-        """Closed form: seconds of a decode step of one request halfway through its output, over the tokens that the step yields."""
-        return self.step.seconds(0, 0, 1, 0, round(self.traffic.isl.mean + self.traffic.osl.mean / 2)) / self.step.tokens_per_step
+        """Closed form: seconds of a decode step of one request halfway through its output, over the
+        tokens that the step yields.
+        """
+        return (
+            self.step.seconds(0, 0, 1, 0, round(self.traffic.isl.mean + self.traffic.osl.mean / 2))
+            / self.step.tokens_per_step
+        )
 
     def saturation_estimate(self, *, found: bool = True) -> float:
-        """Closed form: requests per second with the batch always full, prefills riding along; ``found``: a cache finds what is shared."""
+        """Closed form: requests per second with the batch always full, prefills riding along;
+        ``found``: a cache finds what is shared.
+        """
         return self._busy(self.computed if found else self.traffic.isl.mean)
 
     def steady_estimate(self) -> float:
-        """Closed form: requests per second that an instance completes with what its cache can keep of conversations from turn to turn.
+        """Closed form: requests per second that an instance completes with what its cache can keep
+        of conversations from turn to turn.
 
-        A turn finds the ones before it where fewer tokens than the cache has room for were computed since: the longer pauses are, and the
-        more conversations there are, the fewer.
+        A turn finds the ones before it where fewer tokens than the cache has room for were computed
+        since: the longer pauses are, and the more conversations there are, the fewer.
         """
         sharing = self.traffic.sharing
         low, high = self.saturation_estimate(found=False), self.saturation_estimate()
@@ -266,23 +337,35 @@ class Instance:
         return low
 
     def _busy(self, new: float) -> float:
-        """Closed form: requests per second with the batch always full, so many tokens of each prompt being computed."""
+        """Closed form: requests per second with the batch always full, so many tokens of each
+        prompt being computed.
+        """
         if self.step.drafting is not None:
             return self._drafted_saturation(new)
-        return self.deployment.parallelism.dp * self.batch / (self.traffic.osl.mean * self.token_seconds(self.batch, new))
+        return (
+            self.deployment.parallelism.dp
+            * self.batch
+            / (self.traffic.osl.mean * self.token_seconds(self.batch, new))
+        )
 
     def token_seconds(self, batch: int, new: float | None = None) -> float:
-        """Closed form: seconds from one output token of a request to the next, with so many requests decoding in each attention rank.
+        """Closed form: seconds from one output token of a request to the next, with so many
+        requests decoding in each attention rank.
 
-        Every step has as many prompt tokens in it as keep the batch full: ``new`` of each request, by default what has to be computed.
+        Every step has as many prompt tokens in it as keep the batch full: ``new`` of each request,
+        by default what has to be computed.
         """
         c, isl, osl = self.step.coefficients, self.traffic.isl.mean, self.traffic.osl.mean
         new = self.computed if new is None else new
-        step = batch_seconds(c, round(batch * (new + osl) / osl), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
+        step = batch_seconds(c, round(batch * (new + osl) / osl), batch) + context_seconds(
+            c, batch
+        ) * batch * (isl + osl / 2)
         return step + batch / osl * 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
 
     def budget_estimate(self) -> float:
-        """Closed form: requests per second with every step as full of tokens as the budget allows, each token at the least it costs."""
+        """Closed form: requests per second with every step as full of tokens as the budget allows,
+        each token at the least it costs.
+        """
         c, knobs = self.step.coefficients, self.knobs
         if knobs.scheduler == "static" or self.step.drafting is not None:
             return math.inf
@@ -292,7 +375,9 @@ class Instance:
 
     @cached_property
     def least_token_s(self) -> float:
-        """Closed form: seconds that a token of a prompt costs at least, in a step as full of them as the budget allows or less."""
+        """Closed form: seconds that a token of a prompt costs at least, in a step as full of them
+        as the budget allows or less.
+        """
         budget = self.knobs.max_num_tokens
         sizes = {budget, max(1, budget // 2), max(1, budget // 4)}
         return min(batch_seconds(self.step.coefficients, tokens, 1) / tokens for tokens in sizes)
@@ -302,61 +387,102 @@ class Instance:
         c, batch = self.step.coefficients, self.batch
         isl, steps = self.traffic.isl.mean, self.traffic.osl.mean / self.step.tokens_per_step
         context = round(batch * (isl + self.traffic.osl.mean / 2))
-        step = self.step.seconds(round(batch * new / steps), 0, batch, 0, context) - float(c[HOST_PREFILL] + c[EAGER])
-        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * new * (2 * isl - new) * float(c[ATTENTION]))
+        step = self.step.seconds(round(batch * new / steps), 0, batch, 0, context) - float(
+            c[HOST_PREFILL] + c[EAGER]
+        )
+        return self.deployment.parallelism.dp / (
+            step * steps / batch + 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
+        )
 
     def standing_for(self, instances: int) -> int:
         """How many instances are simulated to know what each of so many carries.
 
-        Conversations that stay at their instance, and requests given out at random, come to each by itself. Attention ranks are engines.
+        Conversations that stay at their instance, and requests given out at random, come to each by
+        itself. Attention ranks are engines.
         """
         traffic = self.traffic
         alone = traffic.router == "random" and traffic.process == "poisson"
-        if traffic.load == "closed" or alone or (traffic.sharing is not None and not traffic.sharing.balanced(traffic.router)):
+        if (
+            traffic.load == "closed"
+            or alone
+            or (traffic.sharing is not None and not traffic.sharing.balanced(traffic.router))
+        ):
             return 1
         most = TOGETHER if traffic.process != "gamma" else TOGETHER_BURSTY
         most = max(1, min(most, TOGETHER_BURSTY // self.deployment.parallelism.dp))
-        return instances if instances <= min(8, most) else min(instances // 2 * 2 if instances <= 16 else instances // 8 * 8, most)
+        return (
+            instances
+            if instances <= min(8, most)
+            else min(instances // 2 * 2 if instances <= 16 else instances // 8 * 8, most)
+        )
 
     def in_flight_at(self, rate: float) -> float:
-        """Closed form: requests that the instance holds at ``rate`` requests per second, rather more than less."""
+        """Closed form: requests that the instance holds at ``rate`` requests per second, rather
+        more than less.
+        """
         rates, held = ([0.0], [0.0]) if self.step.drafting is not None else self._filled
         crowded = float(np.interp(min(rate, SETTLES * rates[-1]), rates, held))
         return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, QUEUED * crowded))
 
     @cached_property
     def _filled(self) -> tuple[list[float], list[float]]:
-        """Requests per second with ever larger batches, always full, and how many requests are in flight then; beyond, all that fit."""
+        """Requests per second with ever larger batches, always full, and how many requests are in
+        flight then; beyond, all that fit.
+        """
         dp, osl = self.deployment.parallelism.dp, self.traffic.osl.mean
         batches = [*(2**place for place in range((self.batch - 1).bit_length())), self.batch]
         rates = [dp * batch / (osl * self.token_seconds(batch)) for batch in batches]
         return list(np.maximum.accumulate(rates)), [float(dp * batch) for batch in batches]
 
     def requests_of(self, rate: float, length: Length, instances: int = 1) -> int:
-        """Requests of a run at ``rate`` for each instance, one of few numbers so that runs share their draws."""
+        """Requests of a run at ``rate`` for each instance, one of few numbers so that runs share
+        their draws.
+        """
         if self.recorded_sessions is not None:
             return session_requests(self.recorded_sessions, rate, length)
         in_flight = instances * min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         fewest = FEWEST if self.traffic.sharing is None else FEWEST_SHARING
-        least = max(fewest[length] * burst_factor(self.traffic.process, self.traffic.cv), LIVES[length] * in_flight)
+        least = max(
+            fewest[length] * burst_factor(self.traffic.process, self.traffic.cv),
+            LIVES[length] * in_flight,
+        )
         least *= FOLLOWED if self.follows else 1
         most = max(WITHIN_S * rate * instances, ALONE_REQUESTS)
         return min(fewest[0] << max(0, math.ceil(math.log2(least / fewest[0]))), round(most))
 
     def open(self, rate: float, requests: int, seed: int, instances: int = 1) -> Requests:
-        """The requests of an open loop at ``rate`` requests per second for each of so many instances; of sessions those of one instance."""
+        """The requests of an open loop at ``rate`` requests per second for each of so many
+        instances; of sessions those of one instance.
+        """
         if (recorded := self.recorded_sessions) is not None:
-            return session_run(self.tiered, recorded, clients_at(recorded, rate), requests, seed=seed, alone_ns=self.alone_ns)
+            return session_run(
+                self.tiered,
+                recorded,
+                clients_at(recorded, rate),
+                requests,
+                seed=seed,
+                alone_ns=self.alone_ns,
+            )
         if self.shared is not None:
             return self._open_sharing(self.shared, rate * instances, requests, seed, instances)
         arrivals = OpenLoop(rate=rate * instances, process=self.traffic.process, cv=self.traffic.cv)
-        return self.together(balanced_trace(self.workload(arrivals, requests), arrivals, seed), instances, self.traffic.router)
+        return self.together(
+            balanced_trace(self.workload(arrivals, requests), arrivals, seed),
+            instances,
+            self.traffic.router,
+        )
 
-    def _open_sharing(self, load: SharedLoad, rate: float, requests: int, seed: int, instances: int) -> Requests:
-        """The same, without what came before the caches were warm, and after new conversations stopped coming."""
+    def _open_sharing(
+        self, load: SharedLoad, rate: float, requests: int, seed: int, instances: int
+    ) -> Requests:
+        """The same, without what came before the caches were warm, and after new conversations
+        stopped coming.
+        """
         warm = instances * load.warm(rate / instances)
         trace = load.trace(rate, requests + warm, seed, whole=instances > 1)
-        return load.counted(self.together(trace, instances, self.traffic.router), rate, warm, requests)
+        return load.counted(
+            self.together(trace, instances, self.traffic.router), rate, warm, requests
+        )
 
     def alone(self) -> Requests:
         """The requests of a single client: what no load can beat."""
@@ -387,7 +513,9 @@ class Instance:
 
     @cached_property
     def alone_ns(self) -> NDArray[np.int64]:
-        """How long the answer of each recorded request takes where its session is the only one, in nanoseconds."""
+        """How long the answer of each recorded request takes where its session is the only one, in
+        nanoseconds.
+        """
         record = self._alone_sessions
         found = np.zeros(len(record), np.int64)
         found[record.row] = record.last_token_ns - record.due_ns
@@ -418,14 +546,18 @@ class Instance:
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
         turnaround = client_turnaround_s(self.deployment)
-        return self.under(ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.traffic.seed)
+        return self.under(
+            ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.traffic.seed
+        )
 
     def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
         """A run under any arrivals."""
         return self.serve(self.workload(arrivals, requests).trace(seed, stretch=True))
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
-        """A run of given requests, split over the attention ranks, with the instance's step model or another."""
+        """A run of given requests, split over the attention ranks, with the instance's step model
+        or another.
+        """
         spec = self.spec if trace.contents is None else self.tiered
         spec = spec if step is None else replace(spec, step=step)
         return spec.run_ranks(self._ranks(trace))
@@ -440,9 +572,11 @@ class Instance:
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests on so many of the instances behind a router.
 
-        The router sees the attention ranks of an instance as separate endpoints, as behind vLLM's external load balancing, and these go in
-        lockstep. Where prompts share something, each instance is simulated with its cache and gives its ranks requests in turn (``serve``),
-        and a router that looks at the load chooses as it would among engines that compute what caches leave of the prompts.
+        The router sees the attention ranks of an instance as separate endpoints, as behind vLLM's
+        external load balancing, and these go in lockstep. Where prompts share something, each
+        instance is simulated with its cache and gives its ranks requests in turn (``serve``), and a
+        router that looks at the load chooses as it would among engines that compute what caches
+        leave of the prompts.
         """
         sharing = self.traffic.sharing
         if trace.contents is None or sharing is None:
@@ -451,18 +585,34 @@ class Instance:
         if instances == 1:
             return self.serve(trace)
         if sharing.balanced(router) and trace.pause_ps is None:
-            computed = trace.isl - sharing.common_tokens(trace) if self.knobs.prefix_caching else trace.isl
-            chosen = self._routed(replace(trace, isl=computed, contents=None), instances, router).chosen
+            computed = (
+                trace.isl - sharing.common_tokens(trace) if self.knobs.prefix_caching else trace.isl
+            )
+            chosen = self._routed(
+                replace(trace, isl=computed, contents=None), instances, router
+            ).chosen
             owner = chosen // self.deployment.parallelism.dp
         else:
-            answers = Answers(answer_ps=to_ps(ANSWER * self.alone_e2e_s), apart_ps=to_ps(1 / self.saturation_estimate()))
-            owner = owners(trace, instances, shared_out_as(sharing, router), self.traffic.seed, answers)
+            answers = Answers(
+                answer_ps=to_ps(ANSWER * self.alone_e2e_s),
+                apart_ps=to_ps(1 / self.saturation_estimate()),
+            )
+            owner = owners(
+                trace, instances, shared_out_as(sharing, router), self.traffic.seed, answers
+            )
         return pooled([self.serve(part) for part in parts_of(trace, owner, instances)])
 
     def _routed(self, trace: Trace, instances: int, router: str) -> Routed:
         """A run of requests that share nothing on the engines of so many instances."""
         engines = [self.engine] * (instances * self.deployment.parallelism.dp)
-        return run_fleet(trace, engines, router, seed=self.traffic.seed, ranks=self.deployment.parallelism.dp, knobs=self.knobs)
+        return run_fleet(
+            trace,
+            engines,
+            router,
+            seed=self.traffic.seed,
+            ranks=self.deployment.parallelism.dp,
+            knobs=self.knobs,
+        )
 
     @cached_property
     def engine(self) -> Machine:
@@ -472,7 +622,9 @@ class Instance:
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps``."""
         if (recorded := self.recorded_sessions) is not None:
-            traces, _, window_ps = session_traces(self.tiered, recorded, clients_at(recorded, rate), requests, self.traffic.seed)
+            traces, _, window_ps = session_traces(
+                self.tiered, recorded, clients_at(recorded, rate), requests, self.traffic.seed
+            )
             return self.tiered.recorded_ranks(traces, most_steps=most_steps, window_ps=window_ps)[1]
         arrivals = OpenLoop(rate=rate, process=self.traffic.process, cv=self.traffic.cv)
         if self.shared is None:
@@ -485,16 +637,32 @@ class Instance:
         """The question's lengths under any arrivals."""
         traffic, sharing = self.traffic, self.sharing
         if sharing is not None and sharing.sessions is not None and sharing.new is not None:
-            return Workload(isl=sharing.new, osl=traffic.osl, arrivals=arrivals, requests=requests, sessions=sharing.sessions)
-        return Workload(isl=traffic.isl, osl=traffic.osl, arrivals=arrivals, requests=requests, pairs=traffic.pairs)
+            return Workload(
+                isl=sharing.new,
+                osl=traffic.osl,
+                arrivals=arrivals,
+                requests=requests,
+                sessions=sharing.sessions,
+            )
+        return Workload(
+            isl=traffic.isl,
+            osl=traffic.osl,
+            arrivals=arrivals,
+            requests=requests,
+            pairs=traffic.pairs,
+        )
 
 
 def burst_factor(process: Process, cv: float) -> float:
-    """How many times as many requests a run of bursty arrivals needs, to say as much as one of Poisson arrivals."""
+    """How many times as many requests a run of bursty arrivals needs, to say as much as one of
+    Poisson arrivals.
+    """
     return min(max(1.0, (1.0 + cv * cv) / 2), MOST_BURST) if process == "gamma" else 1.0
 
 
 def middle(requests: Requests) -> Requests:
-    """The requests that arrived in the ``MEASURED`` part of the run; the gaps stay those of the whole run."""
+    """The requests that arrived in the ``MEASURED`` part of the run; the gaps stay those of the
+    whole run.
+    """
     count = len(requests)
     return requests.some(slice(int(MEASURED[0] * count), int(MEASURED[1] * count)))

@@ -1,13 +1,16 @@
-"""The highest load at which instances behind a router are inside the limits, from runs at the loads of a fixed lattice.
+"""The highest load at which instances behind a router are inside the limits, from runs at the loads
+of a fixed lattice.
 
-Which loads may be run, the random numbers of each run and its length depend on the deployment, the traffic and the seed, and never on the
-limits. What one limit makes of the runs is therefore comparable with what another makes of them: a looser limit never carries less.
+Which loads may be run, the random numbers of each run and its length depend on the deployment, the
+traffic and the seed, and never on the limits. What one limit makes of the runs is therefore
+comparable with what another makes of them: a looser limit never carries less.
 
-A search begins at a closed form, or at the load that is to be exceeded, goes up or down by more and more steps until one load is inside
-the limits and a higher one is not, and halves the way between them. Short runs say what is clear; the two loads at the end are decided by
-the longest runs, and the load at which a limit is just used up is read between them from the logarithm of the latencies: with the same
-random numbers at every load, these rise evenly. The places of the two loads divide by their distance, so that a load is read between the
-same two, wherever the search began.
+A search begins at a closed form, or at the load that is to be exceeded, goes up or down by more and
+more steps until one load is inside the limits and a higher one is not, and halves the way between
+them. Short runs say what is clear; the two loads at the end are decided by the longest runs, and
+the load at which a limit is just used up is read between them from the logarithm of the latencies:
+with the same random numbers at every load, these rise evenly. The places of the two loads divide by
+their distance, so that a load is read between the same two, wherever the search began.
 """
 
 from __future__ import annotations
@@ -32,18 +35,24 @@ if TYPE_CHECKING:
 
 
 def statistic_s(summary: Summary, limit: Limit) -> float:
-    """The summary's value of the limited statistic, in the unit of its ``seconds``; NaN where it is undefined."""
+    """The summary's value of the limited statistic, in the unit of its ``seconds``; NaN where it is
+    undefined.
+    """
     return summary.limit_s(limit)
 
 
 def strain(summary: Summary, slo: Slo) -> float:
-    """The largest ratio of a value to its limit: above 1 a limit is broken; 0 without limits (an undefined value holds)."""
+    """The largest ratio of a value to its limit: above 1 a limit is broken; 0 without limits (an
+    undefined value holds).
+    """
     ratios = (statistic_s(summary, limit) / limit.seconds for limit in slo)
     return max((ratio for ratio in ratios if not math.isnan(ratio)), default=0.0)
 
 
 def worst_limit(summary: Summary, slo: Slo) -> Limit | None:
-    """The limit that is exceeded by the largest factor, or None when all hold (an undefined value holds)."""
+    """The limit that is exceeded by the largest factor, or None when all hold (an undefined value
+    holds).
+    """
     over = [(statistic_s(summary, limit) / limit.seconds, i) for i, limit in enumerate(slo)]
     factor, index = max(((f, -i) for f, i in over if f > 1.0), default=(0.0, 0))
     return slo[-index] if factor else None
@@ -56,25 +65,29 @@ def breach(summary: Summary, limit: Limit) -> Breach:
 
 def binding_limit(slo: Slo, binds: Bound | None) -> Limit | None:
     """The limit of the question that ends a load; None where something else does."""
-    return next((limit for limit in slo if binds is not None and binds.limit == limit_of(limit)), None)
+    return next(
+        (limit for limit in slo if binds is not None and binds.limit == limit_of(limit)), None
+    )
 
 
 SURELY = 0.8
 """Share of the closed form of saturation up to which a queue surely settles."""
 
 WAITING = 4.0
-"""The same of sessions, which wait for their answers: with limits, these say how many there may be."""
+"""The same of sessions, which wait for their answers: with limits, these say how many there may
+be."""
 
 CLEAR: tuple[tuple[Length, float, float], ...] = ((SHORT, 1 / 1.4, 2.0), (QUICK, 1 / 1.15, 1.15))
-"""A run that is not the longest decides where the strain on the limits is below the first or above the second; near saturation the
-shortest never says that the limits hold, as queues build up over more requests than it has."""
+"""A run that is not the longest decides where the strain on the limits is below the first or above
+the second; near saturation the shortest never says that the limits hold, as queues build up over
+more requests than it has."""
 
 PER_OCTAVE = 64
 """Loads of the lattice from one to the double: 1.1 % apart."""
 
 STRIDE = 8
-"""Steps of the lattice from the load where a search begins to the next; each further stride is twice as long. All of them divide by
-``WIDTH``."""
+"""Steps of the lattice from the load where a search begins to the next; each further stride is
+twice as long. All of them divide by ``WIDTH``."""
 
 NEAR_SATURATION = 32
 """Steps of the lattice below saturation in which the shortest runs do not say that limits hold."""
@@ -108,7 +121,9 @@ class Highest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """No load was found, or none above the one that was to be exceeded: the lowest load seen to break a limit; None for saturation."""
+    """No load was found, or none above the one that was to be exceeded: the lowest load seen to
+    break a limit; None for saturation.
+    """
 
     rate: float
     summary: Summary
@@ -136,10 +151,14 @@ class LoadScan:
         """Where a search begins: what closed forms say of the limits on the time per token."""
         return min(self.top, place_of(self.instance.USUAL * rate_bound(self.instance, slo)))
 
-    def highest(self, slo: Slo, above: float = 0.0, care: Care = QUICK, near: float = 0.0) -> Highest | Broken:
-        """The highest load inside the limits; ends once it is certain to be no higher than ``above``.
+    def highest(
+        self, slo: Slo, above: float = 0.0, care: Care = QUICK, near: float = 0.0
+    ) -> Highest | Broken:
+        """The highest load inside the limits; ends once it is certain to be no higher than
+        ``above``.
 
-        ``care``: how long the runs are; ``near``: the load where it is expected, 0 for what closed forms say.
+        ``care``: how long the runs are; ``near``: the load where it is expected, 0 for what closed
+        forms say.
         """
         found = self._bracket(slo, above, care, near)
         if isinstance(found, Broken):
@@ -155,14 +174,18 @@ class LoadScan:
         return self.runs.open(self.instance, self.instances, on_lattice(place), length)
 
     def settles(self, place: int) -> bool:
-        """Whether a queue settles at a load; saturation is measured only where the closed form leaves that open."""
+        """Whether a queue settles at a load; saturation is measured only where the closed form
+        leaves that open.
+        """
         rate = on_lattice(place)
         if self.instance.recorded_sessions is not None:
             return rate <= WAITING * self.instance.saturation_estimate()
         return rate <= SURELY * self.instance.saturation_estimate() or rate <= self.most
 
     def holds(self, place: int, slo: Slo, care: Care) -> bool:
-        """Whether a load is inside the limits: what the shortest run says that is clear, or the longest."""
+        """Whether a load is inside the limits: what the shortest run says that is clear, or the
+        longest.
+        """
         if not slo and self.instance.traffic.sharing is None:
             return self.settles(place)
         if self._surely_unsettled(place):
@@ -170,14 +193,20 @@ class LoadScan:
         for length, holds, breaks in CLEAR[:care]:
             seen = self.seen(place, length)
             used = strain(seen.summary, slo)
-            if used < holds and seen.growth <= 1.0 and (length > SHORT or place < self.top - NEAR_SATURATION):
+            if (
+                used < holds
+                and seen.growth <= 1.0
+                and (length > SHORT or place < self.top - NEAR_SATURATION)
+            ):
                 return self.settles(place)
             if max(used, seen.growth) > breaks:
                 return False
         return used_at(self.seen(place, care), slo) <= 1.0 and self.settles(place)
 
     def _surely_unsettled(self, place: int) -> bool:
-        """Whether a closed form alone says that no queue settles at a load, as it does of conversations."""
+        """Whether a closed form alone says that no queue settles at a load, as it does of
+        conversations.
+        """
         return self.instance.follows and not self.settles(place)
 
     def _bracket(self, slo: Slo, above: float, care: Care, near: float) -> tuple[int, int] | Broken:
@@ -196,12 +225,21 @@ class LoadScan:
         return self._broken(high, slo, care)
 
     def _lasts(self, place: int, slo: Slo, care: Care) -> bool:
-        """Whether the limits hold to the end of the longest run, where caches lose conversations too slowly for shorter ones to see it."""
-        return care == QUICK or not self.instance.follows or used_at(self.seen(place, care), slo) <= 1.0
+        """Whether the limits hold to the end of the longest run, where caches lose conversations
+        too slowly for shorter ones to see it.
+        """
+        return (
+            care == QUICK
+            or not self.instance.follows
+            or used_at(self.seen(place, care), slo) <= 1.0
+        )
 
     def _read(self, low: int, high: int, slo: Slo, above: float, care: Care) -> Highest | Broken:
-        """The load between two places at which the limits are just used up, as the longest runs see both."""
-        while used_at(below := self.seen(low, care), slo) > 1.0:  # a shorter run was clear about it, and wrong
+        """The load between two places at which the limits are just used up, as the longest runs see
+        both.
+        """
+        # a shorter run was clear about it, and wrong
+        while used_at(below := self.seen(low, care), slo) > 1.0:
             low, high = low - WIDTH[care], low
             if low < self.top - LOWEST or on_lattice(high) <= above:
                 return self._broken(high, slo, care)
@@ -210,14 +248,23 @@ class LoadScan:
         over, top = self._next(high, care)
         rate, limit = top, None
         if used_at(over, slo) > 1.0:
-            share = min((_share(below.summary, over.summary, each) for each in slo), default=0.0) if over.growth <= 1.0 else 0.0
-            rate, limit = on_lattice(low) * (top / on_lattice(low)) ** share, worst_limit(over.summary, slo)
+            share = (
+                min((_share(below.summary, over.summary, each) for each in slo), default=0.0)
+                if over.growth <= 1.0
+                else 0.0
+            )
+            rate, limit = (
+                on_lattice(low) * (top / on_lattice(low)) ** share,
+                worst_limit(over.summary, slo),
+            )
         if rate <= above:
             return self._broken(high, slo, care)
         return Highest(rate=rate, summary=below.summary, requests=below.requests, limit=limit)
 
     def _next(self, high: int, care: Care) -> tuple[Seen, float]:
-        """What the load above showed, and its requests per second: the highest that settles where that is lower."""
+        """What the load above showed, and its requests per second: the highest that settles where
+        that is lower.
+        """
         if self.settles(high):
             return self.seen(high, care), on_lattice(high)
         return self.runs.open(self.instance, self.instances, self.most, care), self.most
@@ -237,7 +284,9 @@ def used_at(seen: Seen, slo: Slo) -> float:
 
 
 def between(low: int, high: int) -> int:
-    """The place between two others that divides by the highest power of two: the same one, whichever way a search came."""
+    """The place between two others that divides by the highest power of two: the same one,
+    whichever way a search came.
+    """
     power = 1 << (high - low).bit_length()
     while (low // power + 1) * power >= high:
         power //= 2
@@ -245,7 +294,9 @@ def between(low: int, high: int) -> int:
 
 
 def _share(below: Summary, above: Summary, limit: Limit) -> float:
-    """How far a limit is between its latencies at two loads, from 0 to 1; 1 where it is not reached."""
+    """How far a limit is between its latencies at two loads, from 0 to 1; 1 where it is not
+    reached.
+    """
     low, high = statistic_s(below, limit), statistic_s(above, limit)
     if not high > limit.seconds:
         return 1.0

@@ -1,7 +1,9 @@
-"""What a search has simulated: every run is made once, and every question about it is answered from the same record.
+"""What a search has simulated: every run is made once, and every question about it is answered from
+the same record.
 
-A run depends on the deployment, the traffic, the number of instances, the load, its length and the seed; never on a limit, a confidence or
-a number of systems. So every question about one deployment, from a looser limit to a second router, is read from runs that are shared.
+A run depends on the deployment, the traffic, the number of instances, the load, its length and the
+seed; never on a limit, a confidence or a number of systems. So every question about one deployment,
+from a looser limit to a second router, is read from runs that are shared.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tonnage.results.metrics import Summary, summarize
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, LIVES, QUICK, SHORT, SURE, Instance, middle
+from tonnage.sizing.loads.instance import (
+    ALONE_REQUESTS,
+    LIVES,
+    QUICK,
+    SHORT,
+    SURE,
+    Instance,
+    middle,
+)
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
@@ -22,7 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SATURATED_BATCHES = 10
-"""Length, in batches, of the run that measures saturation: in a shorter one, the first batch, which finishes together, distorts it."""
+"""Length, in batches, of the run that measures saturation: in a shorter one, the first batch, which
+finishes together, distorts it."""
 
 SATURATED_LEAST, SATURATED_MOST = 4_000, 48_000
 """Fewest and most requests of that run; large batches settle sooner."""
@@ -31,16 +42,19 @@ OVERLOAD = 1.3
 """Load over the closed-form estimate under which saturation is measured."""
 
 COMES = 0.8
-"""Share of the requests of a run that come while new conversations do; where fewer come, they wait for answers."""
+"""Share of the requests of a run that come while new conversations do; where fewer come, they wait
+for answers."""
 
 LONGER = 4
-"""How many times as long the run of attention ranks that compares deployments is made where it turns out too short for the requests that
-decode at once: ranks wait for the slowest, so that batches fill further, and more slowly, than closed forms say."""
+"""How many times as long the run of attention ranks that compares deployments is made where it
+turns out too short for the requests that decode at once: ranks wait for the slowest, so that
+batches fill further, and more slowly, than closed forms say."""
 
 SLOWER: dict[Length, float] = {SHORT: 1.3, QUICK: 1.5, SURE: 1.3}
-"""How many times as long first tokens may take in the last third of a run of conversations as in the second: a cache that is too small
-loses more with every answer that takes longer, slowly at first. Of loads that a long run carries, the runs that compare deployments show up
-to 1.33 by chance."""
+"""How many times as long first tokens may take in the last third of a run of conversations as in
+the second: a cache that is too small loses more with every answer that takes longer, slowly at
+first. Of loads that a long run carries, the runs that compare deployments show up to 1.33 by
+chance."""
 
 CLOSED_ROUNDS = 10
 """Requests per client of a closed-loop run."""
@@ -53,8 +67,8 @@ class Seen:
     Attributes:
         summary: the metrics of its middle part.
         requests: how many were simulated.
-        growth: by how much longer first tokens of conversations took towards its end, over ``SLOWER``; above 1 the run was not steady;
-            infinite where conversations came too late.
+        growth: by how much longer first tokens of conversations took towards its end, over
+            ``SLOWER``; above 1 the run was not steady; infinite where conversations came too late.
     """
 
     summary: Summary
@@ -73,25 +87,33 @@ class Runs:
         self.keep_requests(slo)
 
     def keep_requests(self, slo: Slo) -> None:
-        """Keep the latencies of single requests where a limit is on joint attainment; runs without them are made again."""
+        """Keep the latencies of single requests where a limit is on joint attainment; runs without
+        them are made again.
+        """
         if not self._by_request and any(limit.share is not None for limit in slo):
             self._by_request = True
             self._kept.clear()
 
     @property
     def kept(self) -> int:
-        """How many answers of runs are kept: a local page empties the memory when there are too many."""
+        """How many answers of runs are kept: a local page empties the memory when there are too
+        many.
+        """
         return len(self._kept)
 
     def instance(self, deployment: Deployment, traffic: Traffic) -> Instance:
-        """The deployment under a kind of traffic. Raises DoesNotFit: the weights or one request exceed the memory."""
+        """The deployment under a kind of traffic. Raises DoesNotFit: the weights or one request
+        exceed the memory.
+        """
         key = (deployment, traffic)
         if key not in self._instances:
             self._instances[key] = Instance(deployment, traffic)
         return self._instances[key]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made for that key, made now if it was not; two threads that ask at once may both make it, to the same end."""
+        """What was made for that key, made now if it was not; two threads that ask at once may both
+        make it, to the same end.
+        """
         if key not in self._kept:
             self._kept[key] = make()
         return cast("T", self._kept[key])
@@ -104,50 +126,71 @@ class Runs:
         """The metrics of a single client: what no load can beat."""
         return self.once((instance, "alone"), lambda: self.summary(instance.alone()))
 
-    def open(self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0) -> Seen:
-        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES`` (``length`` is its place)."""
+    def open(
+        self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0
+    ) -> Seen:
+        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES``
+        (``length`` is its place).
+        """
 
         def seen(requests: int) -> Seen:
             def made() -> Seen:
                 record = instance.open(rate, requests, instance.traffic.seed + seed, instances)
                 growth = _growth(instance, record, requests) / SLOWER[length]
-                return Seen(summary=self.summary(middle(record)), requests=len(record), growth=growth)
+                return Seen(
+                    summary=self.summary(middle(record)), requests=len(record), growth=growth
+                )
 
             return self.once((instance, instances, rate, requests, seed), made)
 
         requests = instance.requests_of(rate, length, instances)
         found = seen(requests)
         ranks = instance.deployment.parallelism.dp > 1 and instance.traffic.sharing is None
-        if ranks and length == QUICK and _decoding(found.summary, rate * instances) > requests / LIVES[length]:
+        if (
+            ranks
+            and length == QUICK
+            and _decoding(found.summary, rate * instances) > requests / LIVES[length]
+        ):
             return seen(LONGER * requests)
         return found
 
     def clients(self, instance: Instance, clients: int) -> Summary:
         """The metrics of a closed loop of so many clients."""
         requests = max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)
-        return self.once((instance, "clients", clients), lambda: self.summary(instance.closed(clients, requests)))
+        return self.once(
+            (instance, "clients", clients), lambda: self.summary(instance.closed(clients, requests))
+        )
 
     def saturation(self, instance: Instance) -> float:
-        """Requests per second that an instance completes when always busy, from a run under ``OVERLOAD``.
+        """Requests per second that an instance completes when always busy, from a run under
+        ``OVERLOAD``.
 
-        An instance that is always busy lets conversations wait, and so loses their blocks before the next turn comes: what it completes is
-        less than what it carries. There the closed form of a cache that finds all stands for it, and runs say what is steady.
+        An instance that is always busy lets conversations wait, and so loses their blocks before
+        the next turn comes: what it completes is less than what it carries. There the closed form
+        of a cache that finds all stands for it, and runs say what is steady.
         """
         if instance.follows:
             return instance.steady_estimate()
         requests = min(max(SATURATED_LEAST, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
         rate = OVERLOAD * instance.saturation_estimate()
-        return self.once((instance, "saturation"), lambda: saturation_rate(instance.open(rate, requests, instance.traffic.seed)))
+        return self.once(
+            (instance, "saturation"),
+            lambda: saturation_rate(instance.open(rate, requests, instance.traffic.seed)),
+        )
 
 
 def _decoding(summary: Summary, rate: float) -> float:
-    """Requests that decoded at once in a run, on average, by Little's law; 0 where none has ended."""
+    """Requests that decoded at once in a run, on average, by Little's law; 0 where none has
+    ended.
+    """
     each = summary.statistic_ms("e2e", "mean") - summary.statistic_ms("ttft", "mean")
     return 0.0 if math.isnan(each) else rate * each / 1e3
 
 
 def _growth(instance: Instance, record: Requests, requests: int) -> float:
-    """How much longer first tokens of conversations took in the last third of a run than in the second; infinite if these came too late."""
+    """How much longer first tokens of conversations took in the last third of a run than in the
+    second; infinite if these came too late.
+    """
     if not instance.follows or instance.recorded_sessions is not None:
         return 0.0
     third = len(record) // 3
@@ -158,7 +201,8 @@ def _growth(instance: Instance, record: Requests, requests: int) -> float:
 
 
 def saturation_rate(requests: Requests) -> float:
-    """Completions per second between 30 % and 90 % of all completions, of a run that always had a queue.
+    """Completions per second between 30 % and 90 % of all completions, of a run that always had a
+    queue.
 
     0 where hardly any completes.
     """

@@ -1,9 +1,11 @@
-"""Recorded sessions on instances: so many of them at once on each, another one for each that is over.
+"""Recorded sessions on instances: so many of them at once on each, another one for each that is
+over.
 
-The load of an instance is a number of sessions; its rate is that number times the requests per second of a session while it lasts, as
-recorded (``RecordedSessions.pace``). So a load of sessions is one of the lattice, and what carries it is searched as for any other load.
-Sessions stay at their instance, which is therefore simulated by itself. A run begins in the midst of sessions; its first part, in which
-caches fill, does not count.
+The load of an instance is a number of sessions; its rate is that number times the requests per
+second of a session while it lasts, as recorded (``RecordedSessions.pace``). So a load of sessions
+is one of the lattice, and what carries it is searched as for any other load. Sessions stay at their
+instance, which is therefore simulated by itself. A run begins in the midst of sessions; its first
+part, in which caches fill, does not count.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ FEWEST_SESSIONS = (1_500, 3_000, 9_000)
 """Fewest requests of a run of each length."""
 
 ANSWERS = (30, 60, 150)
-"""The same for each session that is held at once: about half a session of a coding agent, one, and more than two."""
+"""The same for each session that is held at once: about half a session of a coding agent, one, and
+more than two."""
 
 WARM = 0.2
 """Share of a run, in requests, that is left out before its middle part is taken."""
 
 MOST_TOGETHER = 8
-"""Most instances that are simulated of a fleet: each has its own sessions, and does what the others do."""
+"""Most instances that are simulated of a fleet: each has its own sessions, and does what the others
+do."""
 
 
 def clients_at(recorded: RecordedSessions, rate: float) -> int:
@@ -51,9 +55,17 @@ def session_requests(recorded: RecordedSessions, rate: float, length: int) -> in
 
 
 def session_run(
-    spec: EngineSpec, recorded: RecordedSessions, clients: int, requests: int, *, seed: int, alone_ns: NDArray[np.int64]
+    spec: EngineSpec,
+    recorded: RecordedSessions,
+    clients: int,
+    requests: int,
+    *,
+    seed: int,
+    alone_ns: NDArray[np.int64],
 ) -> Requests:
-    """What happens to the requests of so many sessions at once on one instance, from when its caches are warm."""
+    """What happens to the requests of so many sessions at once on one instance, from when its
+    caches are warm.
+    """
     traces, rows, window_ps = session_traces(spec, recorded, clients, requests, seed)
     record = spec.run_ranks(traces, window_ps=window_ps)
     record = with_turns(record, traces, rows, recorded, alone_ns)
@@ -63,18 +75,32 @@ def session_run(
 def session_traces(
     spec: EngineSpec, recorded: RecordedSessions, clients: int, requests: int, seed: int
 ) -> tuple[list[Trace], list[NDArray[np.int64]], int]:
-    """The sessions of each attention rank, the recorded row of each request, and when the run ends, in picoseconds."""
+    """The sessions of each attention rank, the recorded row of each request, and when the run ends,
+    in picoseconds.
+    """
     ranks = min(spec.ranks, clients)
     further = math.ceil(1.3 * requests / recorded.requests / ranks) + 4
     shares = [clients // ranks + (rank < clients % ranks) for rank in range(ranks)]
-    found = [recorded.under_way(share, further, seed * ranks + rank) for rank, share in enumerate(shares)]
-    return [trace for trace, _ in found], [rows for _, rows in found], round(requests / (clients * recorded.pace) * PS_PER_S)
+    found = [
+        recorded.under_way(share, further, seed * ranks + rank) for rank, share in enumerate(shares)
+    ]
+    return (
+        [trace for trace, _ in found],
+        [rows for _, rows in found],
+        round(requests / (clients * recorded.pace) * PS_PER_S),
+    )
 
 
 def with_turns(
-    record: Requests, traces: list[Trace], rows: list[NDArray[np.int64]], recorded: RecordedSessions, alone_ns: NDArray[np.int64]
+    record: Requests,
+    traces: list[Trace],
+    rows: list[NDArray[np.int64]],
+    recorded: RecordedSessions,
+    alone_ns: NDArray[np.int64],
 ) -> Requests:
-    """The record with whose session each request is of; what a session under way sent first has a cold cache, and does not compare."""
+    """The record with whose session each request is of; what a session under way sent first has a
+    cold cache, and does not compare.
+    """
     from dataclasses import replace
 
     if record.row is None:
@@ -90,10 +116,14 @@ def with_turns(
         begins = np.zeros(len(trace), bool) if pause is None else pause < 0
         whole = begins & np.isin(own, recorded.starts[:-1])
         whose[mine], first[mine] = session[places] + begin, whole[places]
-        alone[mine] = np.where((begins & ~whole)[places], -1, alone_ns[np.minimum(own[places], count - 1)])
+        alone[mine] = np.where(
+            (begins & ~whole)[places], -1, alone_ns[np.minimum(own[places], count - 1)]
+        )
         begin += int(session[-1]) + 1
     done = record.status == COMPLETED
-    return replace(record, turns=Turns(session=whose, first=first, alone_ns=np.where(done, alone, -1)))
+    return replace(
+        record, turns=Turns(session=whose, first=first, alone_ns=np.where(done, alone, -1))
+    )
 
 
 def alone_run(spec: EngineSpec, recorded: RecordedSessions) -> Requests:
@@ -107,10 +137,13 @@ def alone_run(spec: EngineSpec, recorded: RecordedSessions) -> Requests:
     return with_turns(record, [trace], [np.arange(len(trace))], recorded, alone)
 
 
-def session_fleet(run: Callable[[int, int], Requests], recorded: RecordedSessions, rate: float, instances: int) -> tuple[Requests, int]:
+def session_fleet(
+    run: Callable[[int, int], Requests], recorded: RecordedSessions, rate: float, instances: int
+) -> tuple[Requests, int]:
     """The sessions of a whole fleet, shared out evenly; and how many requests were simulated.
 
-    Of the simulated instances at least the share of the fleet's that has one session more than the others has one more.
+    Of the simulated instances at least the share of the fleet's that has one session more than the
+    others has one more.
 
     Args:
         run: what happens on one instance with so many sessions, for a draw of them.

@@ -1,11 +1,13 @@
 """The requests that an instance, or a fleet, gets of a workload whose prompts share something.
 
-An instance behind a router that keeps conversations together gets whole ones, whose turns follow one another as in ``tonnage simulate``.
-Behind a router that looks at no content it gets every turn of the fleet with the same small chance: a prompt then finds only what was
-computed here of its conversation. Such turns come on a schedule, with ``ANSWER`` times the time of a lone answer between them.
+An instance behind a router that keeps conversations together gets whole ones, whose turns follow
+one another as in ``tonnage simulate``. Behind a router that looks at no content it gets every turn
+of the fleet with the same small chance: a prompt then finds only what was computed here of its
+conversation. Such turns come on a schedule, with ``ANSWER`` times the time of a lone answer between
+them.
 
-A run begins with an empty cache. Its first requests, until conversations have run once and every prefix was seen, are left out of the
-statistics.
+A run begins with an empty cache. Its first requests, until conversations have run once and every
+prefix was seen, are left out of the statistics.
 """
 
 from __future__ import annotations
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-# Arrivals and lengths of a simulated run whose sums are exact, so that a short run says as much as a far longer one. Draws of a few
-# thousand requests miss the requested rate, and the mean length, by 2 % or so, and the load that an instance is found to carry
-# by as much. Here the gaps of a run add up to the requests over the rate, and the lengths are every sixteenth of sixteen times as many in
-# order of size, or evenly apart where all of a range are as likely; then they are shuffled. Gaps and lengths of a run come from its seed
-# and number of requests alone: at another rate the same gaps are stretched.
+# Arrivals and lengths of a simulated run whose sums are exact, so that a short run says as much as
+# a far longer one. Draws of a few thousand requests miss the requested rate, and the mean length,
+# by 2 % or so, and the load that an instance is found to carry by as much. Here the gaps of a run
+# add up to the requests over the rate, and the lengths are every sixteenth of sixteen times as many
+# in order of size, or evenly apart where all of a range are as likely; then they are shuffled. Gaps
+# and lengths of a run come from its seed and number of requests alone: at another rate the same
+# gaps are stretched.
 
 
 OVERDRAWN = 16
@@ -51,13 +55,17 @@ KEPT = 64
 
 
 def balanced_trace(workload: Workload, arrivals: OpenLoop, seed: int) -> Trace:
-    """The requests of an open loop; one that lasts longer than a simulated run may is cut to a stretch that fits, and not balanced."""
+    """The requests of an open loop; one that lasts longer than a simulated run may is cut to a
+    stretch that fits, and not balanced.
+    """
     import numpy as np
 
     count, picoseconds = workload.requests, PS_PER_S / arrivals.rate
     if count * picoseconds > LONGEST_S * PS_PER_S:
         return workload.trace(seed, stretch=True)
-    due = np.rint(_unit_arrivals(arrivals.process, arrivals.cv, count, seed) * picoseconds).astype(np.int64)
+    due = np.rint(_unit_arrivals(arrivals.process, arrivals.cv, count, seed) * picoseconds).astype(
+        np.int64
+    )
     isl, osl = _lengths(workload.isl, workload.osl, workload.pairs, count, seed)
     return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=seed)
 
@@ -67,13 +75,19 @@ def _unit_arrivals(process: str, cv: float, count: int, seed: int) -> NDArray[np
     """When each request comes at one a second; the last comes after ``count`` seconds."""
     import numpy as np
 
-    gaps = unit_gaps(OpenLoop(rate=1.0, process=process, cv=cv), count, np.random.default_rng([seed, 0]))  # type: ignore[arg-type]
+    gaps = unit_gaps(
+        OpenLoop(rate=1.0, process=process, cv=cv),  # type: ignore[arg-type]
+        count,
+        np.random.default_rng([seed, 0]),
+    )
     at = gaps.cumsum()
     return np.asarray(at * (count / at[-1]))
 
 
 @lru_cache(maxsize=KEPT)
-def _lengths(isl: Lengths, osl: Lengths, pairs: Pairs | None, count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _lengths(
+    isl: Lengths, osl: Lengths, pairs: Pairs | None, count: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Prompts and outputs, in columns."""
     import numpy as np
 
@@ -82,13 +96,18 @@ def _lengths(isl: Lengths, osl: Lengths, pairs: Pairs | None, count: int, seed: 
         drawn = pairs.draw(OVERDRAWN * count, np.random.default_rng([seed, 2]))
         chosen = order.permutation(_every(np.argsort(drawn[0] + drawn[1], kind="stable")))
         return drawn[0][chosen], drawn[1][chosen]
-    columns = (_in_order(lengths, count, np.random.default_rng([seed, 2 + i])) for i, lengths in enumerate((isl, osl)))
+    columns = (
+        _in_order(lengths, count, np.random.default_rng([seed, 2 + i]))
+        for i, lengths in enumerate((isl, osl))
+    )
     prompts, outputs = (order.permutation(column) for column in columns)
     return prompts, outputs
 
 
 def _in_order(lengths: Lengths, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """So many lengths from the shortest to the longest; those of a range are evenly apart, and need no draws."""
+    """So many lengths from the shortest to the longest; those of a range are evenly apart, and need
+    no draws.
+    """
     import numpy as np
 
     if lengths.kind != "uniform":
@@ -103,10 +122,12 @@ def _every(column: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 ANSWER = 1.5
-"""Time of an answer under load over that of a lone one, where the turns of a conversation come on a schedule."""
+"""Time of an answer under load over that of a lone one, where the turns of a conversation come on a
+schedule."""
 
 MOST_WARM = 40_000
-"""Most requests before the statistics begin; where a cache takes more to fill, it is found colder than it would be."""
+"""Most requests before the statistics begin; where a cache takes more to fill, it is found colder
+than it would be."""
 
 SEEN = 3
 """Requests for each shared prefix after which all but 5 % of them were seen."""
@@ -127,7 +148,8 @@ class SharedLoad:
         osl: lengths of outputs.
         process, cv: arrivals of requests that follow no other.
         router: what gives requests to the instances.
-        answer_s: seconds that an answer takes, where the turns of a conversation come on a schedule.
+        answer_s: seconds that an answer takes, where the turns of a conversation come on a
+            schedule.
         caches: whether a cache keeps anything; otherwise none has to fill.
     """
 
@@ -140,17 +162,24 @@ class SharedLoad:
     caches: bool = True
 
     def warm(self, rate: float) -> int:
-        """Requests at ``rate`` after which a cache is as full as it gets: conversations have run once, prefixes were seen."""
+        """Requests at ``rate`` after which a cache is as full as it gets: conversations have run
+        once, prefixes were seen.
+        """
         sessions = self.sharing.sessions
         if sessions is None:
             return 0
         prefixes = SEEN * sessions.prefixes if sessions.prefix_tokens and self.caches else 0
-        pauses = max(sessions.turns.mean, 1.0) * (sessions.think.mean_s + sessions.tool_calls * sessions.tool.mean_s)
+        pauses = max(sessions.turns.mean, 1.0) * (
+            sessions.think.mean_s + sessions.tool_calls * sessions.tool.mean_s
+        )
         lasts = 0.0 if sessions.single else pauses + sessions.requests * self.answer_s
         return round(min(prefixes + rate * lasts, MOST_WARM))
 
-    def trace(self, rate: float, requests: int, seed: int, *, router: str = "", whole: bool = False) -> Trace:
-        """So many requests of an open loop at ``rate``, fewer where they take too long to simulate; a recording is repeated, whole.
+    def trace(
+        self, rate: float, requests: int, seed: int, *, router: str = "", whole: bool = False
+    ) -> Trace:
+        """So many requests of an open loop at ``rate``, fewer where they take too long to simulate;
+        a recording is repeated, whole.
 
         ``whole``: they are those of several instances, which are still to be shared out.
         """
@@ -159,18 +188,24 @@ class SharedLoad:
             return replayed(sharing, rate, seed, requests)
         arrivals = OpenLoop(rate=rate, process=self.process, cv=self.cv)
         requests = max(1, min(requests, round(rate * WITHIN_S)))
-        workload = Workload(isl=sharing.new, osl=self.osl, arrivals=arrivals, requests=requests, sessions=sessions)
+        workload = Workload(
+            isl=sharing.new, osl=self.osl, arrivals=arrivals, requests=requests, sessions=sessions
+        )
         if sessions.single:
             return _single(workload, arrivals, sessions, seed)
         if (router or self.router) in AFFINE or (not whole and rate >= sharing.fleet_rate):
             return session_trace(workload, sessions, seed)
         share = min(1.0, max(rate / sharing.fleet_rate, 1 / MOST_DILUTED))
-        return _scheduled(workload, replace(arrivals, rate=rate / share), seed, share, to_ps(self.answer_s))
+        return _scheduled(
+            workload, replace(arrivals, rate=rate / share), seed, share, to_ps(self.answer_s)
+        )
 
     def counted(self, record: Requests, rate: float, warm: int, requests: int) -> Requests:
-        """Of a run of ``warm`` and ``requests`` more, those after the warm ones that came while new conversations did.
+        """Of a run of ``warm`` and ``requests`` more, those after the warm ones that came while new
+        conversations did.
 
-        Turns that wait for answers come later than the run's last conversation begins, when there is less and less to do.
+        Turns that wait for answers come later than the run's last conversation begins, when there
+        is less and less to do.
         """
         if not self.sharing.follows:
             return after(record, warm)
@@ -179,12 +214,16 @@ class SharedLoad:
 
 
 def replayed(sharing: Sharing, rate: float, seed: int, requests: int = 0) -> Trace:
-    """A recording, stretched to ``rate`` requests per second and repeated until it has so many. Raises ValueError: there is none."""
+    """A recording, stretched to ``rate`` requests per second and repeated until it has so many.
+    Raises ValueError: there is none.
+    """
     if sharing.recording is None:
         raise ValueError("sharing: no recording")
     recording = sharing.recording.at_mean(rate).repeated(requests)
     whole = TraceArrivals(recording=replace(recording, blocks=()))
-    return replace(whole_trace(whole, seed), contents=_contents_of_blocks(recording.blocks, recording.isl))
+    return replace(
+        whole_trace(whole, seed), contents=_contents_of_blocks(recording.blocks, recording.isl)
+    )
 
 
 def whole_trace(arrivals: TraceArrivals, seed: int) -> Trace:
@@ -193,17 +232,23 @@ def whole_trace(arrivals: TraceArrivals, seed: int) -> Trace:
     if pairs is None:
         raise ValueError("sharing: a recording without lengths")
     isl, osl = pairs.lengths()
-    return Workload(isl=isl, osl=osl, arrivals=arrivals, requests=len(arrivals.recording)).trace(seed)
+    return Workload(isl=isl, osl=osl, arrivals=arrivals, requests=len(arrivals.recording)).trace(
+        seed
+    )
 
 
 @lru_cache(maxsize=8)
-def _contents_of_blocks(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> Contents | None:
+def _contents_of_blocks(
+    blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]
+) -> Contents | None:
     recording = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks)
     return recording.contents(range(len(isl)))
 
 
 def _single(workload: Workload, arrivals: OpenLoop, asked: Sessions, seed: int) -> Trace:
-    """Requests that follow no other, in exactly the asked share of which a shared prefix is first."""
+    """Requests that follow no other, in exactly the asked share of which a shared prefix is
+    first.
+    """
     base = balanced_trace(replace(workload, sessions=None), arrivals, seed)
     rng, count = np.random.default_rng([seed, 5]), len(base)
     prefix = rng.integers(0, asked.prefixes, count)
@@ -214,19 +259,32 @@ def _single(workload: Workload, arrivals: OpenLoop, asked: Sessions, seed: int) 
     return replace(base, isl=isl, contents=contents_of(drawn, asked.prefix_tokens))
 
 
-def _scheduled(workload: Workload, fleet: OpenLoop, seed: int, share: float, answer_ps: int) -> Trace:
-    """A share of all turns, each drawn apart, at the times at which they come if every answer takes equally long.
+def _scheduled(
+    workload: Workload, fleet: OpenLoop, seed: int, share: float, answer_ps: int
+) -> Trace:
+    """A share of all turns, each drawn apart, at the times at which they come if every answer takes
+    equally long.
 
-    Sessions began before the run does, so that from its beginning on it has turns of every place in a conversation.
+    Sessions began before the run does, so that from its beginning on it has turns of every place in
+    a conversation.
     """
     streams = [np.random.default_rng(one) for one in np.random.SeedSequence([seed, 3]).spawn(8)]
     asked = workload.sessions or Sessions()
     longest = max(asked.turns.longest, 1) * (1 + asked.tool_calls)
-    pause_s = 4 * (asked.think.mean_s + asked.tool_calls * asked.tool.mean_s) * max(asked.turns.longest, 1)
+    pause_s = (
+        4
+        * (asked.think.mean_s + asked.tool_calls * asked.tool.mean_s)
+        * max(asked.turns.longest, 1)
+    )
     lasts = pause_s + longest * answer_ps / PS_PER_S
-    sessions = math.ceil((1.2 * workload.requests / share + lasts * fleet.rate) / asked.requests) + 20
+    sessions = (
+        math.ceil((1.2 * workload.requests / share + lasts * fleet.rate) / asked.requests) + 20
+    )
     found = draw(asked, sessions, workload.isl, workload.osl, streams)
-    begins = unit_gaps(fleet, sessions, streams[6]).cumsum() * (PS_PER_S * asked.requests / fleet.rate) - lasts * PS_PER_S
+    begins = (
+        unit_gaps(fleet, sessions, streams[6]).cumsum() * (PS_PER_S * asked.requests / fleet.rate)
+        - lasts * PS_PER_S
+    )
     first = found.pause_ps < 0
     waits = np.where(first, 0, found.pause_ps + answer_ps).astype(np.float64).cumsum()
     due = begins[found.session] + waits - waits[first][found.session]
@@ -235,35 +293,59 @@ def _scheduled(workload: Workload, fleet: OpenLoop, seed: int, share: float, ans
     kept = Drawn(*(column[rows] for column in found))
     when = np.rint(due[rows]).astype(np.int64)
     contents = contents_of(kept, asked.prefix_tokens)
-    return Trace(due_ps=when, isl=kept.isl, osl=kept.osl, concurrency=0, turnaround_ps=0, seed=seed, contents=contents)
+    return Trace(
+        due_ps=when,
+        isl=kept.isl,
+        osl=kept.osl,
+        concurrency=0,
+        turnaround_ps=0,
+        seed=seed,
+        contents=contents,
+    )
 
 
 def parts_of(trace: Trace, owner: Ints, parts: int) -> list[Trace]:
-    """The requests of each owner, from 0 to ``parts``, with what they have in common; owners of none are left out.
+    """The requests of each owner, from 0 to ``parts``, with what they have in common; owners of
+    none are left out.
 
     A turn that follows another goes where its conversation began.
     """
     if trace.pause_ps is not None:
         owner = owner[trace.firsts()][trace.session()]
     rows = [np.flatnonzero(owner == one) for one in range(parts)]
-    return [trace.part(chosen, trace.seed * parts + one) for one, chosen in enumerate(rows) if chosen.size]
+    return [
+        trace.part(chosen, trace.seed * parts + one)
+        for one, chosen in enumerate(rows)
+        if chosen.size
+    ]
 
 
 def shared_out_as(sharing: Sharing, router: str) -> str:
-    """The router whose rule stands for a router: it does not look at the load, and finds as much of the prompts or less."""
+    """The router whose rule stands for a router: it does not look at the load, and finds as much of
+    the prompts or less.
+    """
     if router == "prefix-aware" and sharing.recording is None:
         return "session" if sharing.follows else "random"
     return router if router in ("round-robin", "prefix-aware", "session") else "random"
 
 
-def owners(trace: Trace, instances: int, router: str, seed: int, answers: Answers | None = None) -> Ints:
-    """The instance of each request by the rule of ``shared_out_as``: in turn, by its prefix and the load, or drawn at random.
+def owners(
+    trace: Trace, instances: int, router: str, seed: int, answers: Answers | None = None
+) -> Ints:
+    """The instance of each request by the rule of ``shared_out_as``: in turn, by its prefix and the
+    load, or drawn at random.
 
-    The turns of a conversation are drawn together where they follow one another. ``answers`` is what prefix-aware routing counts on.
+    The turns of a conversation are drawn together where they follow one another. ``answers`` is
+    what prefix-aware routing counts on.
     """
     if router == "round-robin":
         return np.arange(len(trace)) % instances
-    if router == "prefix-aware" and trace.pause_ps is None and trace.contents is not None and answers is not None:
+    if (
+        router == "prefix-aware"
+        and trace.pause_ps is None
+        and trace.contents is not None
+        and answers is not None
+    ):
         return _by_prefix(trace, trace.contents, instances, answers)
     return np.random.default_rng([seed, instances, 7]).integers(0, instances, len(trace))
 
@@ -272,11 +354,15 @@ class Answers(NamedTuple):
     """When an instance answers, as far as closed forms know it."""
 
     answer_ps: int  # from a request to the end of its answer, in picoseconds
-    apart_ps: int  # least time between the ends of two answers of one instance: one over what it completes when always busy
+    # least time between the ends of two answers of one instance: one over what it completes when
+    # always busy
+    apart_ps: int
 
 
 def _by_prefix(trace: Trace, contents: Contents, instances: int, answers: Answers) -> Ints:
-    """The choices of the router ``prefix_aware``, whose outstanding requests end when ``answers`` says."""
+    """The choices of the router ``prefix_aware``, whose outstanding requests end when ``answers``
+    says.
+    """
     holders: dict[int, set[int]] = {}
     outstanding, last_end = [0] * instances, [0] * instances
     ends: list[tuple[int, int]] = []
@@ -295,7 +381,9 @@ def _by_prefix(trace: Trace, contents: Contents, instances: int, answers: Answer
             outstanding[heapq.heappop(ends)[1]] -= 1
         pieces, until = contents.of(row)
         matched = _matched(pieces, until, isl, holders, instances)
-        place = prefix_aware(idle._replace(matched=matched), Routable(number=row, session=-1, isl=isl), memory)
+        place = prefix_aware(
+            idle._replace(matched=matched), Routable(number=row, session=-1, isl=isl), memory
+        )
         for piece in pieces:
             holders.setdefault(piece, set()).add(place)
         last_end[place] = max(at + answers.answer_ps, last_end[place] + answers.apart_ps)
@@ -305,8 +393,12 @@ def _by_prefix(trace: Trace, contents: Contents, instances: int, answers: Answer
     return owner
 
 
-def _matched(pieces: list[int], until: list[int], isl: int, holders: dict[int, set[int]], instances: int) -> list[int]:
-    """For each instance, how many tokens of a prompt were sent there before, as an unbroken prefix."""
+def _matched(
+    pieces: list[int], until: list[int], isl: int, holders: dict[int, set[int]], instances: int
+) -> list[int]:
+    """For each instance, how many tokens of a prompt were sent there before, as an unbroken
+    prefix.
+    """
     tokens = [0] * instances
     remaining: set[int] | None = None
     for piece, end in zip(pieces, until, strict=True):
@@ -320,7 +412,9 @@ def _matched(pieces: list[int], until: list[int], isl: int, holders: dict[int, s
 
 
 def after(requests: Requests, first: int, last: int | None = None) -> Requests:
-    """The requests from a place on, up to another, in order of arrival; the gaps stay those of the whole run."""
+    """The requests from a place on, up to another, in order of arrival; the gaps stay those of the
+    whole run.
+    """
     if first <= 0 and last is None:
         return requests
     return requests.some(slice(first, last))

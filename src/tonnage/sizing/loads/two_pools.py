@@ -1,4 +1,6 @@
-"""Prefill and decode instances under load, driven as one: the requests of all of them together, and the simulated record of it."""
+"""Prefill and decode instances under load, driven as one: the requests of all of them together, and
+the simulated record of it.
+"""
 
 from __future__ import annotations
 
@@ -24,40 +26,71 @@ if TYPE_CHECKING:
     from tonnage.simulator.pools import KvLink
 
 APART = 8
-"""How far requests of a single client are apart, in times what one takes by closed form: none meets another."""
+"""How far requests of a single client are apart, in times what one takes by closed form: none meets
+another."""
 
 
 class TwoPools(Instance):
-    """So many instances that compute prompts and so many that decode; a rate is that of all of them together.
+    """So many instances that compute prompts and so many that decode; a rate is that of all of them
+    together.
 
     ``in_flight`` is what the decode instances hold at once.
     """
 
     USUAL = 0.75
 
-    def __init__(self, one: Instance, other: Instance, prefill: int, decode: int, *, bytes_s: float, overlap: bool = False) -> None:
-        """Put two pools of one model and traffic together; a GPU sends ``bytes_s`` to the other pool, layer by layer with ``overlap``."""
+    def __init__(
+        self,
+        one: Instance,
+        other: Instance,
+        prefill: int,
+        decode: int,
+        *,
+        bytes_s: float,
+        overlap: bool = False,
+    ) -> None:
+        """Put two pools of one model and traffic together; a GPU sends ``bytes_s`` to the other
+        pool, layer by layer with ``overlap``.
+        """
         self.one, self.other, self.prefill, self.decode = one, other, prefill, decode
-        self.deployment, self.traffic, self.memory, self.knobs = one.deployment, one.traffic, one.memory, one.knobs
-        self.spec, self.computed, self.batch, self.shared = one.spec, one.computed, other.batch, None
+        self.deployment, self.traffic, self.memory, self.knobs = (
+            one.deployment,
+            one.traffic,
+            one.memory,
+            one.knobs,
+        )
+        self.spec, self.computed, self.batch, self.shared = (
+            one.spec,
+            one.computed,
+            other.batch,
+            None,
+        )
         self.link = link_between(one.memory, other.memory, bytes_s=bytes_s, overlap=overlap)
         self.in_flight = decode * other.in_flight
         self.alone_e2e_s = self.unloaded_ttft_s() + one.traffic.osl.mean * other.unloaded_tpot_s()
 
     def unloaded_ttft_s(self) -> float:
-        """Closed form: a prompt of mean length alone, its transfer, and the first step of its decode instance, in seconds."""
+        """Closed form: a prompt of mean length alone, its transfer, and the first step of its
+        decode instance, in seconds.
+        """
         sent = self.link.bytes_of(round(self.traffic.isl.mean)) / self.link.bytes_s
         return self.one.unloaded_ttft_s() + float(sent) + self.other.unloaded_tpot_s()
 
     def saturation_estimate(self, *, found: bool = True) -> float:
-        """Closed form: requests per second that the busier pool completes; prompts share nothing, whatever is ``found``."""
+        """Closed form: requests per second that the busier pool completes; prompts share nothing,
+        whatever is ``found``.
+        """
         decoded = decodes_at_most(self.other, math.inf, self.other.batch)
         return min(self.prefill * prefills_at_most(self.one, self.link), self.decode * decoded)
 
     def at_most(self, token_s: float) -> tuple[float, float]:
-        """Closed form: requests per second that an instance of each pool cannot exceed where a token takes so many seconds at most."""
+        """Closed form: requests per second that an instance of each pool cannot exceed where a
+        token takes so many seconds at most.
+        """
         step_s = step_of(token_s, self.traffic.osl.mean)
-        return prefills_at_most(self.one, self.link), decodes_at_most(self.other, step_s, room_for(self.other))
+        return prefills_at_most(self.one, self.link), decodes_at_most(
+            self.other, step_s, room_for(self.other)
+        )
 
     def most(self, token_s: float) -> float:
         """The same of all of them."""
@@ -65,26 +98,42 @@ class TwoPools(Instance):
         return min(self.prefill * prompts, self.decode * decodes)
 
     def alone(self) -> Requests:
-        """The requests of a single client, as many as of an instance, sent so far apart that none meets another."""
+        """The requests of a single client, as many as of an instance, sent so far apart that none
+        meets another.
+        """
         count = ALONE_EQUAL if self.one.equal else ALONE_REQUESTS
         trace = self.workload(OpenLoop(rate=1.0), count).trace(self.traffic.seed)
-        due = np.arange(count) * to_ps(APART * self.alone_e2e_s * float(max(trace.osl.max() / self.traffic.osl.mean, 1.0)))
-        return self._run(Trace(due_ps=due, isl=trace.isl, osl=trace.osl, concurrency=0, turnaround_ps=0), (1, 1), self.traffic.router)
+        due = np.arange(count) * to_ps(
+            APART * self.alone_e2e_s * float(max(trace.osl.max() / self.traffic.osl.mean, 1.0))
+        )
+        return self._run(
+            Trace(due_ps=due, isl=trace.isl, osl=trace.osl, concurrency=0, turnaround_ps=0),
+            (1, 1),
+            self.traffic.router,
+        )
 
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
-        """A run of given requests behind a router of each pool; ``instances`` is 1, as they are one."""
+        """A run of given requests behind a router of each pool; ``instances`` is 1, as they are
+        one.
+        """
         return self._run(trace, (self.prefill, self.decode), router)
 
     def _run(self, trace: Trace, instances: tuple[int, int], router: str) -> Requests:
         """A run of given requests on so many instances of each pool."""
         check_pools(range(instances[0]), range(instances[1]), self.link, router)
         sides = (self.one, self.other)
-        counts = [count * side.deployment.parallelism.dp for count, side in zip(instances, sides, strict=True)]
+        counts = [
+            count * side.deployment.parallelism.dp
+            for count, side in zip(instances, sides, strict=True)
+        ]
         machines = [self.one.engine] * counts[0], [self._decoding[0].machine] * counts[1]
         requests = run_pools(trace, *machines, self.link, router, seed=self.traffic.seed)
         if requests is not None:
             return requests
-        prefill, decode = (pool_engines(side.spec, count, inside=side is self.other) for side, count in zip(sides, counts, strict=True))
+        prefill, decode = (
+            pool_engines(side.spec, count, inside=side is self.other)
+            for side, count in zip(sides, counts, strict=True)
+        )
         return simulate_pools(trace, prefill, decode, self.link, router, seed=self.traffic.seed)
 
     @cached_property
@@ -93,7 +142,9 @@ class TwoPools(Instance):
         return pool_engines(self.other.spec, 1, inside=True)
 
     def in_flight_at(self, rate: float) -> float:
-        """Closed form: requests that both pools hold at ``rate`` requests per second, rather more than less."""
+        """Closed form: requests that both pools hold at ``rate`` requests per second, rather more
+        than less.
+        """
         held = self.decode * self.other.in_flight_at(rate / self.decode)
         return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, held))
 
@@ -107,29 +158,46 @@ class TwoPools(Instance):
 
 
 def prefills_at_most(one: Instance, link: KvLink) -> float:
-    """Closed form: prompts per second of an instance with every step as full as the budget allows, or as many as its links send."""
+    """Closed form: prompts per second of an instance with every step as full as the budget allows,
+    or as many as its links send.
+    """
     c, isl, budget = one.step.coefficients, one.traffic.isl.mean, one.knobs.max_num_tokens
-    token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
+    token = min(
+        batch_seconds(c, tokens, 1) / tokens
+        for tokens in {budget, max(1, budget // 2), max(1, budget // 4)}
+    )
     sent = float(link.bytes_of(round(isl))) / link.bytes_s
-    return one.deployment.parallelism.dp / max(isl * token + 0.5 * isl * isl * float(c[ATTENTION]), sent)
+    return one.deployment.parallelism.dp / max(
+        isl * token + 0.5 * isl * isl * float(c[ATTENTION]), sent
+    )
 
 
 def step_of(token_s: float, osl: float) -> float:
-    """Seconds of a decode step where a token takes so long on average: the first one comes together with the second."""
+    """Seconds of a decode step where a token takes so long on average: the first one comes together
+    with the second.
+    """
     return token_s * (osl - 1) / (osl - 2) if osl > 2 else math.inf
 
 
 def decodes_at_most(other: Instance, token_s: float, held: int) -> float:
-    """Closed form: requests per second of a decode instance whose ranks hold so many requests, where a token takes so long at most."""
+    """Closed form: requests per second of a decode instance whose ranks hold so many requests,
+    where a token takes so long at most.
+    """
     osl, low, high = other.traffic.osl.mean, 1, held + 1
     while high - low > 1:
         half = (low + high) // 2
         low, high = (half, high) if _decode_s(other, half) <= token_s else (low, half)
-    return other.deployment.parallelism.dp * low / (max(osl - 1, 1e-9) * min(_decode_s(other, low), token_s))
+    return (
+        other.deployment.parallelism.dp
+        * low
+        / (max(osl - 1, 1e-9) * min(_decode_s(other, low), token_s))
+    )
 
 
 def room_for(other: Instance) -> int:
-    """Requests that a rank of a decode instance holds at most: halfway through their outputs on average."""
+    """Requests that a rank of a decode instance holds at most: halfway through their outputs on
+    average.
+    """
     traffic, memory = other.traffic, other.memory
     middle = math.ceil(traffic.isl.mean + traffic.osl.mean / 2)
     return max(1, min(memory.blocks // memory.request_blocks(middle), other.knobs.max_batch_size))
@@ -138,4 +206,6 @@ def room_for(other: Instance) -> int:
 def _decode_s(other: Instance, batch: int) -> float:
     """Seconds of a step in which so many requests decode, halfway through their outputs."""
     c, traffic = other.step.coefficients, other.traffic
-    return batch_seconds(c, batch, batch) + context_seconds(c, batch) * batch * (traffic.isl.mean + traffic.osl.mean / 2)
+    return batch_seconds(c, batch, batch) + context_seconds(c, batch) * batch * (
+        traffic.isl.mean + traffic.osl.mean / 2
+    )

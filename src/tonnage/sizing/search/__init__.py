@@ -1,1 +1,3 @@
-"""Which deployment: every one that a question allows, pruned by closed forms, contested by simulation, tuned."""
+"""Which deployment: every one that a question allows, pruned by closed forms, contested by
+simulation, tuned.
+"""

@@ -1,4 +1,6 @@
-"""What deployments compete for: the fewest GPUs for a load, the most load on systems that exist, or the shortest answers."""
+"""What deployments compete for: the fewest GPUs for a load, the most load on systems that exist, or
+the shortest answers.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,26 @@ class Aim(Protocol):
     """What deployments compete for."""
 
     def at_best(self, one: Contender, bound: float) -> Key:
-        """The key that a deployment cannot go below, as one of its instances carries at most ``bound`` requests per second."""
+        """The key that a deployment cannot go below, as one of its instances carries at most
+        ``bound`` requests per second.
+        """
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
-        """Requests per second that an instance has to carry to do better than another deployment; infinite where nothing helps."""
+        """Requests per second that an instance has to carry to do better than another deployment;
+        infinite where nothing helps.
+        """
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
-        """The same for a difference that other knobs are worth; infinite where they cannot make one."""
+        """The same for a difference that other knobs are worth; infinite where they cannot make
+        one.
+        """
 
-    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
-        """Systems, and what one of their instances carries, in runs of that care; or why it is left out: it carries at most ``above``."""
+    def sized(
+        self, one: Contender, slowdown: Slowdown, above: float, care: Care
+    ) -> tuple[int, Capacity] | Reason:
+        """Systems, and what one of their instances carries, in runs of that care; or why it is left
+        out: it carries at most ``above``.
+        """
 
     def key(self, one: Sized) -> Key:
         """The key of a deployment that was sized."""
@@ -48,7 +60,10 @@ class FewestGpus:
     def at_best(self, one: Contender, bound: float) -> Key:
         """In whole systems, and exactly."""
         size = one.ready.trial.system.gpus
-        return (one.layout.carrying(one.load, bound).systems * size, size * one.layout.exactly(one.load, bound))
+        return (
+            one.layout.carrying(one.load, bound).systems * size,
+            size * one.layout.exactly(one.load, bound),
+        )
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
         """Fewer whole GPUs, or as many with fewer exactly."""
@@ -66,7 +81,9 @@ class FewestGpus:
         fewer = layout.of((math.ceil(best.gpus / size) - 1 - one.question.spare) // span * span)
         return one.load / fewer.instances if fewer.systems > 0 else math.inf
 
-    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
+    def sized(
+        self, one: Contender, slowdown: Slowdown, above: float, care: Care
+    ) -> tuple[int, Capacity] | Reason:
         """The fewest systems that carry the load."""
         return one.needed(slowdown, above=above, care=care)
 
@@ -94,9 +111,13 @@ class MostLoad:
         """The same."""
         return self.rate_to_beat(one, best)
 
-    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
+    def sized(
+        self, one: Contender, slowdown: Slowdown, above: float, care: Care
+    ) -> tuple[int, Capacity] | Reason:
         """What each instance on the systems carries."""
-        capacity = one.capacity(one.layout.of(self.systems).instances, slowdown, above=above, care=care)
+        capacity = one.capacity(
+            one.layout.of(self.systems).instances, slowdown, above=above, care=care
+        )
         return (self.systems, capacity) if capacity.reason is None else capacity.reason
 
     def key(self, one: Sized) -> Key:
@@ -106,7 +127,9 @@ class MostLoad:
 
 @dataclass(frozen=True, slots=True)
 class ShortestAnswers:
-    """The lowest mean E2E at the peak, on the fewest systems that meet the limits there, of those on at most so many GPUs."""
+    """The lowest mean E2E at the peak, on the fewest systems that meet the limits there, of those
+    on at most so many GPUs.
+    """
 
     fewest: Sized
 
@@ -115,11 +138,16 @@ class ShortestAnswers:
         return (one.instance.alone_e2e_s,)
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
-        """Any, unless an empty engine, or the most GPUs that count, are slower than the other at its peak."""
+        """Any, unless an empty engine, or the most GPUs that count, are slower than the other at
+        its peak.
+        """
         shortest, slower = self.key(best)[0], one.question.step_factor
         if one.instance.alone_e2e_s * slower >= shortest:
             return math.inf
-        most = math.floor(MOST_GPUS * self.fewest.gpus / one.ready.trial.system.gpus) - one.question.spare
+        most = (
+            math.floor(MOST_GPUS * self.fewest.gpus / one.ready.trial.system.gpus)
+            - one.question.spare
+        )
         most = most // one.layout.systems_per_instance * one.layout.systems_per_instance
         return 0.0 if most > 0 and self._e2e_s(one, most) < shortest else math.inf
 
@@ -127,18 +155,26 @@ class ShortestAnswers:
         """No knob is tried for a shorter answer."""
         return math.inf
 
-    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
+    def sized(
+        self, one: Contender, slowdown: Slowdown, above: float, care: Care
+    ) -> tuple[int, Capacity] | Reason:
         """The fewest systems that carry the load."""
         found = one.needed(slowdown, care=care)
         if isinstance(found, tuple) and care == QUICK and one.in_doubt(found[0], found[1].rate):
-            found = one.needed(slowdown)  # one system more or less makes another answer the shortest
+            # one system more or less makes another answer the shortest
+            found = one.needed(slowdown)
         if not isinstance(found, tuple):
             return found
         gpus = (found[0] + one.question.spare) * one.ready.trial.system.gpus
         if gpus <= MOST_GPUS * self.fewest.gpus:
             return found
-        exactly, identity = one.layout.exactly(one.load, found[1].rate), self.fewest.ready.trial.identity
-        return NeedsMoreGpus(gpus=gpus, systems_exact=exactly, other=identity, other_gpus=self.fewest.gpus)
+        exactly, identity = (
+            one.layout.exactly(one.load, found[1].rate),
+            self.fewest.ready.trial.identity,
+        )
+        return NeedsMoreGpus(
+            gpus=gpus, systems_exact=exactly, other=identity, other_gpus=self.fewest.gpus
+        )
 
     def key(self, one: Sized) -> Key:
         """Seconds of an answer at the peak, then GPUs."""

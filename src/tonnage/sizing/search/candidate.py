@@ -1,4 +1,6 @@
-"""A deployment that meets the limits, as the plan's candidate: its fleet, its metrics, its memory, how sure its number of systems is."""
+"""A deployment that meets the limits, as the plan's candidate: its fleet, its metrics, its memory,
+how sure its number of systems is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.power import Draw, clock, draw, steady_load
 from tonnage.perf.ranges import marks
-from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, GpuLimit, MemoryPart, MemoryUse, Pool, Power, percent_key
+from tonnage.plan.candidate import (
+    MOST_TIMES,
+    Candidate,
+    Confidence,
+    GpuLimit,
+    MemoryPart,
+    MemoryUse,
+    Pool,
+    Power,
+    percent_key,
+)
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load, limit_of
@@ -41,15 +53,23 @@ LOWEST, HIGHEST = 1, 999
 """No chance is named beyond these, in per mille."""
 
 SURELY = 0.99
-"""The confidence at which the load is looked at where a number of systems is as sure as the highest that a plan names."""
+"""The confidence at which the load is looked at where a number of systems is as sure as the highest
+that a plan names."""
 
 SLACK = 1e-6
-"""A number of systems that was found for a level meets the limits with that chance, whatever the rounding of its rate."""
+"""A number of systems that was found for a level meets the limits with that chance, whatever the
+rounding of its rate."""
 
 
 def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
-    """What the plan says of a deployment that meets the limits; of the ``chosen`` one, how sure other numbers of systems are as well."""
-    question, d, capacity = sized.contender.question, sized.ready.trial.deployment, sized.as_predicted
+    """What the plan says of a deployment that meets the limits; of the ``chosen`` one, how sure
+    other numbers of systems are as well.
+    """
+    question, d, capacity = (
+        sized.contender.question,
+        sized.ready.trial.deployment,
+        sized.as_predicted,
+    )
     gpus, load, layout = d.parallelism.gpus, sized.contender.load, sized.contender.layout
     need, summary = layout.of(sized.systems + question.spare), capacity.summary
     impact, calibration = accuracy_and_calibration(d.precision, d.model.released)
@@ -85,23 +105,38 @@ def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
 
 def _limit(gpu: Gpu) -> GpuLimit | None:
     rate = clock(gpu)
-    return None if rate == 1.0 else GpuLimit(cap_watts=gpu.power_cap_w, board_watts=gpu.tdp_w, clock=rate)
+    return (
+        None
+        if rate == 1.0
+        else GpuLimit(cap_watts=gpu.power_cap_w, board_watts=gpu.tdp_w, clock=rate)
+    )
 
 
 LOADS = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-"""Loads of one instance at which its power is predicted, as shares of the load that the plan counts on."""
+"""Loads of one instance at which its power is predicted, as shares of the load that the plan counts
+on."""
 
 
 def _power(sized: Sized) -> Power | None:
-    """Watts of the GPUs at the peak and over the load of an instance, by the closed form of its steady state."""
+    """Watts of the GPUs at the peak and over the load of an instance, by the closed form of its
+    steady state.
+    """
     question, instance = sized.contender.question, sized.contender.instance
     tdp = instance.deployment.gpu.tdp_w
-    if question.offline or question.pools is not None or tdp is None or instance.step.drafting is not None:
+    if (
+        question.offline
+        or question.pools is not None
+        or tdp is None
+        or instance.step.drafting is not None
+    ):
         return None
     share = sized.contender.load / sized.instances
 
     def at(rate: float) -> Draw | None:
-        c, lengths = instance.step.coefficients, {"isl": question.isl.mean, "osl": question.osl.mean, "computed": instance.computed}
+        c, lengths = (
+            instance.step.coefficients,
+            {"isl": question.isl.mean, "osl": question.osl.mean, "computed": instance.computed},
+        )
         load, busy = steady_load(instance.deployment, c, requests_per_second=rate, **lengths)
         return draw(instance.deployment, c, load, busy=busy)
 
@@ -116,13 +151,17 @@ def _power(sized: Sized) -> Power | None:
         high=min(peak.watts * peak.high, instance.deployment.gpu.power_cap_w or tdp),
         idle_watts=peak.idle_watts,
         tdp_watts=tdp,
-        joules_per_output_token=peak.watts * instance.deployment.parallelism.gpus / (share * question.osl.mean),
+        joules_per_output_token=peak.watts
+        * instance.deployment.parallelism.gpus
+        / (share * question.osl.mean),
         by_load=((0.0, peak.idle_watts), *points),
     )
 
 
 def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
-    """What requests see at the asked peak: of the choice on its whole fleet, of others on as many instances as stand for theirs."""
+    """What requests see at the asked peak: of the choice on its whole fleet, of others on as many
+    instances as stand for theirs.
+    """
     contender, question = sized.contender, sized.contender.question
     if question.offline or question.load != "open":
         return None
@@ -145,19 +184,24 @@ def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
 
 
 def _attained(sized: Sized, summary: Summary) -> dict[str, Any]:
-    """Joint attainment at the peak, as predicted and with times as long as the confidence allows for; nothing without such a limit."""
+    """Joint attainment at the peak, as predicted and with times as long as the confidence allows
+    for; nothing without such a limit.
+    """
     joint = tuple(limit for limit in sized.contender.question.limits if limit.share is not None)
     values = summary.by_request
     if not joint or values is None:
         return {}
     slower = sized.contender.slowdown(sized.contender.question.confidence).tightened(joint)
     sure = [float((values.ratios(limit.parts) <= limit.seconds).mean()) for limit in slower]
-    seconds = values.ttft.size / sized.contender.load  # of a peak that lasts: the run's own window counts its emptying as well
+    # of a peak that lasts: the run's own window counts its emptying as well
+    seconds = values.ttft.size / sized.contender.load
     return {"attained": attained_of(values, seconds, joint), "sure": tuple(sure)}
 
 
 def _confidence(sized: Sized, *, chosen: bool) -> Confidence:
-    """How sure the number of systems is: of the choice at every level that a plan names, of others at the one that decided."""
+    """How sure the number of systems is: of the choice at every level that a plan names, of others
+    at the one that decided.
+    """
     contender, question = sized.contender, sized.contender.question
     asked, spare = question.confidence, question.spare
     binding = contender.errors[metric_of(sized.as_predicted.binds)]
@@ -174,7 +218,10 @@ def _confidence(sized: Sized, *, chosen: bool) -> Confidence:
     return Confidence(
         asked=asked,
         meets=_chance(sized, found),
-        systems={percent_key(level): None if count is None else count + spare for level, count in found.items()},
+        systems={
+            percent_key(level): None if count is None else count + spare
+            for level, count in found.items()
+        },
         step_factors={percent_key(level): round(binding.factor(level), 4) for level in found},
         metric=binding.metric,
     )
@@ -192,10 +239,11 @@ def _systems_at(sized: Sized, level: float) -> int | None:
 
 
 def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
-    """The chance that the systems meet the limits, in whole per mille: that of the highest percentile of the errors at which they do.
+    """The chance that the systems meet the limits, in whole per mille: that of the highest
+    percentile of the errors at which they do.
 
-    Between the confidences that are simulated, the load that an instance carries is taken to fall evenly, in logarithms, with the time
-    of a step.
+    Between the confidences that are simulated, the load that an instance carries is taken to fall
+    evenly, in logarithms, with the time of a step.
     """
     contender, needed = sized.contender, sized.contender.load / sized.instances
     named = {level: contender.slowdown(level) for level in (*found, SURELY)}
@@ -216,7 +264,9 @@ def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
 
 
 def _between(known: Mapping[float, float], factor: float) -> float:
-    """The rate at a factor, linear in logarithms between known ones, made to fall with it; beyond them in proportion to 1/factor."""
+    """The rate at a factor, linear in logarithms between known ones, made to fall with it; beyond
+    them in proportion to 1/factor.
+    """
     points: list[tuple[float, float]] = []
     for at, rate in sorted(known.items()):
         points.append((at, min(rate, points[-1][1]) if points else rate))
@@ -232,7 +282,9 @@ def _between(known: Mapping[float, float], factor: float) -> float:
 
 
 def _pools(sized: Sized) -> tuple[Pool, ...]:
-    """The instances of the deployment on their systems, by what they do; both of two pools are in the same systems."""
+    """The instances of the deployment on their systems, by what they do; both of two pools are in
+    the same systems.
+    """
     trial, instance, started = sized.ready.trial, sized.ready.instance, _command(sized)
     need = sized.contender.layout.of(sized.systems + sized.contender.question.spare)
     names = trial.identity.names
@@ -256,13 +308,16 @@ def _pools(sized: Sized) -> tuple[Pool, ...]:
 
 
 SURE_ROOM = 0.8
-"""Share of a predicted pool that one request may take: vLLM does not start with a context that its real pool has no room for."""
+"""Share of a predicted pool that one request may take: vLLM does not start with a context that its
+real pool has no room for."""
 
 
 def longest_accepted(instance: Instance) -> int:
-    """Tokens of the longest prompt with its output that an instance is started for: the model's context, where ``SURE_ROOM`` holds it.
+    """Tokens of the longest prompt with its output that an instance is started for: the model's
+    context, where ``SURE_ROOM`` holds it.
 
-    A question's lengths are a guess at the traffic; an engine that refused longer requests would refuse the tail that it left out.
+    A question's lengths are a guess at the traffic; an engine that refused longer requests would
+    refuse the tail that it left out.
     """
     deployment, knobs = instance.deployment, instance.deployment.knobs
     if knobs.scheduler == "static":
@@ -275,7 +330,11 @@ def longest_accepted(instance: Instance) -> int:
 def _command(sized: Sized) -> Command:
     """How an instance is started."""
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
-    longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
+    longest = (
+        traffic.pairs.longest
+        if traffic.pairs is not None
+        else traffic.isl.longest + traffic.osl.longest
+    )
     longest = min(longest, d.model.max_context)
     engine, (rules, tiers) = find_engine(d.engine), sized.ready.instance.below
     checkpoint, words = loaded(d.model, d.precision, engine, d.gpu.vendor)
@@ -284,7 +343,8 @@ def _command(sized: Sized) -> Command:
         checkpoint=checkpoint,
         parallelism=d.parallelism,
         knobs=d.knobs,
-        max_context=sized.contender.question.max_model_len or max(longest_accepted(sized.ready.instance), longest),
+        max_context=sized.contender.question.max_model_len
+        or max(longest_accepted(sized.ready.instance), longest),
         kv_8bit=d.precision.kv == "fp8",
         kv_16bit=d.precision.kv == "fp16" and narrows_kv(d.precision, d.model, engine, d.gpu),
         speculation=d.speculation,
@@ -307,7 +367,9 @@ def _load(question: Question, capacity: Capacity) -> Load:
 
 
 def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
-    """Weights, activations, reserve, KV cache, and what the engine leaves unused; they add up to the GPU's memory."""
+    """Weights, activations, reserve, KV cache, and what the engine leaves unused; they add up to
+    the GPU's memory.
+    """
     m, whole = instance.memory, instance.deployment.gpu.memory_bytes
     sizes: dict[MemoryUse, int] = {
         "weights": m.weight_bytes,
@@ -319,17 +381,30 @@ def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
         "kv_cache": m.kv_budget_bytes,
     }
     sizes["unused"] = max(0, whole - sum(sizes.values()))
-    return tuple(MemoryPart(part=part, bytes_per_gpu=size, share=size / whole) for part, size in sizes.items())
+    return tuple(
+        MemoryPart(part=part, bytes_per_gpu=size, share=size / whole)
+        for part, size in sizes.items()
+    )
 
 
-# How near deployments come to limits that none meets: each of them serving one request at a time, which no load can beat.
+# How near deployments come to limits that none meets: each of them serving one request at a time,
+# which no load can beat.
 
 
-def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejected], refused: Sequence[Rejected]) -> Reachable | None:
-    """What the deployments of a question without an answer reach, with one request at a time; None where none of them fits."""
+def reachable(
+    question: Question,
+    runs: Runs,
+    prepared: Sequence[Ready | Rejected],
+    refused: Sequence[Rejected],
+) -> Reachable | None:
+    """What the deployments of a question without an answer reach, with one request at a time; None
+    where none of them fits.
+    """
     if question.offline:
         return nearest_of(_of_job(rejected) for rejected in refused)
-    return nearest_of(_alone(question, runs, ready) for ready in prepared if isinstance(ready, Ready))
+    return nearest_of(
+        _alone(question, runs, ready) for ready in prepared if isinstance(ready, Ready)
+    )
 
 
 def _alone(question: Question, runs: Runs, ready: Ready) -> tuple[Reached, ...]:
@@ -347,4 +422,11 @@ def _of_job(refused: Rejected) -> tuple[Reached, ...]:
     why = refused.reason
     if not isinstance(why, TooSlowForJob):
         return ()
-    return (Reached(limit=None, asked_ms=1e3 * why.allowed, value_ms=1e3 * why.seconds, deployment=refused.identity),)
+    return (
+        Reached(
+            limit=None,
+            asked_ms=1e3 * why.allowed,
+            value_ms=1e3 * why.seconds,
+            deployment=refused.identity,
+        ),
+    )

@@ -1,4 +1,6 @@
-"""One deployment and the question: what it carries at a confidence, and how many systems of it the load needs."""
+"""One deployment and the question: what it carries at a confidence, and how many systems of it the
+load needs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.limit import Breach, bound_by, limit_of
 from tonnage.plan.reason import BrokenAtAnyLoad, BrokenEarly, BrokenOnManyInstances, NotSure, Reason
 from tonnage.sizing.loads.capacity import Capacity, find_capacity, offline_capacity, replay_capacity
-from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown, StepErrors, factors_at, step_errors
+from tonnage.sizing.loads.confidence import (
+    AS_PREDICTED,
+    Slowdown,
+    StepErrors,
+    factors_at,
+    step_errors,
+)
 from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
@@ -30,10 +38,12 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Limit, Slo
 
 USUAL = 0.85 / MARGIN
-"""Share of what closed forms allow an instance that it usually carries, to know of how many instances to begin with."""
+"""Share of what closed forms allow an instance that it usually carries, to know of how many
+instances to begin with."""
 
 DOUBT, MANY = 0.04, 8
-"""Share by which the load that short runs find may be off, twice its scatter; and from how many systems on a few do not matter."""
+"""Share by which the load that short runs find may be off, twice its scatter; and from how many
+systems on a few do not matter."""
 
 HAIR = 1 - 1e-9
 """Rounding that is left out of account where a load divides evenly."""
@@ -47,8 +57,8 @@ class Contender:
         question: load, limits and what may be bought.
         ready: the deployment.
         runs: the memory of the search.
-        share: of what closed forms allow, the part that an instance is expected to carry; 0 where nothing is known. It says where a search
-            for a load begins, never what it finds.
+        share: of what closed forms allow, the part that an instance is expected to carry; 0 where
+            nothing is known. It says where a search for a load begins, never what it finds.
     """
 
     question: Question
@@ -86,7 +96,9 @@ class Contender:
     def slowdown(self, level: float) -> Slowdown:
         """By which factors times are longer at a confidence."""
         made = (self.instance, "factors", level, self.question.load, self.question.limits)
-        return self.runs.once(made, lambda: factors_at(self.errors, level)).times(self.question.step_factor)
+        return self.runs.once(made, lambda: factors_at(self.errors, level)).times(
+            self.question.step_factor
+        )
 
     @property
     def as_asked(self) -> Slowdown:
@@ -96,7 +108,10 @@ class Contender:
     def bound(self, slowdown: Slowdown) -> float:
         """Requests per second of one instance that closed forms allow."""
         slo = slowdown.tightened(self.question.limits)
-        return self.runs.once((self.instance, "bound", slo), lambda: rate_bound(self.instance, slo)) / slowdown.steps
+        return (
+            self.runs.once((self.instance, "bound", slo), lambda: rate_bound(self.instance, slo))
+            / slowdown.steps
+        )
 
     def capacity(
         self,
@@ -108,11 +123,16 @@ class Contender:
         router: str = "",
         near: float = 0.0,
     ) -> Capacity:
-        """What each of so many instances carries, with times ``slowdown`` as long; the other arguments are those of ``find_capacity``."""
+        """What each of so many instances carries, with times ``slowdown`` as long; the other
+        arguments are those of ``find_capacity``.
+        """
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         demand, slo = question.demand, slower.tightened(question.limits)
         if demand.offline_requests is not None and demand.offline_seconds is not None:
-            return slower_capacity(offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds), slower.steps)
+            return slower_capacity(
+                offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds),
+                slower.steps,
+            )
         if question.recording is not None:
             replayed = Replayed(recording=question.recording, lengths=question.replays_lengths)
             instance, slo = self.behind(router, slower.steps), slower.beyond_steps(question.limits)
@@ -120,21 +140,38 @@ class Contender:
         instance = self.behind(router)
         together = instance.standing_for(instances)
         above, near = above * slower.steps, (near or self.share * self.bound(slower)) * slower.steps
-        capacity = find_capacity(self.runs, instance, slo, instances=together, above=above, care=care, near=near)
+        capacity = find_capacity(
+            self.runs, instance, slo, instances=together, above=above, care=care, near=near
+        )
         return self._as_asked(slower_capacity(capacity, slower.steps), slower, slo)
 
     def _as_asked(self, capacity: Capacity, slower: Slowdown, slo: Slo) -> Capacity:
-        """The capacity with the limits as asked in place of the tighter ones, and latencies as much longer."""
-        asked = {limit_of(tighter): limit for tighter, limit in zip(slo, self.question.limits, strict=True)}
+        """The capacity with the limits as asked in place of the tighter ones, and latencies as much
+        longer.
+        """
+        asked = {
+            limit_of(tighter): limit
+            for tighter, limit in zip(slo, self.question.limits, strict=True)
+        }
         binds, reason = capacity.binds, capacity.reason
         if binds is not None and binds.limit is not None:
             binds = bound_by(asked[binds.limit])
         if isinstance(reason, BrokenAtAnyLoad | BrokenEarly | BrokenOnManyInstances):
             limit, value = asked[reason.breach.limit], reason.breach.value_ms
-            longer = slower.of(limit) if self.question.recording is None else slower.of(limit) / slower.steps
-            breach = Breach(limit=limit_of(limit), value_ms=None if value is None else value * longer)
+            longer = (
+                slower.of(limit)
+                if self.question.recording is None
+                else slower.of(limit) / slower.steps
+            )
+            breach = Breach(
+                limit=limit_of(limit), value_ms=None if value is None else value * longer
+            )
             reason = replace(reason, breach=breach)
-            if isinstance(reason, BrokenAtAnyLoad) and slower.steps > self.as_asked.steps and self._alone_as_predicted():
+            if (
+                isinstance(reason, BrokenAtAnyLoad)
+                and slower.steps > self.as_asked.steps
+                and self._alone_as_predicted()
+            ):
                 reason = NotSure(breach=breach, step_factor=slower.steps / self.as_asked.steps)
         return replace(capacity, binds=binds, reason=reason)
 
@@ -143,10 +180,15 @@ class Contender:
         return self.runs.alone(self.instance)
 
     def alone_at(self, slowdown: Slowdown) -> Breach:
-        """The limit that a single client comes nearest to, or breaks most, with times so much longer, and the value there."""
+        """The limit that a single client comes nearest to, or breaks most, with times so much
+        longer, and the value there.
+        """
         alone, limits = self.alone(), self.question.limits
         values = [(1e3 * statistic_s(alone, limit) * slowdown.of(limit), limit) for limit in limits]
-        value, nearest = max(((v, limit) for v, limit in values if not math.isnan(v)), key=lambda pair: pair[0] / pair[1].seconds)
+        value, nearest = max(
+            ((v, limit) for v, limit in values if not math.isnan(v)),
+            key=lambda pair: pair[0] / pair[1].seconds,
+        )
         return Breach(limit=limit_of(nearest), value_ms=value)
 
     def _alone_as_predicted(self) -> bool:
@@ -154,9 +196,13 @@ class Contender:
         return worst_limit(self.alone(), self.as_asked.tightened(self.question.limits)) is None
 
     def without(self, limit: Limit, instances: int) -> Capacity:
-        """What each of so many instances would carry by the prediction as it is, if the question had all limits but one."""
+        """What each of so many instances would carry by the prediction as it is, if the question
+        had all limits but one.
+        """
         rest = tuple(each for each in self.question.slo if each != limit)
-        return replace(self, question=replace(self.question, slo=rest)).capacity(instances, care=QUICK)
+        return replace(self, question=replace(self.question, slo=rest)).capacity(
+            instances, care=QUICK
+        )
 
     def behind(self, router: str = "", steps: float = 1.0) -> Instance:
         """The instance behind a router, with slower steps."""
@@ -164,34 +210,52 @@ class Contender:
         if router in ("", traffic.router) and steps == 1.0:
             return self.instance
         router = router or traffic.router
-        changed = replace(traffic, router=router, step_factor=steps, sharing=self.question.sharing_behind(router))
+        changed = replace(
+            traffic, router=router, step_factor=steps, sharing=self.question.sharing_behind(router)
+        )
         return self.runs.instance(self.instance.deployment, changed)
 
-    def carried(self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = "") -> float:
+    def carried(
+        self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = ""
+    ) -> float:
         """Requests per second that so many systems carry in all."""
         instances = self.layout.of(systems).instances
-        return instances * self.capacity(instances, slowdown, care=care, router=router).rate if instances else 0.0
+        return (
+            instances * self.capacity(instances, slowdown, care=care, router=router).rate
+            if instances
+            else 0.0
+        )
 
     def needed(
-        self, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+        self,
+        slowdown: Slowdown | None = None,
+        *,
+        above: float = 0.0,
+        care: Care = SURE,
+        router: str = "",
     ) -> tuple[int, Capacity] | Reason:
-        """The fewest systems, spare ones left out, that carry the load, and what one of their instances carries; or why none do.
+        """The fewest systems, spare ones left out, that carry the load, and what one of their
+        instances carries; or why none do.
 
-        More instances carry as much each as fewer do, or more. So what a number of systems carries says how many to look at next; short
-        runs say where to begin, and leave a deployment out that carries less than ``above`` by more than their scatter. Arguments as of
-        ``capacity``.
+        More instances carry as much each as fewer do, or more. So what a number of systems carries
+        says how many to look at next; short runs say where to begin, and leave a deployment out
+        that carries less than ``above`` by more than their scatter. Arguments as of ``capacity``.
         """
         slower = self.as_asked if slowdown is None else slowdown
         guess = self.layout.carrying(self.load, (self.share or USUAL) * self.bound(slower))
         doubt = 1 - DOUBT if care == SURE else 1.0
-        quick = self.capacity(guess.instances, slower, above=doubt * above, care=QUICK, router=router)
+        quick = self.capacity(
+            guess.instances, slower, above=doubt * above, care=QUICK, router=router
+        )
         if quick.reason is not None and (care == QUICK or above > 0.0):
             return quick.reason
         low, systems = 0, self.layout.carrying(self.load, quick.rate or self.bound(slower)).systems
         most: tuple[int, Capacity] | None = None
         while True:
             instances = self.layout.of(systems).instances
-            capacity = self.capacity(instances, slower, above=above, care=care, router=router, near=quick.rate)
+            capacity = self.capacity(
+                instances, slower, above=above, care=care, router=router, near=quick.rate
+            )
             if capacity.reason is not None:
                 return most or capacity.reason
             asked = self.layout.carrying(self.load, capacity.rate).systems
@@ -206,13 +270,18 @@ class Contender:
                 low, systems = systems, asked
 
     def in_doubt(self, systems: int, rate: float) -> bool:
-        """Whether the scatter of short runs could change a number of systems; where there are many, a few more do not matter."""
+        """Whether the scatter of short runs could change a number of systems; where there are many,
+        a few more do not matter.
+        """
         return systems <= MANY * self.layout.systems_per_instance and any(
-            self.layout.carrying(self.load, rate * factor).systems != systems for factor in (1 - DOUBT, 1 + DOUBT)
+            self.layout.carrying(self.load, rate * factor).systems != systems
+            for factor in (1 - DOUBT, 1 + DOUBT)
         )
 
     def settled(self, slowdown: Slowdown, *, router: str = "") -> int | None:
-        """The systems of ``needed``, from short runs where these leave no doubt; None where no number does."""
+        """The systems of ``needed``, from short runs where these leave no doubt; None where no
+        number does.
+        """
         found = self.needed(slowdown, care=QUICK, router=router)
         if isinstance(found, tuple) and self.in_doubt(found[0], found[1].rate):
             found = self.needed(slowdown, router=router)
@@ -231,21 +300,34 @@ class Contender:
         return self.instance.standing_for(instances)
 
     def seen(self, instances: int, rate: float, care: Care) -> Seen:
-        """A run of the instances that represent so many, at ``rate`` requests per second for each, by the prediction as it is."""
+        """A run of the instances that represent so many, at ``rate`` requests per second for each,
+        by the prediction as it is.
+        """
         return self.runs.open(*self.simulated(instances, rate), care)
 
     def simulated(self, instances: int, rate: float) -> tuple[Instance, int, float]:
-        """What is simulated to see so many instances at ``rate`` for each: an instance, how many, and the requests/s for each of these."""
+        """What is simulated to see so many instances at ``rate`` for each: an instance, how many,
+        and the requests/s for each of these.
+        """
         return self.running, self.standing_for(instances), rate
 
     def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
-        """An instance that ends the load of ``capacity``, the requests per second that come to it, and its steps, at most so many."""
+        """An instance that ends the load of ``capacity``, the requests per second that come to it,
+        and its steps, at most so many.
+        """
         instance, rate = self.running, capacity.rate
-        return instance, rate, instance.recorded(rate, instance.requests_of(rate, QUICK), most).steps
+        return (
+            instance,
+            rate,
+            instance.recorded(rate, instance.requests_of(rate, QUICK), most).steps,
+        )
 
     def saturation(self, slowdown: Slowdown | None = None) -> float:
         """Requests per second that one instance completes when always busy."""
-        return self.runs.saturation(self.instance) / (self.as_asked if slowdown is None else slowdown).steps
+        return (
+            self.runs.saturation(self.instance)
+            / (self.as_asked if slowdown is None else slowdown).steps
+        )
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
         """The whole fleet at the load that is sized for."""
@@ -259,12 +341,16 @@ class Contender:
             saturation=self.saturation(slower),
             asked=question.limits,
             slo=slower.beyond_steps(question.limits),
-            replayed=None if recording is None else Replayed(recording=recording, lengths=question.replays_lengths),
+            replayed=None
+            if recording is None
+            else Replayed(recording=recording, lengths=question.replays_lengths),
         )
 
 
 def slower_capacity(capacity: Capacity, steps: float) -> Capacity:
-    """The capacity of an instance whose times are so much longer than those of the one that was simulated."""
+    """The capacity of an instance whose times are so much longer than those of the one that was
+    simulated.
+    """
     if steps == 1.0:
         return capacity
     reason = capacity.reason
@@ -311,7 +397,9 @@ class Sized:
     @property
     def slowdown(self) -> Slowdown:
         """By which factors times are longer at the level."""
-        return self.contender.as_asked if self.level is None else self.contender.slowdown(self.level)
+        return (
+            self.contender.as_asked if self.level is None else self.contender.slowdown(self.level)
+        )
 
     @property
     def gpus(self) -> int:
@@ -322,13 +410,16 @@ class Sized:
     def rate(self) -> float:
         """Requests per second of one instance that the number of systems counts on.
 
-        Where the whole fleet asked for more systems than what an instance carries, it is the most that agrees with them.
+        Where the whole fleet asked for more systems than what an instance carries, it is the most
+        that agrees with them.
         """
         contender = self.contender
         if contender.layout.carrying(contender.load, self.capacity.rate).systems >= self.systems:
             return self.capacity.rate
         fewer = contender.layout.of(self.systems - contender.layout.systems_per_instance).instances
-        return min(self.capacity.rate, contender.load / fewer * HAIR) if fewer else self.capacity.rate
+        return (
+            min(self.capacity.rate, contender.load / fewer * HAIR) if fewer else self.capacity.rate
+        )
 
     @property
     def gpus_exact(self) -> float:

@@ -1,4 +1,6 @@
-"""What a search learned of deployments, for other questions about the same ones, which then make fewer runs."""
+"""What a search learned of deployments, for other questions about the same ones, which then make
+fewer runs.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,13 @@ class Learned:
     """What a search learned of deployments, for other questions about the same ones.
 
     Attributes:
-        shares: of what closed forms allow, the part that deployments were found to carry: where searches begin, and which come first.
-        most: the part that they carry at most; in a question that differs little, one that is behind by ``MARGIN`` is left out.
-        relief: the strain on a limit with other knobs over that with a deployment's own; in a question that differs little, a setting that
-            leaves the limit broken by ``MARGIN`` is left out.
+        shares: of what closed forms allow, the part that deployments were found to carry: where
+            searches begin, and which come first.
+        most: the part that they carry at most; in a question that differs little, one that is
+            behind by ``MARGIN`` is left out.
+        relief: the strain on a limit with other knobs over that with a deployment's own; in a
+            question that differs little, a setting that leaves the limit broken by ``MARGIN`` is
+            left out.
     """
 
     shares: Shares = ()
@@ -39,7 +44,9 @@ def shares_of(found: Sequence[Sized]) -> Shares:
 
 
 def expecting(one: Contender, known: Shares) -> Contender:
-    """The contender with the share of its nearest relative; with none where no relative is known."""
+    """The contender with the share of its nearest relative; with none where no relative is
+    known.
+    """
     if not known:
         return one
     d = one.ready.trial.deployment
@@ -51,28 +58,41 @@ def expecting(one: Contender, known: Shares) -> Contender:
 def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
     """In what two deployments are alike, what changes the share most first."""
     a, b = one.parallelism, other.parallelism
-    same = (one.engine == other.engine, a == b, one.precision == other.precision, one.gpu == other.gpu)
+    same = (
+        one.engine == other.engine,
+        a == b,
+        one.precision == other.precision,
+        one.gpu == other.gpu,
+    )
     return ((a.dp > 1, a.pp > 1) == (b.dp > 1, b.pp > 1), *same)
 
 
 FORESEEN = ("tpot", "e2e")
-"""Metrics whose limits closed forms turn into a load; how steep others are where they nearly break is not known."""
+"""Metrics whose limits closed forms turn into a load; how steep others are where they nearly break
+is not known."""
 
 FURTHER = 1.3
-"""By how much another metric breaks, for the load to be too much also where an input is a fifth lower: that is as a limit 1.25 times as
-loose."""
+"""By how much another metric breaks, for the load to be too much also where an input is a fifth
+lower: that is as a limit 1.25 times as loose."""
 
 
 def most_of(one: Contender, outcome: Sized | Behind, slowdown: Slowdown) -> float:
-    """The share of what closed forms allow that a deployment carries at most, also in a question that differs little; 1 if not known.
+    """The share of what closed forms allow that a deployment carries at most, also in a question
+    that differs little; 1 if not known.
 
     A load that breaks a limit s-fold is more than it carries where limits are s times as loose.
     """
     if isinstance(outcome, Sized):
         limit = None if outcome.capacity.binds is None else outcome.capacity.binds.limit
-        return outcome.capacity.rate / one.bound(slowdown) if limit is None or limit.metric in FORESEEN else 1.0
+        return (
+            outcome.capacity.rate / one.bound(slowdown)
+            if limit is None or limit.metric in FORESEEN
+            else 1.0
+        )
     times = max((outcome.breach.value_ms or 0.0) / outcome.breach.limit.milliseconds, 1.0)
     if times < FURTHER and outcome.breach.limit.metric not in FORESEEN:
         return 1.0
     looser = tuple(replace(limit, seconds=times * limit.seconds) for limit in one.question.slo)
-    return outcome.requests_per_second / replace(one, question=replace(one.question, slo=looser)).bound(slowdown)
+    return outcome.requests_per_second / replace(
+        one, question=replace(one.question, slo=looser)
+    ).bound(slowdown)

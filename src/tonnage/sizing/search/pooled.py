@@ -1,9 +1,12 @@
-"""A deployment in two pools as one more contender: instances that compute prompts and instances that decode, in one set of systems.
+"""A deployment in two pools as one more contender: instances that compute prompts and instances
+that decode, in one set of systems.
 
-Both pools fill their systems together. So many instances have a best split, the one that carries most inside the limits: too few of them
-for prompts break the limit on the first token, too few for decodes that on the time per token. It is found by runs of whole pools at the
-loads of the lattice, from a closed form outwards, and a further split is tried only until one carries no more than its neighbour. What
-the pools carry, over all of their instances, is then what any other deployment's instance carries to the search.
+Both pools fill their systems together. So many instances have a best split, the one that carries
+most inside the limits: too few of them for prompts break the limit on the first token, too few for
+decodes that on the time per token. It is found by runs of whole pools at the loads of the lattice,
+from a closed form outwards, and a further split is tried only until one carries no more than its
+neighbour. What the pools carry, over all of their instances, is then what any other deployment's
+instance carries to the search.
 
 Of more than ``STAND`` instances so many represent all, in the same shares.
 """
@@ -18,7 +21,13 @@ import numpy as np
 
 from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
-from tonnage.simulator.request import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
+from tonnage.simulator.request import (
+    ALL_TOKENS,
+    CONTEXT_TOKENS,
+    DECODE_SEQUENCES,
+    DURATION,
+    STEP_COLUMNS,
+)
 from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
@@ -43,10 +52,12 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Slo
 
 STAND = 32
-"""Most instances of both pools that are simulated together to know what each of a larger number carries."""
+"""Most instances of both pools that are simulated together to know what each of a larger number
+carries."""
 
 FILLED = 0.85
-"""Share of what closed forms allow a prefill instance that it usually carries inside a limit on TTFT, where the search begins."""
+"""Share of what closed forms allow a prefill instance that it usually carries inside a limit on
+TTFT, where the search begins."""
 
 PER_TOKEN = ("tpot", "itl")
 """Metrics whose limits break where the decode pool is too small."""
@@ -63,7 +74,9 @@ def contenders_of(question: Question, ready: Sequence[Ready], runs: Runs) -> lis
 
 
 def poolable(question: Question, prepared: Sequence[Ready | Rejected]) -> list[Ready | Rejected]:
-    """What was prepared, without the deployments that cannot be two pools where the question asks for these."""
+    """What was prepared, without the deployments that cannot be two pools where the question asks
+    for these.
+    """
     if question.pools is None:
         return list(prepared)
     return [_poolable(one) if isinstance(one, Ready) else one for one in prepared]
@@ -72,7 +85,9 @@ def poolable(question: Question, prepared: Sequence[Ready | Rejected]) -> list[R
 def _poolable(one: Ready) -> Ready | Rejected:
     deployment = one.trial.deployment
     if deployment.parallelism.pp > 1:
-        return one.trial.rejected(CannotRun(error="two pools are not simulated with pipeline stages"))
+        return one.trial.rejected(
+            CannotRun(error="two pools are not simulated with pipeline stages")
+        )
     if deployment.knobs.scheduler == "static":
         return one.trial.rejected(CannotRun(error="two pools need in-flight batching"))
     return one
@@ -111,10 +126,16 @@ class PooledContender(Contender):
         return replace(self, split=(prefill, min(instances, STAND) - prefill), whole=instances)
 
     def pools(self, base: Instance, split: Split, whole: int) -> TwoPools:
-        """So many instances of each pool; they stand for ``whole`` instances, which may have one system or several."""
+        """So many instances of each pool; they stand for ``whole`` instances, which may have one
+        system or several.
+        """
         deployment, pools = base.deployment, self.asked
         joined = whole * deployment.parallelism.gpus <= self.ready.trial.system.gpus
-        bytes_s = sent_bytes_s(deployment.gpu, together=joined) if pools.link_bytes_s is None else pools.link_bytes_s
+        bytes_s = (
+            sent_bytes_s(deployment.gpu, together=joined)
+            if pools.link_bytes_s is None
+            else pools.link_bytes_s
+        )
 
         def made() -> TwoPools:
             instance = self.runs.instance(decode_worker(deployment), base.traffic)
@@ -123,7 +144,9 @@ class PooledContender(Contender):
         return self.runs.once((base, "pools", split, bytes_s, pools.overlap), made)
 
     def standing(self, base: Instance, instances: int, most: int = STAND) -> TwoPools:
-        """The pools that stand for so many instances, at most ``most`` of them, in the shares of ``split``."""
+        """The pools that stand for so many instances, at most ``most`` of them, in the shares of
+        ``split``.
+        """
         together = min(instances, most)
         prefill = self._prefill(together)
         return self.pools(base, (prefill, together - prefill), instances)
@@ -137,7 +160,9 @@ class PooledContender(Contender):
         return self.runs.alone(self._pair)
 
     def bound(self, slowdown: Slowdown) -> float:
-        """Requests per second over all instances that closed forms allow each of them, whatever the shares."""
+        """Requests per second over all instances that closed forms allow each of them, whatever the
+        shares.
+        """
         pair = self._pair
         each = pair.at_most(token_limit(pair, slowdown.tightened(self.question.limits)))
         return MARGIN / sum(1.0 / rate for rate in each) / slowdown.steps
@@ -152,29 +177,52 @@ class PooledContender(Contender):
         router: str = "",
         near: float = 0.0,
     ) -> Capacity:
-        """What so many instances in two pools carry, over their number; arguments as of ``Contender.capacity``."""
+        """What so many instances in two pools carry, over their number; arguments as of
+        ``Contender.capacity``.
+        """
         slower = self.as_asked if slowdown is None else slowdown
         slo, base = slower.tightened(self.question.limits), self.behind(router)
         if instances < 2:
-            return no_capacity(self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS)
+            return no_capacity(
+                self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS
+            )
         together = min(instances, STAND)
-        floor, near = (rate * slower.steps * together for rate in (above, near or self.share * self.bound(slower)))
+        floor, near = (
+            rate * slower.steps * together
+            for rate in (above, near or self.share * self.bound(slower))
+        )
         prefill, capacity = self._best(base, instances, slo, floor, near)
         if care == SURE and capacity.reason is None:
             pools = self.pools(base, (prefill, together - prefill), instances)
-            capacity = find_capacity(self.runs, pools, slo, above=floor, care=care, near=capacity.rate)
+            capacity = find_capacity(
+                self.runs, pools, slo, above=floor, care=care, near=capacity.rate
+            )
         return self._as_asked(slower_capacity(_each(capacity, together), slower.steps), slower, slo)
 
     def needed(
-        self, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+        self,
+        slowdown: Slowdown | None = None,
+        *,
+        above: float = 0.0,
+        care: Care = SURE,
+        router: str = "",
     ) -> tuple[int, Capacity] | Reason:
-        """The fewest systems whose instances carry the load in two pools; arguments and result as of ``Contender.needed``.
+        """The fewest systems whose instances carry the load in two pools; arguments and result as
+        of ``Contender.needed``.
 
-        All systems together carry more, the more there are; what each instance carries depends on how evenly they can be split.
+        All systems together carry more, the more there are; what each instance carries depends on
+        how evenly they can be split.
         """
-        slower, layout, span = self.as_asked if slowdown is None else slowdown, self.layout, self.layout.systems_per_instance
+        slower, layout, span = (
+            self.as_asked if slowdown is None else slowdown,
+            self.layout,
+            self.layout.systems_per_instance,
+        )
         low, best, near = layout.holding(2).systems - span, None, above
-        systems = max(low + span, layout.carrying(self.load, (self.share or USUAL) * self.bound(slower)).systems)
+        systems = max(
+            low + span,
+            layout.carrying(self.load, (self.share or USUAL) * self.bound(slower)).systems,
+        )
         if above > 0.0:
             beyond = self._beyond(above, slower, router)
             if not isinstance(beyond, int):
@@ -188,7 +236,11 @@ class PooledContender(Contender):
                 capacity = self.capacity(instances, slower, router=router, near=near)
             if capacity.reason is not None and best is None:
                 return capacity.reason
-            asked = systems + span if capacity.reason is not None else layout.carrying(self.load, capacity.rate).systems
+            asked = (
+                systems + span
+                if capacity.reason is not None
+                else layout.carrying(self.load, capacity.rate).systems
+            )
             if asked <= systems:
                 best = systems, capacity
                 systems = max(low + span, min(asked, systems - span))
@@ -198,8 +250,13 @@ class PooledContender(Contender):
         return best
 
     def _beyond(self, above: float, slower: Slowdown, router: str) -> int | Reason:
-        """The systems on which instances carry more than that each, or one group fewer that carries the load; or why none do."""
-        most, span = self.layout.carrying(self.load, above).systems, self.layout.systems_per_instance
+        """The systems on which instances carry more than that each, or one group fewer that carries
+        the load; or why none do.
+        """
+        most, span = (
+            self.layout.carrying(self.load, above).systems,
+            self.layout.systems_per_instance,
+        )
         for systems in (most, most - span):
             instances = self.layout.of(systems).instances
             floor = above if systems == most else self.load / max(instances, 1) * HAIR
@@ -217,21 +274,37 @@ class PooledContender(Contender):
         return whole / sum(split) / (self.as_asked if slowdown is None else slowdown).steps
 
     def simulated(self, instances: int, rate: float) -> tuple[Instance, int, float]:
-        """The pools that stand for so many instances, which are one; arguments as of ``Contender.simulated``."""
+        """The pools that stand for so many instances, which are one; arguments as of
+        ``Contender.simulated``.
+        """
         pools = self.standing(self.running, instances)
         return pools, 1, rate * (pools.prefill + pools.decode)
 
     def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
-        """An instance of the pool that ends the load, what comes to it, and its steps; arguments as of ``Contender.recorded``.
+        """An instance of the pool that ends the load, what comes to it, and its steps; arguments as
+        of ``Contender.recorded``.
 
-        A decode instance has one mean step, by Little's law: as many requests as come to it in the time that one of them decodes.
+        A decode instance has one mean step, by Little's law: as many requests as come to it in the
+        time that one of them decodes.
         """
-        instance, (prefill, decode), whole = self.running, self.split or (1, 1), sum(self.split or (1, 1)) * capacity.rate
-        prompts, decodes = self._pair.at_most(token_limit(self._pair, self.as_asked.tightened(self.question.limits)))
+        instance, (prefill, decode), whole = (
+            self.running,
+            self.split or (1, 1),
+            sum(self.split or (1, 1)) * capacity.rate,
+        )
+        prompts, decodes = self._pair.at_most(
+            token_limit(self._pair, self.as_asked.tightened(self.question.limits))
+        )
         if _sides(capacity, prefill * prompts < decode * decodes)[0] > 0:
-            computing = self.runs.instance(instance.deployment, replace(instance.traffic, osl=Lengths(mean=1), pairs=None))
+            computing = self.runs.instance(
+                instance.deployment, replace(instance.traffic, osl=Lengths(mean=1), pairs=None)
+            )
             rate = whole / prefill
-            return computing, rate, computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps
+            return (
+                computing,
+                rate,
+                computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps,
+            )
         other, rate, isl, osl = (
             self.runs.instance(decode_worker(instance.deployment), instance.traffic),
             whole / decode,
@@ -241,7 +314,10 @@ class PooledContender(Contender):
         decoding_s = (capacity.summary.tpot_ms.mean or 0.0) / 1e3 * (osl.mean - 1)
         batch = max(1, round(rate * decoding_s / other.deployment.parallelism.dp))
         step = np.zeros((1, STEP_COLUMNS), np.int64)
-        step[0, DECODE_SEQUENCES], step[0, CONTEXT_TOKENS] = batch, round(batch * (isl.mean + osl.mean / 2))
+        step[0, DECODE_SEQUENCES], step[0, CONTEXT_TOKENS] = (
+            batch,
+            round(batch * (isl.mean + osl.mean / 2)),
+        )
         step[0, ALL_TOKENS] = batch * other.deployment.parallelism.dp
         step[0, DURATION] = to_ps(other.step.seconds(0, 0, batch, 0, int(step[0, CONTEXT_TOKENS])))
         return other, rate, step
@@ -249,7 +325,9 @@ class PooledContender(Contender):
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
         """Both pools at the load that is sized for."""
         peak = super().at_peak(slowdown)
-        return PooledAtPeak(**{part.name: getattr(peak, part.name) for part in fields(peak)}, contender=self)
+        return PooledAtPeak(
+            **{part.name: getattr(peak, part.name) for part in fields(peak)}, contender=self
+        )
 
     @cached_property
     def _pair(self) -> TwoPools:
@@ -261,8 +339,12 @@ class PooledContender(Contender):
         prefill, decode = self.split or (1, 1)
         return min(max(round(instances * prefill / (prefill + decode)), 1), instances - 1)
 
-    def _best(self, base: Instance, instances: int, slo: Slo, above: float = 0.0, near: float = 0.0) -> tuple[int, Capacity]:
-        """The prefill instances with which so many carry most in short runs: from closed forms on, first towards the limiting pool."""
+    def _best(
+        self, base: Instance, instances: int, slo: Slo, above: float = 0.0, near: float = 0.0
+    ) -> tuple[int, Capacity]:
+        """The prefill instances with which so many carry most in short runs: from closed forms on,
+        first towards the limiting pool.
+        """
         together = min(instances, STAND)
 
         def carried(prefill: int, floor: float) -> Capacity:
@@ -296,12 +378,17 @@ class PooledAtPeak(FleetAtPeak):
     contender: PooledContender
 
     def could_carry(self, systems: int) -> bool:
-        """Whether there is an instance for each pool, and so many systems complete the load within ``STABLE`` of saturation."""
+        """Whether there is an instance for each pool, and so many systems complete the load within
+        ``STABLE`` of saturation.
+        """
         return self.instances(systems) > 1 and super().could_carry(systems)
 
     def simulated(self, systems: int) -> int:
         """How many of the instances are simulated."""
-        return min(self.instances(systems), max(MOST_INSTANCES // self.instance.deployment.parallelism.dp, 2))
+        return min(
+            self.instances(systems),
+            max(MOST_INSTANCES // self.instance.deployment.parallelism.dp, 2),
+        )
 
     def seen(self, systems: int, router: str = "", seed: int = 0) -> Seen:
         """What a number of systems does; arguments as of ``FleetAtPeak.seen``."""
@@ -311,12 +398,16 @@ class PooledAtPeak(FleetAtPeak):
 
 
 def _sides(found: Capacity, prompts: bool) -> tuple[int, int]:
-    """Whether more prefill instances or fewer would carry more, by the limit that ends the load; by ``prompts`` where it is neither's."""
+    """Whether more prefill instances or fewer would carry more, by the limit that ends the load; by
+    ``prompts`` where it is neither's.
+    """
     reason = found.reason
     if isinstance(reason, BrokenEarly | BrokenAtAnyLoad):
         metric: str = reason.breach.limit.metric
     else:
-        metric = "" if found.binds is None or found.binds.limit is None else found.binds.limit.metric
+        metric = (
+            "" if found.binds is None or found.binds.limit is None else found.binds.limit.metric
+        )
     more = metric == "ttft" or (metric not in PER_TOKEN and prompts)
     return (1, -1) if more else (-1, 1)
 
@@ -327,5 +418,11 @@ def _each(found: Capacity, instances: int) -> Capacity:
     if isinstance(reason, BrokenEarly):
         reason = replace(reason, requests_per_second=reason.requests_per_second / instances)
     elif isinstance(reason, AboveSaturation):
-        reason = replace(reason, requests_per_second=reason.requests_per_second / instances, most=reason.most / instances)
-    return replace(found, rate=found.rate / instances, concurrency=found.concurrency / instances, reason=reason)
+        reason = replace(
+            reason,
+            requests_per_second=reason.requests_per_second / instances,
+            most=reason.most / instances,
+        )
+    return replace(
+        found, rate=found.rate / instances, concurrency=found.concurrency / instances, reason=reason
+    )

@@ -1,12 +1,14 @@
-"""The one door to an answer: which deployment carries the load on the fewest GPUs, at the asked confidence, and on how many systems.
+"""The one door to an answer: which deployment carries the load on the fewest GPUs, at the asked
+confidence, and on how many systems.
 
-Deployments compete in the order in which closed forms rank them. One that closed forms, or a run at the load that it would have to carry,
-show to need no fewer GPUs than the leader is left out; the others are sized behind the requested router. Then the engine's
-knobs of near deployments are tried in the same way, and the whole fleet of the winner is simulated. Everything that a plan claims is
+Deployments compete in the order in which closed forms rank them. One that closed forms, or a run at
+the load that it would have to carry, show to need no fewer GPUs than the leader is left out; the
+others are sized behind the requested router. Then the engine's knobs of near deployments are tried
+in the same way, and the whole fleet of the winner is simulated. Everything that a plan claims is
 this search with another question and the same ``Runs``.
 
-Which runs are made, and so what is found, depends on the question alone and never on how threads are scheduled: two deployments are tried
-side by side, and only finished pairs leave others out.
+Which runs are made, and so what is found, depends on the question alone and never on how threads
+are scheduled: two deployments are tried side by side, and only finished pairs leave others out.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import FAR, first_rows
 from tonnage.plan.fleet import FleetCheck
-from tonnage.plan.reason import Behind, BrokenEarly, NeedsMoreGpus, NotSure, Outdone, Reason, Rejected
+from tonnage.plan.reason import (
+    Behind,
+    BrokenEarly,
+    NeedsMoreGpus,
+    NotSure,
+    Outdone,
+    Reason,
+    Rejected,
+)
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.fleet_check import check, never_holds
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
@@ -42,31 +52,37 @@ if TYPE_CHECKING:
 
 
 EVEN = ("tpot", "itl", "e2e")
-"""Metrics whose values change evenly with the load, so that what another setting does to them hardly depends on it."""
+"""Metrics whose values change evenly with the load, so that what another setting does to them
+hardly depends on it."""
 
 WAVE = 2
-"""Deployments that are tried side by side where others next to the best are sized too; otherwise each is tried by itself."""
+"""Deployments that are tried side by side where others next to the best are sized too; otherwise
+each is tried by itself."""
 
 TUNED = 6
-"""Deployments whose knobs are tried: the nearest to needing the fewest GPUs; of 200 random questions one was answered best by the sixth."""
+"""Deployments whose knobs are tried: the nearest to needing the fewest GPUs; of 200 random
+questions one was answered best by the sixth."""
 
 BUSIER, CLOSED = 1.03, 1.04
-"""How many times as much as a busy engine completes it may complete with other knobs: more tokens in a step, or fewer; and how many times
-as much as the closed form says it does complete."""
+"""How many times as much as a busy engine completes it may complete with other knobs: more tokens
+in a step, or fewer; and how many times as much as the closed form says it does complete."""
 
 ALIKE = 1.1
-"""How many times as much one setting may strain the limits as the best before it for the next to be tried: a token budget that few steps
-fill changes little, and the next smaller one may halve the longest gaps."""
+"""How many times as much one setting may strain the limits as the best before it for the next to be
+tried: a token budget that few steps fill changes little, and the next smaller one may halve the
+longest gaps."""
 
 IN_FULL = 0.9
-"""Share of the load that it would have to carry at which a deployment is simulated where nothing is left out by closed forms."""
+"""Share of the load that it would have to carry at which a deployment is simulated where nothing is
+left out by closed forms."""
 
 LEAST = 0.2
-"""A deployment that carries less than this share of its predicted load at a confidence does not reach it: there the limits are those of a
-single client, and more systems hardly help."""
+"""A deployment that carries less than this share of its predicted load at a confidence does not
+reach it: there the limits are those of a single client, and more systems hardly help."""
 
 RECHECKED = 6
-"""Most deployments whose whole fleet is simulated before one of them is chosen; more systems than the search asks for cost a place."""
+"""Most deployments whose whole fleet is simulated before one of them is chosen; more systems than
+the search asks for cost a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +92,8 @@ class Answer:
     Attributes:
         found: the deployments that meet the limits, best first; of each GPU type at least the best.
         rejected: every other deployment.
-        check: of the whole fleet of the first; None where nothing was chosen or the load is no open one.
+        check: of the whole fleet of the first; None where nothing was chosen or the load is no open
+            one.
         prepared: every deployment that the question allows, before the search.
         learned: what this search learned.
     """
@@ -102,14 +119,19 @@ class Search:
         runs: the memory.
         steps: counts the deployments that were tried.
         workers: threads to simulate on; the answer does not depend on it.
-        prune: False to simulate every deployment, and every setting of every knob, at ``IN_FULL`` of the load that it would have to carry,
-            and in full where it carries that, whatever closed forms say: what ``./benchmark pruning`` compares with. It takes many times
-            as long, for the same answer.
-        care: how long the runs are that decide; where they are ``QUICK``, the number of systems is an estimate and no fleet is checked.
-        rows: whether deployments next to the best are sized too: the best of every other GPU type, and others on the best one.
+        prune: False to simulate every deployment, and every setting of every knob, at ``IN_FULL``
+            of the load that it would have to carry, and in full where it carries that, whatever
+            closed forms say: what ``./benchmark pruning`` compares with. It takes many times as
+                long, for the same answer.
+        care: how long the runs are that decide; where they are ``QUICK``, the number of systems is
+            an estimate and no fleet is checked.
+        rows: whether deployments next to the best are sized too: the best of every other GPU type,
+            and others on the best one.
         aim: what deployments compete for.
-        seeds: deployments that are tried next to those of the question, such as one with other knobs that is known to do well.
-        first: the deployment that is tried first, as it is likely to be the best; the others are then left out sooner.
+        seeds: deployments that are tried next to those of the question, such as one with other
+            knobs that is known to do well.
+        first: the deployment that is tried first, as it is likely to be the best; the others are
+            then left out sooner.
         only: whether the seeds alone are tried.
         learned: what an earlier search learned.
     """
@@ -128,7 +150,9 @@ class Search:
     learned: Learned = field(default_factory=Learned)
 
     def key(self, one: Sized) -> tuple[float, ...]:
-        """The sort key of deployments: first whether one reaches the confidence, then by the aim, then in the order of the trials."""
+        """The sort key of deployments: first whether one reaches the confidence, then by the aim,
+        then in the order of the trials.
+        """
         unsure = one.level is None or one.level < self.question.confidence
         return (unsure, *self.aim.key(one), one.ready.place)
 
@@ -155,12 +179,20 @@ class Search:
         failed: dict[int, Rejected] = {}
         learned = Learned()
         while True:  # until a fleet holds, or no deployment is left whose fleet might
-            left, more = ([one for one in some if one.ready.place not in failed] for some in (contenders, seeds))
+            left, more = (
+                [one for one in some if one.ready.place not in failed]
+                for some in (contenders, seeds)
+            )
             for level in self._levels():
                 quick = self._in_short_runs(left, level)
-                search = replace(self, learned=replace(self.learned, shares=shares_of(quick) or self.learned.shares))
+                search = replace(
+                    self,
+                    learned=replace(self.learned, shares=shares_of(quick) or self.learned.shares),
+                )
                 contest = Contest(search=search, level=level, care=self.care)
-                found = asked = contest.held([*left, *more], first=quick[0].ready.place if quick else self._first(left))
+                found = asked = contest.held(
+                    [*left, *more], first=quick[0].ready.place if quick else self._first(left)
+                )
                 outcomes.update(contest.outcomes)
                 if found:
                     learned = Learned(most=contest.most(left, quick), relief=contest.relief)
@@ -169,10 +201,16 @@ class Search:
             failed |= never
             if found or not never:
                 break
-        if verdict is not None and verdict.systems > verdict.by_division and (saving := search._saving(left, found[0], asked)):
+        if (
+            verdict is not None
+            and verdict.systems > verdict.by_division
+            and (saving := search._saving(left, found[0], asked))
+        ):
             found, verdict, never = self._checked(saving)
             failed |= never
-        others = [*quick, *search._others(contenders, found[0], outcomes)] if found and self.rows else []
+        others = (
+            [*quick, *search._others(contenders, found[0], outcomes)] if found and self.rows else []
+        )
         kept = {one.ready.place: one for one in (*others, *found)}
         alone = self._alone(found[0], kept) if others else {}
         failed |= {place: _not_sure(kept[place]) for place, one in alone.items() if one is None}
@@ -187,44 +225,103 @@ class Search:
                 rejected.append(failed[contender.ready.place])
             elif contender.ready.place not in kept:
                 outcome = outcomes[contender.ready.place]
-                rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else contender.ready.trial.rejected(outcome))
-        beside = (one for place, one in kept.items() if place != found[0].ready.place and place not in failed)
+                rejected.append(
+                    _outnumbered(outcome, found[0])
+                    if isinstance(outcome, Sized)
+                    else contender.ready.trial.rejected(outcome)
+                )
+        beside = (
+            one
+            for place, one in kept.items()
+            if place != found[0].ready.place and place not in failed
+        )
         ranked = (found[0], *sorted(beside, key=self.key)) if found else ()
-        learned = replace(learned, shares=shares_of([one for one in outcomes.values() if isinstance(one, Sized)]))
-        return Answer(found=ranked, rejected=tuple(rejected), check=verdict, prepared=tuple(prepared), learned=learned)
+        learned = replace(
+            learned, shares=shares_of([one for one in outcomes.values() if isinstance(one, Sized)])
+        )
+        return Answer(
+            found=ranked,
+            rejected=tuple(rejected),
+            check=verdict,
+            prepared=tuple(prepared),
+            learned=learned,
+        )
 
     def _in_short_runs(self, contenders: list[Contender], level: float | None) -> list[Sized]:
-        """The deployments by short runs, best first: of the longest runs, only the first and what comes near it then takes any."""
-        if self.care == QUICK or not self.prune or not self.question.drawn or isinstance(self.aim, ShortestAnswers):
+        """The deployments by short runs, best first: of the longest runs, only the first and what
+        comes near it then takes any.
+        """
+        if (
+            self.care == QUICK
+            or not self.prune
+            or not self.question.drawn
+            or isinstance(self.aim, ShortestAnswers)
+        ):
             return []
-        return Contest(search=self, level=level, care=QUICK).held(contenders, first=self._first(contenders), tune=False)
+        return Contest(search=self, level=level, care=QUICK).held(
+            contenders, first=self._first(contenders), tune=False
+        )
 
     def _first(self, contenders: list[Contender]) -> int | None:
         """The place of the deployment that ``first`` names."""
-        return next((contender.ready.place for contender in contenders if contender.ready.trial.identity == self.first), None)
+        return next(
+            (
+                contender.ready.place
+                for contender in contenders
+                if contender.ready.trial.identity == self.first
+            ),
+            None,
+        )
 
     def _levels(self) -> list[float | None]:
-        """The asked confidence, then the lower ones that a plan names, then none: an unreached one is not the answer."""
+        """The asked confidence, then the lower ones that a plan names, then none: an unreached one
+        is not the answer.
+        """
         asked = self.question.confidence
-        return [asked, *sorted((level for level in levels(asked) if level < asked), reverse=True), None]
+        return [
+            asked,
+            *sorted((level for level in levels(asked) if level < asked), reverse=True),
+            None,
+        ]
 
-    def _checked(self, found: list[Sized]) -> tuple[list[Sized], FleetCheck | None, dict[int, Rejected]]:
-        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold; others that never hold.
+    def _checked(
+        self, found: list[Sized]
+    ) -> tuple[list[Sized], FleetCheck | None, dict[int, Rejected]]:
+        """The deployments with the first of them at a number of systems that the whole fleet was
+        seen to hold; others that never hold.
 
         The fleet of a deployment is simulated as long as no other one might do with less.
         """
-        if self.question.load != "open" or self.question.offline or isinstance(self.aim, MostLoad) or self.care == QUICK:
+        if (
+            self.question.load != "open"
+            or self.question.offline
+            or isinstance(self.aim, MostLoad)
+            or self.care == QUICK
+        ):
             return found, None, {}
         verdicts: dict[int, FleetCheck] = {}
         failed: dict[int, Rejected] = {}
         found = [replace(one, checked=False) for one in found]
-        while (left := [one for one in found if len(verdicts | failed) < RECHECKED or one.ready.place in verdicts]) and not left[0].checked:
+        while (
+            left := [
+                one
+                for one in found
+                if len(verdicts | failed) < RECHECKED or one.ready.place in verdicts
+            ]
+        ) and not left[0].checked:
             first, place = left[0], left[0].ready.place
             needed = verdicts[place].by_division if place in verdicts else first.systems
-            verdict = verdicts[place] = check(first.contender.at_peak(first.slowdown), needed, partial(self._comes_first, first, left[1:2]))
+            verdict = verdicts[place] = check(
+                first.contender.at_peak(first.slowdown),
+                needed,
+                partial(self._comes_first, first, left[1:2]),
+            )
             found = [one for one in found if one is not first]
             if verdict.holds or verdict.systems > verdict.runs[-1].systems:
-                found = sorted((replace(first, systems=verdict.systems, checked=verdict.holds), *found), key=self.key)
+                found = sorted(
+                    (replace(first, systems=verdict.systems, checked=verdict.holds), *found),
+                    key=self.key,
+                )
             else:
                 failed[place] = first.ready.trial.rejected(never_holds(verdict))
         found = [*left[:1], *(one for one in found if one not in left[:1])]
@@ -232,29 +329,60 @@ class Search:
 
     def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
         """Whether a deployment on so many systems still comes before the next best."""
-        return not rivals or not isinstance(self.aim, FewestGpus) or self.key(replace(one, systems=systems)) < self.key(rivals[0])
+        return (
+            not rivals
+            or not isinstance(self.aim, FewestGpus)
+            or self.key(replace(one, systems=systems)) < self.key(rivals[0])
+        )
 
     def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
-        """What the contest found, with others that need fewer GPUs than the best, whose fleet took more; empty if no other does."""
-        contest = Contest(search=self, level=best.level, care=self.care, outcomes={best.ready.place: best})
-        others = contest.held([contender for contender in contenders if contender.ready.place != best.ready.place])
+        """What the contest found, with others that need fewer GPUs than the best, whose fleet took
+        more; empty if no other does.
+        """
+        contest = Contest(
+            search=self, level=best.level, care=self.care, outcomes={best.ready.place: best}
+        )
+        others = contest.held(
+            [contender for contender in contenders if contender.ready.place != best.ready.place]
+        )
         better = {one.ready.place: one for one in others if one.gpus < best.gpus}
-        return sorted(({one.ready.place: one for one in asked} | better).values(), key=self.key) if better else []
+        return (
+            sorted(({one.ready.place: one for one in asked} | better).values(), key=self.key)
+            if better
+            else []
+        )
 
     def _surer(self, others: list[Sized], best: Sized) -> list[Sized]:
-        """Those of short runs that would do better than the best, sized in full: its fleet took more, or their knobs do."""
+        """Those of short runs that would do better than the best, sized in full: its fleet took
+        more, or their knobs do.
+        """
         contest = Contest(search=self, level=best.level, care=self.care)
         better = [one for one in others if one.care == QUICK and self.key(one) < self.key(best)]
         sized = [contest.attempt(one.contender, best=None) for one in better]
         return [one for one in sized if isinstance(one, Sized)]
 
     def _alone(self, best: Sized, kept: dict[int, Sized]) -> dict[int, Sized | None]:
-        """The rows that a first screen shows, by place, as the question for each alone answers them; None where it finds no number."""
-        question, recorded = self.question, self.question.sharing is not None and self.question.sharing.recorded is not None
+        """The rows that a first screen shows, by place, as the question for each alone answers
+        them; None where it finds no number.
+        """
+        question, recorded = (
+            self.question,
+            self.question.sharing is not None and self.question.sharing.recorded is not None,
+        )
         if not (self.prune and question.drawn and isinstance(self.aim, FewestGpus)) or recorded:
             return {}
-        rows = sorted((one for place, one in kept.items() if place != best.ready.place and one.gpus <= FAR * best.gpus), key=self.key)
-        shown = [rows[place] for place in first_rows([one.ready.trial.deployment.gpu.name for one in (best, *rows)])]
+        rows = sorted(
+            (
+                one
+                for place, one in kept.items()
+                if place != best.ready.place and one.gpus <= FAR * best.gpus
+            ),
+            key=self.key,
+        )
+        shown = [
+            rows[place]
+            for place in first_rows([one.ready.trial.deployment.gpu.name for one in (best, *rows)])
+        ]
         learned = Learned(shares=shares_of(list(kept.values())))
         search = replace(self, rows=False, only=True, workers=1, care=QUICK, learned=learned)
 
@@ -267,18 +395,28 @@ class Search:
 
         return {one.ready.place: found for one, found in parallel(alone, shown, self.workers)}
 
-    def _others(self, contenders: list[Contender], best: Sized, outcomes: dict[int, Outcome]) -> list[Sized]:
-        """The best deployment of every other GPU type, and on the best one's type that of every other engine and format."""
+    def _others(
+        self, contenders: list[Contender], best: Sized, outcomes: dict[int, Outcome]
+    ) -> list[Sized]:
+        """The best deployment of every other GPU type, and on the best one's type that of every
+        other engine and format.
+        """
         kinds: dict[tuple[str, ...], list[Contender]] = {}
         chosen = best.ready.trial.deployment
         for contender in contenders:
             d = contender.ready.trial.deployment
-            same = (d.precision.name, contender.ready.trial.identity.engine) if d.gpu == chosen.gpu else ()
+            same = (
+                (d.precision.name, contender.ready.trial.identity.engine)
+                if d.gpu == chosen.gpu
+                else ()
+            )
             kinds.setdefault((d.gpu.name, *same), []).append(contender)
         kinds.pop((chosen.gpu.name, chosen.precision.name, best.ready.trial.identity.engine), None)
 
         def strongest(kind: tuple[str, ...]) -> tuple[list[Sized], dict[int, Outcome]]:
-            contest = Contest(search=replace(self, workers=1, rows=False), level=best.level, care=QUICK)
+            contest = Contest(
+                search=replace(self, workers=1, rows=False), level=best.level, care=QUICK
+            )
             return contest.held(kinds[kind], tune=False), contest.outcomes
 
         rows: list[Sized] = []
@@ -311,10 +449,14 @@ class Contest:
     tuned: set[int] = field(default_factory=set)
     relief: dict[Deployment, float] = field(default_factory=dict)
 
-    def held(self, contenders: Sequence[Contender], *, first: int | None = None, tune: bool = True) -> list[Sized]:
-        """The deployments that were sized, best first; that at the place ``first`` is tried before the others.
+    def held(
+        self, contenders: Sequence[Contender], *, first: int | None = None, tune: bool = True
+    ) -> list[Sized]:
+        """The deployments that were sized, best first; that at the place ``first`` is tried before
+        the others.
 
-        They are tried in the order of what closed forms allow them times the share of it that their nearest relatives carry.
+        They are tried in the order of what closed forms allow them times the share of it that their
+        nearest relatives carry.
         """
         search = self.search
         search.steps.expect(len(contenders))
@@ -324,21 +466,33 @@ class Contest:
                 left = self._in_order(left, first)
             together = left[: WAVE if search.rows and left[0].ready.place != first else 1]
             left, before = left[len(together) :], self._sized()
-            for contender, outcome in parallel(partial(self.attempt, best=self._best()), together, search.workers):
+            for contender, outcome in parallel(
+                partial(self.attempt, best=self._best()), together, search.workers
+            ):
                 self._note(contender, outcome)
                 search.steps.done(contender.ready.trial.name)
             learned = self._sized() > before
         if tune and self._best() is not None:
             self.tune(contenders)
-        return sorted((one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key)
+        return sorted(
+            (one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key
+        )
 
     def _in_order(self, contenders: list[Contender], first: int | None) -> list[Contender]:
-        """The contenders in the order in which they are tried, each with the share that its nearest relative carries."""
-        known = self.search.learned.shares + shares_of([outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)])
+        """The contenders in the order in which they are tried, each with the share that its nearest
+        relative carries.
+        """
+        known = self.search.learned.shares + shares_of(
+            [outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)]
+        )
 
         def key(one: Contender) -> tuple[bool, Key, int]:
             allowed = one.bound(self._slowdown(one)) * (one.share or 1.0)
-            return (one.ready.place != first, self.search.aim.at_best(one, allowed), one.ready.place)
+            return (
+                one.ready.place != first,
+                self.search.aim.at_best(one, allowed),
+                one.ready.place,
+            )
 
         return sorted((expecting(contender, known) for contender in contenders), key=key)
 
@@ -348,59 +502,102 @@ class Contest:
 
     def _best(self) -> Sized | None:
         """The leader."""
-        return min((outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)), key=self.search.key, default=None)
+        return min(
+            (outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)),
+            key=self.search.key,
+            default=None,
+        )
 
     def _note(self, one: Contender, outcome: Outcome) -> None:
         """Keep the outcome of a deployment, of several with different knobs the best."""
         before = self.outcomes.get(one.ready.place)
-        if not isinstance(before, Sized) or (isinstance(outcome, Sized) and self.search.key(outcome) < self.search.key(before)):
+        if not isinstance(before, Sized) or (
+            isinstance(outcome, Sized) and self.search.key(outcome) < self.search.key(before)
+        ):
             self.outcomes[one.ready.place] = outcome
 
     def _slowdown(self, one: Contender) -> Slowdown:
         return one.as_asked if self.level is None else one.slowdown(self.level)
 
     def _at_most(self, one: Contender, slowdown: Slowdown) -> float:
-        """Requests per second that an instance cannot exceed, by closed forms and what it carried in a question that differs little."""
-        return one.bound(slowdown) * min(MARGIN * self.search.learned.most.get(one.ready.trial.deployment, 1.0), 1.0)
+        """Requests per second that an instance cannot exceed, by closed forms and what it carried
+        in a question that differs little.
+        """
+        return one.bound(slowdown) * min(
+            MARGIN * self.search.learned.most.get(one.ready.trial.deployment, 1.0), 1.0
+        )
 
-    def most(self, contenders: Sequence[Contender], quick: Sequence[Sized]) -> dict[Deployment, float]:
-        """The share of what closed forms allow that each carries at most, but for those whose knobs were tried: these may carry more.
+    def most(
+        self, contenders: Sequence[Contender], quick: Sequence[Sized]
+    ) -> dict[Deployment, float]:
+        """The share of what closed forms allow that each carries at most, but for those whose knobs
+        were tried: these may carry more.
 
         ``quick`` are those of short runs.
         """
         seen: dict[int, Sized | Behind] = {one.ready.place: one for one in quick}
-        seen |= {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
+        seen |= {
+            place: outcome
+            for place, outcome in self.outcomes.items()
+            if isinstance(outcome, Sized | Behind)
+        }
         found: dict[Deployment, float] = {}
         for contender in contenders:
             outcome = seen.get(contender.ready.place)
             if outcome is None or contender.ready.place in self.tuned:
                 continue
-            found[contender.ready.trial.deployment] = most_of(contender, outcome, self._slowdown(contender))
+            found[contender.ready.trial.deployment] = most_of(
+                contender, outcome, self._slowdown(contender)
+            )
         return found
 
     def attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
-        """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what it has to carry to be the best."""
+        """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what
+        it has to carry to be the best.
+        """
         slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
-        needed = needed if needed is not None else 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
+        needed = (
+            needed
+            if needed is not None
+            else 0.0
+            if best is None
+            else self.search.aim.rate_to_beat(one, best)
+        )
         if not self.search.prune:
             needed *= IN_FULL
         elif best is not None and (bound := self._at_most(one, slowdown)) <= needed:
             enough = needed / gpus if math.isfinite(needed) else None
-            return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough)
+            return Outdone(
+                at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough
+            )
         found = self.search.aim.sized(one, slowdown, needed, self.care)
         if not isinstance(found, tuple):
             if isinstance(found, BrokenEarly) and best is not None and needed > 0.0:
                 rate = found.requests_per_second
-                return Behind(breach=found.breach, requests_per_second=rate, per_gpu=rate / gpus, other=best.ready.trial.identity)
+                return Behind(
+                    breach=found.breach,
+                    requests_per_second=rate,
+                    per_gpu=rate / gpus,
+                    other=best.ready.trial.identity,
+                )
             return found
         systems, capacity = found
         if self.level is not None and not self._reaches(one, capacity, systems):
-            return NotSure(breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps)
-        settled = replace(one.settled_on(systems, slowdown), share=capacity.rate / bound if (bound := one.bound(slowdown)) else 0.0)
-        return Sized(contender=settled, level=self.level, systems=systems, capacity=capacity, care=self.care)
+            return NotSure(
+                breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps
+            )
+        settled = replace(
+            one.settled_on(systems, slowdown),
+            share=capacity.rate / bound if (bound := one.bound(slowdown)) else 0.0,
+        )
+        return Sized(
+            contender=settled, level=self.level, systems=systems, capacity=capacity, care=self.care
+        )
 
     def tune(self, contenders: Sequence[Contender]) -> None:
-        """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where these could save a system."""
+        """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where
+        these could save a system.
+        """
         prune, question = self.search.prune, self.search.question
         if not (question.drawn and question.tune and question.free_moves):
             return
@@ -411,16 +608,23 @@ class Contest:
                 continue
             self.tuned.add(contender.ready.place)
             start = self.attempt(contender, best, needed) if prune else None
-            for way in variants(contender, self.outcomes[contender.ready.place], everything=not prune):
+            for way in variants(
+                contender, self.outcomes[contender.ready.place], everything=not prune
+            ):
                 self._along(contender, way, start, needed)
 
-    def _along(self, base: Contender, way: Sequence[Ready], start: Outcome | None, load: float) -> None:
-        """Try settings of a deployment that lead further and further away from its own, until one strains the limits more.
+    def _along(
+        self, base: Contender, way: Sequence[Ready], start: Outcome | None, load: float
+    ) -> None:
+        """Try settings of a deployment that lead further and further away from its own, until one
+        strains the limits more.
 
         ``start`` is the outcome with its own, at ``load`` requests per second.
         """
         used, known = _used(start, load), self.search.learned.relief
-        evenly = used if isinstance(start, Behind) and start.breach.limit.metric in EVEN else math.inf
+        evenly = (
+            used if isinstance(start, Behind) and start.breach.limit.metric in EVEN else math.inf
+        )
         for ready in way:
             deployment = ready.trial.deployment
             if MARGIN < evenly * known.get(deployment, 0.0) < math.inf:
@@ -430,43 +634,72 @@ class Contest:
             outcome = self.attempt(contender, best, needed)
             self._note(contender, outcome)
             strained = _used(outcome, needed)
-            if needed == load and isinstance(outcome, Behind) and outcome.breach.limit.metric in EVEN and 1.0 < evenly < math.inf:
+            if (
+                needed == load
+                and isinstance(outcome, Behind)
+                and outcome.breach.limit.metric in EVEN
+                and 1.0 < evenly < math.inf
+            ):
                 self.relief[deployment] = strained / evenly
             if self.search.prune and not isinstance(outcome, Sized) and strained > ALIKE * used:
                 return
             used = min(used, strained)
 
     def _reaches(self, one: Contender, capacity: Capacity, systems: int) -> bool:
-        """Whether what is left at the confidence is more than next to nothing of what is predicted."""
-        if capacity.rate >= LEAST * one.bound(one.as_asked) or one.question.offline or not one.question.limits:
+        """Whether what is left at the confidence is more than next to nothing of what is
+        predicted.
+        """
+        if (
+            capacity.rate >= LEAST * one.bound(one.as_asked)
+            or one.question.offline
+            or not one.question.limits
+        ):
             return True
-        predicted = one.capacity(one.layout.of(systems).instances, above=capacity.rate / LEAST, care=QUICK)
+        predicted = one.capacity(
+            one.layout.of(systems).instances, above=capacity.rate / LEAST, care=QUICK
+        )
         return predicted.reason is not None or capacity.rate >= LEAST * predicted.rate
 
     def _most(self, one: Contender) -> float:
-        """Requests per second that an instance of a deployment cannot exceed with any knobs: hardly more than it completes when busy."""
+        """Requests per second that an instance of a deployment cannot exceed with any knobs: hardly
+        more than it completes when busy.
+        """
         slowdown, outcome = self._slowdown(one), self.outcomes[one.ready.place]
-        busy = one.saturation(slowdown) if isinstance(outcome, Sized) else CLOSED * one.instance.saturation_estimate() / slowdown.steps
+        busy = (
+            one.saturation(slowdown)
+            if isinstance(outcome, Sized)
+            else CLOSED * one.instance.saturation_estimate() / slowdown.steps
+        )
         return min(one.bound(slowdown), BUSIER * busy)
 
     def _worth(self, one: Contender) -> float:
-        """Requests per second that an instance has to carry with other knobs for these to save a system."""
+        """Requests per second that an instance has to carry with other knobs for these to save a
+        system.
+        """
         best, aim = self._best(), self.search.aim
         if best is None:
             return 0.0
         return aim.rate_to_save(one, best) if self.search.prune else aim.rate_to_beat(one, best)
 
     def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
-        """The deployments that need the fewest GPUs, or came nearest to it, among deployments that could save a system with other knobs."""
+        """The deployments that need the fewest GPUs, or came nearest to it, among deployments that
+        could save a system with other knobs.
+        """
         by_place = {contender.ready.place: contender for contender in contenders}
-        tried = [by_place[place] for place, outcome in self.outcomes.items() if place in by_place and isinstance(outcome, Sized | Behind)]
+        tried = [
+            by_place[place]
+            for place, outcome in self.outcomes.items()
+            if place in by_place and isinstance(outcome, Sized | Behind)
+        ]
         if not self.search.prune:
             return tried
         tried = [contender for contender in tried if self._most(contender) > self._worth(contender)]
         return sorted(tried, key=self._distance)[:TUNED]
 
     def _distance(self, one: Contender) -> tuple[float, int]:
-        """How far a deployment is from needing the fewest GPUs: by how much a limit breaks at the load that it would have to carry."""
+        """How far a deployment is from needing the fewest GPUs: by how much a limit breaks at the
+        load that it would have to carry.
+        """
         outcome, best = self.outcomes[one.ready.place], self._best()
         if isinstance(outcome, Sized) and outcome is not best:
             outcome = self.attempt(one, best)
@@ -475,25 +708,40 @@ class Contest:
 
 
 def _used(outcome: Outcome | None, needed: float) -> float:
-    """By how much a limit breaks at the load that a deployment has to carry: not at all if only above; infinite where that is not known."""
+    """By how much a limit breaks at the load that a deployment has to carry: not at all if only
+    above; infinite where that is not known.
+    """
     if not isinstance(outcome, Behind) or not outcome.breach.value_ms:
         return math.inf
-    return outcome.breach.value_ms / outcome.breach.limit.milliseconds if outcome.requests_per_second <= needed else 1.0
+    return (
+        outcome.breach.value_ms / outcome.breach.limit.milliseconds
+        if outcome.requests_per_second <= needed
+        else 1.0
+    )
 
 
 def _outnumbered(one: Sized, best: Sized) -> Rejected:
     """A deployment that was sized and needs more GPUs than the best."""
     exactly = one.gpus_exact / one.ready.trial.system.gpus
-    reason = NeedsMoreGpus(gpus=one.gpus, systems_exact=exactly, other=best.ready.trial.identity, other_gpus=best.gpus)
+    reason = NeedsMoreGpus(
+        gpus=one.gpus, systems_exact=exactly, other=best.ready.trial.identity, other_gpus=best.gpus
+    )
     return one.ready.trial.rejected(reason)
 
 
 def _not_sure(one: Sized) -> Rejected:
-    """A deployment that short runs had found to carry the load with the confidence, and that by itself does not."""
-    breach, times = one.contender.alone_at(one.slowdown), one.slowdown.steps / one.contender.as_asked.steps
+    """A deployment that short runs had found to carry the load with the confidence, and that by
+    itself does not.
+    """
+    breach, times = (
+        one.contender.alone_at(one.slowdown),
+        one.slowdown.steps / one.contender.as_asked.steps,
+    )
     return one.ready.trial.rejected(NotSure(breach=breach, step_factor=times))
 
 
 def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:
-    """The deployment of a candidate, sized for the question by itself; None where it does not meet the limits."""
+    """The deployment of a candidate, sized for the question by itself; None where it does not meet
+    the limits.
+    """
     return Search(question=narrowed(question, candidate), runs=runs, rows=False).answer().best

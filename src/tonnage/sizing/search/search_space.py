@@ -1,4 +1,6 @@
-"""The search space: every deployment that a question allows, and what can be said of it before any simulation."""
+"""The search space: every deployment that a question allows, and what can be said of it before any
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DoesNotFit, InputError, in_python, option
 from tonnage.perf.fitting import holds, instead
 from tonnage.perf.memory import startable
-from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TargetLacks, TooManyStages, VendorUnsupported, WiderThanSystem
+from tonnage.plan.reason import (
+    CannotRun,
+    PrecisionUnsupported,
+    Rejected,
+    TargetLacks,
+    TooManyStages,
+    VendorUnsupported,
+    WiderThanSystem,
+)
 from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
 from tonnage.sizing.question import PP_DEGREES, Question
@@ -39,9 +49,14 @@ def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows; pipelines only where they are requested."""
     splits = tuple(splits_of(question))
     every = product(question.gpus, question.engines, question.precisions)
-    runs = {(gpu.name, name, one.name): as_run(one, question.model, find_engine(name), gpu) for gpu, name, one in every}
+    runs = {
+        (gpu.name, name, one.name): as_run(one, question.model, find_engine(name), gpu)
+        for gpu, name, one in every
+    }
     guesses = (None,) if question.speculation is None else (None, question.speculation)
-    for gpu, engine, wanted, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
+    for gpu, engine, wanted, parallelism, speculation in product(
+        question.gpus, question.engines, question.precisions, splits, guesses
+    ):
         system, precision = system_for(question, gpu), runs[gpu.name, engine, wanted.name]
         for knobs in _knobs(question, default_knobs(find_engine(engine), gpu, parallelism.dp)):
             deployment = Deployment(
@@ -62,15 +77,18 @@ def trials(question: Question) -> Iterator[Trial]:
 
 def system_for(question: Question, gpu: Gpu) -> System:
     """The system in which a GPU would be bought, or exists."""
-    owned = {system.gpu: system for system in question.systems} | {one.system.gpu: one.system for one in question.have}
+    owned = {system.gpu: system for system in question.systems} | {
+        one.system.gpu: one.system for one in question.have
+    }
     return owned.get(gpu.name) or system_of(gpu)
 
 
 def splits_of(question: Question) -> Iterator[Parallelism]:
     """How an instance may be split.
 
-    Where neither degree was requested, a mixture of experts is also tried with whole experts on every GPU, its attention
-    in tensor parallel, and with latent attention, whose cache tensor parallelism cannot split, in ranks of one GPU.
+    Where neither degree was requested, a mixture of experts is also tried with whole experts on
+    every GPU, its attention in tensor parallel, and with latent attention, whose cache tensor
+    parallelism cannot split, in ranks of one GPU.
     """
     model, chosen = question.model, question.dps or question.eps
     for pp, tp in product(question.pps or (1,), question.tps):
@@ -84,7 +102,9 @@ def splits_of(question: Question) -> Iterator[Parallelism]:
 
 def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
     """The engine's own knobs, overridden by the asker's."""
-    chunked = default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
+    chunked = (
+        default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
+    )
     default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
     default = replace(default, front_ends=question.front_ends or default.front_ends)
     caches = default.prefix_caching if question.prefix_caching is None else question.prefix_caching
@@ -92,7 +112,9 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
     default = replace(default, prefix_caching=caches, kv_fraction=share)
     for batch in question.max_batch_sizes or (default.max_batch_size,):
         for tokens in question.max_num_tokens or (default.max_num_tokens,):
-            yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
+            yield replace(
+                default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked
+            )
 
 
 def traffic(question: Question, system: System, load: str | None = None) -> Traffic:
@@ -113,7 +135,9 @@ def traffic(question: Question, system: System, load: str | None = None) -> Traf
 
 
 def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
-    """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were requested."""
+    """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits
+    and none were requested.
+    """
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
     kinds = {} if question.pps else {_kind(trial): trial for trial in tried}
@@ -124,15 +148,31 @@ def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
             outcomes += [longer] if longer is not None else []
     if any(isinstance(outcome, Ready) for outcome in outcomes):
         return outcomes
-    return [_with_what_fits(question, trial, found) for trial, found in zip(tried, outcomes, strict=True)]
+    return [
+        _with_what_fits(question, trial, found)
+        for trial, found in zip(tried, outcomes, strict=True)
+    ]
 
 
 def _with_what_fits(question: Question, trial: Trial, found: Ready | Rejected) -> Ready | Rejected:
     """A deployment without room for the longest request, and what has room in its place."""
-    isl, osl = (question.pairs.longest, 0) if question.pairs is not None else (question.isl.longest, question.osl.longest)
-    if isinstance(found, Ready) or not isinstance(found.reason, CannotRun) or holds(trial.deployment, isl, osl):
+    isl, osl = (
+        (question.pairs.longest, 0)
+        if question.pairs is not None
+        else (question.isl.longest, question.osl.longest)
+    )
+    if (
+        isinstance(found, Ready)
+        or not isinstance(found.reason, CannotRun)
+        or holds(trial.deployment, isl, osl)
+    ):
         return found
-    return replace(found, reason=replace(found.reason, error=found.reason.error + in_python(instead(trial.deployment, isl, osl))))
+    return replace(
+        found,
+        reason=replace(
+            found.reason, error=found.reason.error + in_python(instead(trial.deployment, isl, osl))
+        ),
+    )
 
 
 def _kind(trial: Trial) -> tuple[str, str, str]:
@@ -149,21 +189,33 @@ def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> 
         return trial.rejected(TargetLacks(lacks=reason))
     if d.parallelism.stage_gpus > trial.system.gpus:
         p, system = d.parallelism, trial.system
-        return trial.rejected(WiderThanSystem(tp=p.tp, dp=p.dp, system=system.name, system_gpus=system.gpus))
+        return trial.rejected(
+            WiderThanSystem(tp=p.tp, dp=p.dp, system=system.name, system_gpus=system.gpus)
+        )
     if d.parallelism.pp > d.model.layers:
-        return trial.rejected(TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers))
+        return trial.rejected(
+            TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers)
+        )
     try:
         instance = runs.instance(d, traffic(question, trial.system))
-        knobs = fitted(instance, question.limits) if question.tune and "tokens" in question.free_moves else d.knobs
+        knobs = (
+            fitted(instance, question.limits)
+            if question.tune and "tokens" in question.free_moves
+            else d.knobs
+        )
         knobs = startable(instance.memory, knobs)
         changed = trial if knobs == d.knobs else replace(trial, deployment=replace(d, knobs=knobs))
         if changed is not trial:
             instance = runs.instance(changed.deployment, instance.traffic)
         if question.max_model_len is not None and question.max_model_len > instance.memory.room:
             fits = f"the KV cache of {instance.memory.room:,} tokens"
-            raise DoesNotFit(f"{option('max_model_len')}: {question.max_model_len:,} tokens do not fit {fits}")
+            raise DoesNotFit(
+                f"{option('max_model_len')}: {question.max_model_len:,} tokens do not fit {fits}"
+            )
     except InputError as error:
-        return trial.rejected(CannotRun(error=error.reason if error.path in DEGREES else str(error)))
+        return trial.rejected(
+            CannotRun(error=error.reason if error.path in DEGREES else str(error))
+        )
     return Ready(trial=changed, instance=instance, place=place, first=trial)
 
 
@@ -181,7 +233,10 @@ def _not_deployed(question: Question, trial: Trial) -> str:
     )
     if lacks or loadable(d.model.name, d.precision, engine, d.gpu.vendor):
         return lacks
-    return f"no checkpoint of {d.model.name} in {d.precision.weights} is known that {engine.name} reads or makes at start"
+    return (
+        f"no checkpoint of {d.model.name} in {d.precision.weights} is known that {engine.name}"
+        " reads or makes at start"
+    )
 
 
 def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
@@ -192,17 +247,25 @@ def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
     lacks = d.gpu.lacks(d.precision)
     if lacks:
         return PrecisionUnsupported(subject=d.gpu.arch, lacks=lacks)
-    return PrecisionUnsupported(subject=engine.name, lacks=f"no {d.precision.weight_format}") if engine.lacks(d.precision) else None
+    return (
+        PrecisionUnsupported(subject=engine.name, lacks=f"no {d.precision.weight_format}")
+        if engine.lacks(d.precision)
+        else None
+    )
 
 
 def _pipelined(question: Question, runs: Runs, trial: Trial, place: int) -> Ready | None:
-    """The shortest pipeline of the widest tensor-parallel groups that fits; None where none does."""
+    """The shortest pipeline of the widest tensor-parallel groups that fits; None where none
+    does.
+    """
     for pp in PP_DEGREES[1:]:
         for tp in sorted((tp for tp in question.tps if tp <= trial.system.gpus), reverse=True):
             if tp * pp > MOST_SYSTEMS_PER_INSTANCE * trial.system.gpus:
                 continue
             knobs = replace(trial.deployment.knobs, front_ends=question.front_ends or 1)
-            deployment = replace(trial.deployment, parallelism=Parallelism(tp=tp, pp=pp), knobs=knobs)
+            deployment = replace(
+                trial.deployment, parallelism=Parallelism(tp=tp, pp=pp), knobs=knobs
+            )
             found = prepared_trial(question, runs, replace(trial, deployment=deployment), place)
             if isinstance(found, Ready):
                 return found

@@ -1,4 +1,6 @@
-"""The published quality of models: ``accuracy.yaml`` holds benchmark scores, each with its source, its date and how it was measured."""
+"""The published quality of models: ``accuracy.yaml`` holds benchmark scores, each with its source,
+its date and how it was measured.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from tonnage.spec.precision import Precision
 
 
-BENCHMARK = "MMLU"  # The benchmark that is shown where there is room for one: most models publish it
+# The benchmark that is shown where there is room for one: most models publish it
+BENCHMARK = "MMLU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +46,16 @@ class ListedScore(QualityScore):
 
 def listed_scores() -> tuple[ListedScore, ...]:
     """Every published score, by model. Raises DataErrors: ``accuracy.yaml`` is damaged."""
-    return tuple(ListedScore(model=model, **asdict(score)) for model, scores in _scores().items() for score in scores)
+    return tuple(
+        ListedScore(model=model, **asdict(score))
+        for model, scores in _scores().items()
+        for score in scores
+    )
 
 
 def find_quality(model_name: str) -> tuple[QualityScore, ...]:
-    """The published scores of a model, by any of its spellings; empty where none are known, and for files.
+    """The published scores of a model, by any of its spellings; empty where none are known, and for
+    files.
 
     Raises DataErrors: ``accuracy.yaml`` is damaged.
     """
@@ -83,8 +91,8 @@ def _scores() -> Mapping[str, tuple[QualityScore, ...]]:
 def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
     """Scores by model, of the content of ``accuracy.yaml``.
 
-    Raises DataErrors: unknown keys; scores outside 0 to 100 or without source, date or setting; two of one model in one benchmark and one
-    publication.
+    Raises DataErrors: unknown keys; scores outside 0 to 100 or without source, date or setting; two
+    of one model in one benchmark and one publication.
     """
     where = "catalog/accuracy.yaml"
     found: dict[str, dict[tuple[str, str, str], QualityScore]] = {}
@@ -92,16 +100,27 @@ def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
     for table in read_as(tuple[ScoreTable, ...], tables, where):
         for model, scores in table.scores.items():
             for benchmark, value in scores.items():
-                score = QualityScore(benchmark=benchmark, score=value, setting=table.setting, source=table.source, date=table.date)
+                score = QualityScore(
+                    benchmark=benchmark,
+                    score=value,
+                    setting=table.setting,
+                    source=table.source,
+                    date=table.date,
+                )
                 told = (benchmark, table.source, table.setting)
-                faults += [f"{where}: {model}: {benchmark}: {fault}" for fault in _faults(score, told in found.get(model, {}))]
+                faults += [
+                    f"{where}: {model}: {benchmark}: {fault}"
+                    for fault in _faults(score, told in found.get(model, {}))
+                ]
                 found.setdefault(model, {})[told] = score
     DataErrors.raise_if(faults)
     return MappingProxyType({model: tuple(scores.values()) for model, scores in found.items()})
 
 
 def _faults(score: QualityScore, known: bool) -> list[str]:
-    """What is wrong with a score; ``known`` where the publication gives one of the same model and benchmark already."""
+    """What is wrong with a score; ``known`` where the publication gives one of the same model and
+    benchmark already.
+    """
     checks = {
         "has no source, no date or no setting": not (score.source and score.date and score.setting),
         f"{score.score:g} is not between 0 and 100": not 0 < score.score <= 100,
@@ -110,15 +129,19 @@ def _faults(score: QualityScore, known: bool) -> list[str]:
     return [fault for fault, holds in checks.items() if holds]
 
 
-# ``trade_offs.yaml`` is a published table of what number formats cost in accuracy and in calibration.
+# ``trade_offs.yaml`` is a published table of what number formats cost in accuracy and in
+# calibration.
 
 
-NATIVE = "none"  # Accuracy impact and calibration of the format in which the model itself is published
+# Accuracy impact and calibration of the format in which the model itself is published
+NATIVE = "none"
 
 
 @strict
 class Loss:
-    """A published loss of score in a benchmark: relative to 16 bits, in per cent, by model; and where and when that was read."""
+    """A published loss of score in a benchmark: relative to 16 bits, in per cent, by model; and
+    where and when that was read.
+    """
 
     benchmark: str
     percent: dict[str, float]
@@ -131,11 +154,13 @@ class TradeOff:
     """What has been published about one number format."""
 
     name: str  # the format, "2:4", or "kv-fp8" of a KV cache
-    # gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none", "medium" or "high"; "" where unsaid
+    # gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none",
+    # "medium" or "high"; "" where unsaid
     gain_small: str
     gain_large: str
     accuracy_impact: str  # from "very low" to "high"
-    calibration: str  # how long it takes, in words; minutes are of no named model, and grow with its size
+    # how long it takes, in words; minutes are of no named model, and grow with its size
+    calibration: str
     # source, date: where that is given, and when it was taken down
     source: str
     date: str
@@ -149,7 +174,8 @@ def _trade_offs() -> Mapping[str, TradeOff]:
 
 
 def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
-    """What is published of a precision's weight format, and of sparsity where it is sparse; empty where nothing is.
+    """What is published of a precision's weight format, and of sparsity where it is sparse; empty
+    where nothing is.
 
     Raises DataErrors: ``trade_offs.yaml`` is damaged.
     """
@@ -158,28 +184,43 @@ def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
 
 
 def cache_losses() -> tuple[Loss, ...]:
-    """Published losses with a KV cache in FP8 in place of 16 bits. Raises DataErrors: ``trade_offs.yaml`` is damaged."""
+    """Published losses with a KV cache in FP8 in place of 16 bits. Raises DataErrors:
+    ``trade_offs.yaml`` is damaged.
+    """
     return _trade_offs()["kv-fp8"].losses
 
 
-def published_loss(precision: Precision, parameters: float, benchmark: str = BENCHMARK) -> tuple[str, float] | None:
-    """The model nearest in size that publishes what it lost in a precision, and how much, in per cent; None where none does.
+def published_loss(
+    precision: Precision, parameters: float, benchmark: str = BENCHMARK
+) -> tuple[str, float] | None:
+    """The model nearest in size that publishes what it lost in a precision, and how much, in per
+    cent; None where none does.
 
     Args:
-        parameters: how many the model in question has; sizes of the others are those in their names.
+        parameters: how many the model in question has; sizes of the others are those in their
+            names.
     """
     found = [
-        (abs(math.log(parameters / (1e9 * float(name.rpartition("-")[2].removesuffix("b"))))), name, percent)
+        (
+            abs(math.log(parameters / (1e9 * float(name.rpartition("-")[2].removesuffix("b"))))),
+            name,
+            percent,
+        )
         for one in trade_offs(precision)
         for loss in one.losses
         if loss.benchmark == benchmark
         for name, percent in loss.percent.items()
     ]
-    return min(found, key=lambda one: one[0])[1:] if found and len(trade_offs(precision)) == 1 else None
+    return (
+        min(found, key=lambda one: one[0])[1:]
+        if found and len(trade_offs(precision)) == 1
+        else None
+    )
 
 
 def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[str, str]:
-    """Accuracy impact and calibration of a precision, such as ("very low", "minutes"); ("", "") where nothing is published.
+    """Accuracy impact and calibration of a precision, such as ("very low", "minutes"); ("", "")
+    where nothing is published.
 
     ``released`` is the format of the model's own checkpoint: to run that costs neither.
     """
@@ -188,5 +229,8 @@ def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[
         return ("", "") if precision.value_bits == BITS["fp16"] else (NATIVE, NATIVE)
     if len(found) < 2:
         return (found[0].accuracy_impact, found[0].calibration) if found else ("", "")
-    impact, calibration = ([f"{getattr(one, key)} ({one.name})" for one in found] for key in ("accuracy_impact", "calibration"))
+    impact, calibration = (
+        [f"{getattr(one, key)} ({one.name})" for one in found]
+        for key in ("accuracy_impact", "calibration")
+    )
     return " and ".join(impact), " and ".join(calibration)

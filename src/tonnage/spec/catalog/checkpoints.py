@@ -1,7 +1,7 @@
 """Published checkpoints of the models, and the tools that create unpublished ones.
 
-``checkpoints.yaml`` names them by model; ``quantisation.yaml`` says which engines read which kind, where each name was seen, and which
-tool makes a format.
+``checkpoints.yaml`` names them by model; ``quantisation.yaml`` says which engines read which kind,
+where each name was seen, and which tool makes a format.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ HALF = ("fp16", "bf16")  # Formats of 16 bits, each of which an engine casts to 
 
 @strict
 class Method:
-    """A quantisation method of checkpoints, as in ``quantization_config`` of their ``config.json``."""
+    """A quantisation method of checkpoints, as in ``quantization_config`` of their
+    ``config.json``.
+    """
 
     name: str  # key that ``checkpoints.yaml`` uses
     told: str  # description
-    engines: tuple[str, ...]  # engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2"
+    # engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2"
+    engines: tuple[str, ...]
     vendors: tuple[str, ...] = ()  # GPU vendors that support it; empty for all
-    # engine families that take the KV cache in FP8 for its checkpoints where nobody says it, because these declare it
+    # engine families that take the KV cache in FP8 for its checkpoints where nobody says it,
+    # because these declare it
     kv_8bit: tuple[str, ...] = ()
     # source, date: source of the list of engines, and date of the lookup
     source: str
@@ -55,7 +59,9 @@ class Seen:
 
 @strict
 class Makes:
-    """A number format that a tool creates: the tool's scheme, and the engines that read the result."""
+    """A number format that a tool creates: the tool's scheme, and the engines that read the
+    result.
+    """
 
     format: str
     scheme: str
@@ -67,7 +73,8 @@ class Maker:
     """A tool that quantises a 16-bit checkpoint."""
 
     tool: str  # its name
-    command: str  # its command line, with the placeholders ``{repository}``, ``{scheme}`` and ``{folder}``
+    # its command line, with the placeholders ``{repository}``, ``{scheme}`` and ``{folder}``
+    command: str
     # source, date: source of the command line, and date of the lookup
     source: str
     date: str
@@ -133,7 +140,9 @@ def _quantisation() -> _Quantisation:
 
 @cache
 def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
-    """Checkpoints by model. Raises DataError: a repository is listed twice, or its method or source is not defined."""
+    """Checkpoints by model. Raises DataError: a repository is listed twice, or its method or source
+    is not defined.
+    """
     where = "catalog/checkpoints.yaml"
     methods = {method.name: method for method in _quantisation().methods}
     places = {one.name: one for one in _quantisation().seen}
@@ -144,20 +153,35 @@ def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
             if entry.repository.lower() in taken:
                 raise DataError(f"{where}: '{entry.repository}' is given twice")
             if entry.method not in methods or entry.seen not in places:
-                raise DataError(f"{where}: {entry.repository}: no method '{entry.method}' or no place '{entry.seen}' in quantisation.yaml")
+                raise DataError(
+                    f"{where}: {entry.repository}: no method '{entry.method}' or no place"
+                    f" '{entry.seen}' in quantisation.yaml"
+                )
             taken.add(entry.repository.lower())
-        found[model.name] = tuple(_checkpoint(model, entry, methods[entry.method], places[entry.seen]) for entry in model.checkpoints)
+        found[model.name] = tuple(
+            _checkpoint(model, entry, methods[entry.method], places[entry.seen])
+            for entry in model.checkpoints
+        )
     return MappingProxyType(found)
 
 
-def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen) -> Checkpoint:
+def _checkpoint(
+    model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen
+) -> Checkpoint:
     own = {name: value for name, value in asdict(entry).items() if name != "seen"}
-    sources = {"engines": method.engines, "vendors": method.vendors, "source": place.source, "date": place.date}
+    sources = {
+        "engines": method.engines,
+        "vendors": method.vendors,
+        "source": place.source,
+        "date": place.date,
+    }
     return Checkpoint(**own, model=model.name, licence=model.licence, **sources)  # type: ignore[arg-type]
 
 
 def find_method(name: str) -> Method:
-    """A quantisation method by its name in ``quantisation.yaml``. Raises DataError: it is not there."""
+    """A quantisation method by its name in ``quantisation.yaml``. Raises DataError: it is not
+    there.
+    """
     found = next((method for method in _quantisation().methods if method.name == name), None)
     if found is None:
         raise DataError(f"catalog/quantisation.yaml: no method '{name}'")
@@ -170,7 +194,8 @@ def listed_checkpoints() -> tuple[Checkpoint, ...]:
 
 
 def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
-    """The published checkpoints of a model, by any of its spellings, the author's first; empty if none is known, and for files.
+    """The published checkpoints of a model, by any of its spellings, the author's first; empty if
+    none is known, and for files.
 
     Of a model that ``checkpoints.yaml`` leaves out it is the repository that it is named after.
     """
@@ -183,23 +208,49 @@ def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
     return _by_model().get(found.name) or _named_after(found)
 
 
-METHODS = {"": "none", "bf16": "none", "fp16": "none", "awq": "awq", "gptq": "gptq", "mxfp4": "mxfp4", "fp8": "compressed-tensors-fp8"}
-"""Methods by number format of the checkpoints that ``checkpoints.yaml`` leaves out; compressed-tensors for other formats."""
+METHODS = {
+    "": "none",
+    "bf16": "none",
+    "fp16": "none",
+    "awq": "awq",
+    "gptq": "gptq",
+    "mxfp4": "mxfp4",
+    "fp8": "compressed-tensors-fp8",
+}
+"""Methods by number format of the checkpoints that ``checkpoints.yaml`` leaves out;
+compressed-tensors for other formats."""
 
 
 def _named_after(model: Model) -> tuple[Checkpoint, ...]:
     """The repository whose config.json the model's figures are from; empty where there is none."""
-    known = (alias for alias, owner in entries.model_shelf().aliases.items() if owner == model.name and "/" in alias)
+    known = (
+        alias
+        for alias, owner in entries.model_shelf().aliases.items()
+        if owner == model.name and "/" in alias
+    )
     aliases = (alias for alias in known if f"huggingface.co/{alias}" in model.source)
     repository = find_repository(model.name)
     name = next(aliases, model.repository) if repository is None else repository.name
     if not name:
         return ()
-    method = "block-fp8" if model.block_fp8 and model.released == "fp8" else METHODS.get(model.released, "compressed-tensors")
+    method = (
+        "block-fp8"
+        if model.block_fp8 and model.released == "fp8"
+        else METHODS.get(model.released, "compressed-tensors")
+    )
     gated = repository is not None and repository.gated
-    written = _CheckpointEntry(repository=name, format=model.released, method=method, seen="", gated=gated)
+    written = _CheckpointEntry(
+        repository=name, format=model.released, method=method, seen="", gated=gated
+    )
     place = Seen(name="", source=model.source, date=model.date)
-    return (_checkpoint(_ModelEntry(name=model.name, licence="", checkpoints=()), written, find_method(method), place),)
+    return (
+        _checkpoint(
+            _ModelEntry(name=model.name, licence="", checkpoints=()),
+            written,
+            find_method(method),
+            place,
+        ),
+    )
 
 
 def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
@@ -211,44 +262,69 @@ def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
     return False
 
 
-def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str = "NVIDIA") -> Checkpoint | None:
-    """The published checkpoint of a model in a number format that an engine reads; None if none is known.
+def published(
+    model: str, wanted: Precision, engine: EnginePreset, vendor: str = "NVIDIA"
+) -> Checkpoint | None:
+    """The published checkpoint of a model in a number format that an engine reads; None if none is
+    known.
 
-    A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or narrower is the second choice. For
-    TensorRT-LLM, checkpoints of NVIDIA's Model Optimizer are preferred: per-tensor scales run on every GPU with FP8, block scales do not.
+    A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or
+    narrower is the second choice. For TensorRT-LLM, checkpoints of NVIDIA's Model Optimizer are
+    preferred: per-tensor scales run on every GPU with FP8, block scales do not.
     """
 
     def rank(one: Checkpoint) -> tuple[bool, bool]:
-        return not same_weights(one.format, wanted.weights), engine.family == "tensorrt-llm" and one.method != "modelopt"
+        return (
+            not same_weights(one.format, wanted.weights),
+            engine.family == "tensorrt-llm" and one.method != "modelopt",
+        )
 
-    checkpoints = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
-    near = [one for one in checkpoints if same_weights(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
+    checkpoints = [
+        one
+        for one in find_checkpoints(model)
+        if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)
+    ]
+    near = [
+        one
+        for one in checkpoints
+        if same_weights(one.format.partition("+")[0], wanted.weight_format)
+        and SPARSE not in wanted.weights
+    ]
     return min(near, key=rank, default=None)
 
 
 OF_MODEL_OPTIMIZER = ("tensorrt-llm", "nim")
-"""Families whose checkpoints are made by Model Optimizer, whose recipes narrow the KV cache with 8-bit and FP4 weights (hf_ptq.py)."""
+"""Families whose checkpoints are made by Model Optimizer, whose recipes narrow the KV cache with
+8-bit and FP4 weights (hf_ptq.py)."""
 
 
 def as_run(precision: Precision, model: Model, engine: EnginePreset, gpu: Gpu) -> Precision:
-    """The precision as an engine runs a model on a GPU: its KV cache where nobody says the format, and what is unpacked to 16 bits.
+    """The precision as an engine runs a model on a GPU: its KV cache where nobody says the format,
+    and what is unpacked to 16 bits.
 
     FP8 of a model whose only checkpoint of 8 bits is MXFP8 is that (MiniMax-M3).
     """
-    if (precision.weight_format, model.released) == ("fp8", "mxfp8") and published(model.name, precision, engine, gpu.vendor) is None:
+    if (precision.weight_format, model.released) == ("fp8", "mxfp8") and published(
+        model.name, precision, engine, gpu.vendor
+    ) is None:
         precision = find_precision(precision.name.replace("fp8", "mxfp8", 1))
     run = engine.runs(precision, gpu)
-    if run.kernels and gpu.fp8_tflops is None and not run.names_kv and run.kv == "fp8":  # kernels that convert need its instructions
+    # kernels that convert need its instructions
+    if run.kernels and gpu.fp8_tflops is None and not run.names_kv and run.kv == "fp8":
         return engine.runs(precision.with_kv("fp16"), gpu)
     return engine.runs(_with_default_kv(precision, model, engine, gpu.vendor), gpu)
 
 
-def _with_default_kv(precision: Precision, model: Model, engine: EnginePreset, vendor: str) -> Precision:
+def _with_default_kv(
+    precision: Precision, model: Model, engine: EnginePreset, vendor: str
+) -> Precision:
     """The precision with the KV cache that an engine takes where nobody says its format.
 
-    Engines keep 16 bits unless the checkpoint that they load declares another format (``kv_cache_scheme``, ``kv_cache_quant_algo``): vLLM
-    ``resolve_kv_cache_dtype_string`` (utils/torch_utils.py), SGLang ``configure_kv_cache_dtype``, TensorRT-LLM ``kv_cache_config.dtype:
-    auto``; read on 2026-11-28. What a catalog's checkpoint declares follows from its method (``Method.kv_8bit``).
+    Engines keep 16 bits unless the checkpoint that they load declares another format
+    (``kv_cache_scheme``, ``kv_cache_quant_algo``): vLLM ``resolve_kv_cache_dtype_string``
+    (utils/torch_utils.py), SGLang ``configure_kv_cache_dtype``, TensorRT-LLM
+    ``kv_cache_config.dtype: auto``; read on 2026-11-28. What a catalog's checkpoint declares
+    follows from its method (``Method.kv_8bit``).
     """
     if precision.names_kv or precision.kv == "fp32":
         return precision
@@ -260,11 +336,17 @@ def _with_default_kv(precision: Precision, model: Model, engine: EnginePreset, v
     if checkpoint is None:
         narrowed = engine.family in OF_MODEL_OPTIMIZER and precision.weights != model.released
         return precision if narrowed or engine.family == "nim" else precision.with_kv("fp16")
-    return precision if reads(find_method(checkpoint.method).kv_8bit, engine) else precision.with_kv("fp16")
+    return (
+        precision
+        if reads(find_method(checkpoint.method).kv_8bit, engine)
+        else precision.with_kv("fp16")
+    )
 
 
 def narrows_kv(precision: Precision, model: Model, engine: EnginePreset, gpu: Gpu) -> bool:
-    """Whether an engine keeps the KV cache in fewer than 16 bits where nobody says its format, because the checkpoint declares that."""
+    """Whether an engine keeps the KV cache in fewer than 16 bits where nobody says its format,
+    because the checkpoint declares that.
+    """
     return as_run(find_precision(precision.weights), model, engine, gpu).kv != HALF[0]
 
 
@@ -274,15 +356,21 @@ def same_weights(first: str, second: str) -> bool:
 
 
 def quantised_at_start(model: str, wanted: Precision, engine: EnginePreset) -> tuple[str, ...]:
-    """The arguments with which an engine quantises the 16-bit checkpoint at start; empty if it cannot."""
+    """The arguments with which an engine quantises the 16-bit checkpoint at start; empty if it
+    cannot.
+    """
     words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
     return () if wanted.experts_only and not find_model(model).is_moe else words
 
 
-def loaded(named: Model, wanted: Precision, engine: EnginePreset, vendor: str) -> tuple[str, tuple[str, ...]]:
-    """The repository that an engine loads of a model, and the arguments that make it quantise that at start.
+def loaded(
+    named: Model, wanted: Precision, engine: EnginePreset, vendor: str
+) -> tuple[str, tuple[str, ...]]:
+    """The repository that an engine loads of a model, and the arguments that make it quantise that
+    at start.
 
-    It is the one by which the model was named where that is in the format, and the model's own name where no repository is known.
+    It is the one by which the model was named where that is in the format, and the model's own name
+    where no repository is known.
     """
     if named.repository and same_weights(named.released, wanted.weights):
         return named.repository, ()
@@ -300,9 +388,15 @@ def half_of(model: str) -> Checkpoint | None:
 
 
 def loadable(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> bool:
-    """Whether an engine has a checkpoint to load: a published one, one that it makes at start, or a folder of a model in 16 bits."""
+    """Whether an engine has a checkpoint to load: a published one, one that it makes at start, or a
+    folder of a model in 16 bits.
+    """
     own = same_weights(wanted.weights, HALF[0]) and not find_checkpoints(model)
-    return own or published(model, wanted, engine, vendor) is not None or bool(quantised_at_start(model, wanted, engine))
+    return (
+        own
+        or published(model, wanted, engine, vendor) is not None
+        or bool(quantised_at_start(model, wanted, engine))
+    )
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -310,6 +404,15 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def find_maker(format: str, engine: EnginePreset) -> tuple[Maker, Makes] | None:
-    """The tool that creates a number format for an engine; None if none is known. Raises DataErrors: ``quantisation.yaml`` is damaged."""
+    """The tool that creates a number format for an engine; None if none is known. Raises
+    DataErrors: ``quantisation.yaml`` is damaged.
+    """
     found = ((maker, one) for maker in _quantisation().makers for one in maker.makes)
-    return next(((maker, makes) for maker, makes in found if makes.format == format and reads(makes.engines, engine)), None)
+    return next(
+        (
+            (maker, makes)
+            for maker, makes in found
+            if makes.format == format and reads(makes.engines, engine)
+        ),
+        None,
+    )

@@ -1,6 +1,7 @@
 """Reads the data files of the catalog into values; each file is read once, when first asked for.
 
-A key that a class does not have, or a value of another kind, is refused with the file, the entry and the field.
+A key that a class does not have, or a value of another kind, is refused with the file, the entry
+and the field.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def plain(spelling: str) -> str:
 
 
 def _level_gpu(spelling: str) -> str:
-    """A GPU's spelling without its maker, the word GPU and the generation of its socket, and with its words in one order."""
+    """A GPU's spelling without its maker, the word GPU and the generation of its socket, and with
+    its words in one order.
+    """
     name = _KIND_OF_GPU.sub("", _MAKERS.sub("", plain(spelling)))
     name = re.sub(r"\bsxm\d\b", "sxm", re.sub(r"(?<=\d)-(?=gi?b\b)", "", name))
     first, *rest = name.split("-")
@@ -67,7 +70,9 @@ def _level_gpu(spelling: str) -> str:
 
 
 def _level_model(spelling: str) -> str:
-    """A model's spelling without owner and tuning words, Llama's versions written as "llama-3.1-"."""
+    """A model's spelling without owner and tuning words, Llama's versions written as
+    "llama-3.1-".
+    """
     name = plain(spelling).rsplit("/", 1)[-1].replace(":", "-")
     shorter = _TUNING.sub("", name)
     while shorter != name:
@@ -79,7 +84,9 @@ def _level_model(spelling: str) -> str:
     return name
 
 
-def shelf_of(kind: type[T], rows: Sequence[Raw], where: str, level: Callable[[str], str] = plain) -> Shelf[T]:
+def shelf_of(
+    kind: type[T], rows: Sequence[Raw], where: str, level: Callable[[str], str] = plain
+) -> Shelf[T]:
     """The entries of a file, whose rows have other spellings as ``aliases``."""
     plain_rows = [{key: value for key, value in row.items() if key != "aliases"} for row in rows]
     by_name: dict[str, T] = {}
@@ -90,14 +97,25 @@ def shelf_of(kind: type[T], rows: Sequence[Raw], where: str, level: Callable[[st
             raise DataError(f"{where}: '{entry.name}' has no source or no date")
         by_name[entry.name] = entry
     aliases = {other: str(row["name"]) for row in rows for other in row.get("aliases", ())}
-    spelled = {level(alias): by_name[name] for alias, name in aliases.items()} | {level(name): entry for name, entry in by_name.items()}
-    return Shelf(by_name=MappingProxyType(by_name), aliases=MappingProxyType(aliases), level=level, by_spelling=MappingProxyType(spelled))
+    spelled = {level(alias): by_name[name] for alias, name in aliases.items()} | {
+        level(name): entry for name, entry in by_name.items()
+    }
+    return Shelf(
+        by_name=MappingProxyType(by_name),
+        aliases=MappingProxyType(aliases),
+        level=level,
+        by_spelling=MappingProxyType(spelled),
+    )
 
 
 def shipped_yaml(name: str) -> Any:
-    """The plain values of one of the catalog's YAML files. Raises DataError: the file is not YAML, or gives a key twice."""
+    """The plain values of one of the catalog's YAML files. Raises DataError: the file is not YAML,
+    or gives a key twice.
+    """
     try:
-        return parse_yaml(_HERE.joinpath(name).read_text(encoding="utf-8"), f"catalog/{name}", shipped=True)
+        return parse_yaml(
+            _HERE.joinpath(name).read_text(encoding="utf-8"), f"catalog/{name}", shipped=True
+        )
     except (OSError, InputError) as error:
         raise DataError(f"catalog/{name} cannot be read: {error}") from None
 
@@ -116,44 +134,62 @@ def model_shelf() -> Shelf[Model]:
 
 @cache
 def gpu_shelf() -> Shelf[Gpu]:
-    """The accelerators of ``gpus.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
+    """The accelerators of ``gpus.yaml``. Raises DataErrors: the file has unknown keys or values of
+    another kind.
+    """
     return shelf_of(Gpu, shipped_yaml("gpus.yaml"), "gpus.yaml", _level_gpu)
 
 
 @cache
 def system_shelf() -> Shelf[System]:
-    """The servers of ``systems.yaml``, and a generic one of eight for every GPU that is in none of them.
+    """The servers of ``systems.yaml``, and a generic one of eight for every GPU that is in none of
+    them.
 
     Raises DataErrors: the file has unknown keys or values of another kind.
     """
     rows = shipped_yaml("systems.yaml")
     taken = {row["gpu"] for row in rows}
-    generic = [asdict(generic_system(gpu)) for gpu in gpu_shelf().by_name.values() if gpu.name not in taken]
+    generic = [
+        asdict(generic_system(gpu)) for gpu in gpu_shelf().by_name.values() if gpu.name not in taken
+    ]
     return shelf_of(System, [*rows, *generic], "systems.yaml")
 
 
 @cache
 def offloadings() -> tuple[Offloading, ...]:
-    """The offloaders of ``offloading.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
+    """The offloaders of ``offloading.yaml``. Raises DataErrors: the file has unknown keys or values
+    of another kind.
+    """
     return read_entries(Offloading, shipped_yaml("offloading.yaml"), "offloading.yaml")
 
 
 @cache
 def host_cpus() -> dict[str, HostCpu]:
-    """The classes of host CPUs of ``host_cpus.yaml`` by name. Raises DataErrors: unknown keys or values of another kind."""
-    return {cpu.name: cpu for cpu in read_entries(HostCpu, shipped_yaml("host_cpus.yaml"), "host_cpus.yaml")}
+    """The classes of host CPUs of ``host_cpus.yaml`` by name. Raises DataErrors: unknown keys or
+    values of another kind.
+    """
+    return {
+        cpu.name: cpu
+        for cpu in read_entries(HostCpu, shipped_yaml("host_cpus.yaml"), "host_cpus.yaml")
+    }
 
 
 @cache
 def recorded_lengths() -> Mapping[str, RecordedLengths]:
-    """The traces of ``recorded_lengths.yaml`` by name. Raises DataErrors: the file has unknown keys or values of another kind."""
-    rows = read_entries(RecordedLengths, shipped_yaml("recorded_lengths.yaml"), "recorded_lengths.yaml")
+    """The traces of ``recorded_lengths.yaml`` by name. Raises DataErrors: the file has unknown keys
+    or values of another kind.
+    """
+    rows = read_entries(
+        RecordedLengths, shipped_yaml("recorded_lengths.yaml"), "recorded_lengths.yaml"
+    )
     return {row.name: row for row in rows}
 
 
 @cache
 def encoders() -> tuple[Encoder, ...]:
-    """The image encoders of ``encoders.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
+    """The image encoders of ``encoders.yaml``. Raises DataErrors: the file has unknown keys or
+    values of another kind.
+    """
     return read_entries(Encoder, shipped_yaml("encoders.yaml"), "encoders.yaml")
 
 
@@ -164,33 +200,43 @@ def generic_system(gpu: Gpu, gpus: int = 8) -> System:
         gpu=gpu.name,
         gpus=gpus,
         max_power_w=None,
-        source=f"generic: {'eight' if gpus == 8 else gpus} of the GPU in one server, an assumption for counting",
+        source=(
+            f"generic: {'eight' if gpus == 8 else gpus} of the GPU in one server, an assumption for"
+            " counting"
+        ),
         date=gpu.date,
     )
 
 
 @cache
 def engine_shelf() -> Shelf[EnginePreset]:
-    """The engine presets of ``engines.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
+    """The engine presets of ``engines.yaml``. Raises DataErrors: the file has unknown keys or
+    values of another kind.
+    """
     return read_presets(shipped_yaml("engines.yaml"), "engines.yaml")
 
 
-# The presets of ``engines.yaml``: ``extends`` takes over every key of another preset that is not given, but those of ``OWN``.
+# The presets of ``engines.yaml``: ``extends`` takes over every key of another preset that is not
+# given, but those of ``OWN``.
 
 
-OWN = ("name", "aliases", "notes", "extends")  # Keys that a preset does not take over from the one that it extends
+# Keys that a preset does not take over from the one that it extends
+OWN = ("name", "aliases", "notes", "extends")
 
 
 def read_presets(rows: Sequence[Raw], where: str) -> Shelf[EnginePreset]:
     """The presets of the file.
 
-    Raises DataError: a preset extends one that is not there, or itself; DataErrors: unknown keys and values of another kind, all of them.
+    Raises DataError: a preset extends one that is not there, or itself; DataErrors: unknown keys
+    and values of another kind, all of them.
     """
     by_name = {row["name"]: row for row in rows if "name" in row}
     return shelf_of(EnginePreset, [_resolved(row, by_name, where) for row in rows], where)
 
 
-def _resolved(row: Raw, by_name: Mapping[str, Raw], where: str, below: tuple[str, ...] = ()) -> dict[str, Any]:
+def _resolved(
+    row: Raw, by_name: Mapping[str, Raw], where: str, below: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """A preset with everything that it takes over."""
     own = {key: value for key, value in row.items() if key != "extends"}
     parent = row.get("extends")

@@ -1,4 +1,6 @@
-"""What each version of an engine takes and publishes, as ``tools/interfaces.py`` reads it from that version's own source."""
+"""What each version of an engine takes and publishes, as ``tools/interfaces.py`` reads it from that
+version's own source.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,14 @@ class Interface:
     # values, switches: flags with a value and without, apart by blanks
     values: str
     switches: str
-    choices: dict[str, tuple[str, ...]]  # values of a flag, or of a key of the configuration file, where these are limited
+    # values of a flag, or of a key of the configuration file, where these are limited
+    choices: dict[str, tuple[str, ...]]
     metrics: str  # names for Prometheus, apart by blanks
-    buckets: dict[str, tuple[float, ...]]  # upper bounds of histograms in seconds, ascending, without infinity
+    # upper bounds of histograms in seconds, ascending, without infinity
+    buckets: dict[str, tuple[float, ...]]
     keys: str = ""  # of the configuration file, with dots between the levels, apart by blanks
-    # amd, amd_source: the container with ROCm, by architecture of AMD's GPUs, and what is known of its tag
+    # amd, amd_source: the container with ROCm, by architecture of AMD's GPUs, and what is known of
+    # its tag
     amd: dict[str, str] = field(default_factory=dict)
     amd_source: str = ""
 
@@ -48,7 +53,9 @@ class Interface:
         return {"NVIDIA": self.image, "AMD": self.amd.get(gpu.arch, "")}.get(gpu.vendor, "")
 
     def fault(self, argv: Sequence[str], file: Mapping[str, Any]) -> str:
-        """What this version does not take in a command and its configuration file, as a clause; empty if it takes everything."""
+        """What this version does not take in a command and its configuration file, as a clause;
+        empty if it takes everything.
+        """
         return next(chain(self._faults(argv), self._wrong_keys(file, "")), "")
 
     def _faults(self, argv: Sequence[str]) -> Iterator[str]:
@@ -79,7 +86,10 @@ class Interface:
     def _chosen(self, name: str, value: str) -> Iterator[str]:
         allowed = self.choices.get(name)
         if allowed and value not in allowed:
-            yield f"{name} of {self.name} ({self.version}) is one of {', '.join(allowed)}, not {value}"
+            yield (
+                f"{name} of {self.name} ({self.version}) is one of {', '.join(allowed)}, not"
+                f" {value}"
+            )
 
 
 @cache
@@ -89,13 +99,23 @@ def _interfaces() -> Mapping[str, Interface]:
 
 
 def find_interface(preset: str) -> Interface | None:
-    """The interface of an engine preset; None where none is known. Raises DataErrors: ``interfaces.yaml`` is damaged."""
+    """The interface of an engine preset; None where none is known. Raises DataErrors:
+    ``interfaces.yaml`` is damaged.
+    """
     return _interfaces().get(preset)
 
 
 def starts_offloading(rules: Offloading, engine: EnginePreset) -> bool:
-    """Whether the command of an engine, or its file, switches an offloader on, as its version takes it."""
+    """Whether the command of an engine, or its file, switches an offloader on, as its version takes
+    it.
+    """
     interface, launch = find_interface(engine.name), engine.launch
-    if interface is None or launch is None or not (rules.flags or (rules.file_keys and launch.file_flag)):
+    if (
+        interface is None
+        or launch is None
+        or not (rules.flags or (rules.file_keys and launch.file_flag))
+    ):
         return False
-    return set(rules.file_keys.values()) <= set(interface.keys.split()) and not interface.fault(rules.flags, {})
+    return set(rules.file_keys.values()) <= set(interface.keys.split()) and not interface.fault(
+        rules.flags, {}
+    )

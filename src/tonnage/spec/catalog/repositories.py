@@ -1,8 +1,11 @@
-"""Repositories by name: which model of the catalog each one is, or has the architecture of, and its number format.
+"""Repositories by name: which model of the catalog each one is, or has the architecture of, and its
+number format.
 
-``checkpoints.yaml`` names the checkpoints of the catalog's models, ``repositories.yaml`` the models that were trained from these or have
-their shapes, by architecture. What both leave out is read off the name: a format by how its publishers mark it ("-FP8", "-GPTQ-Int4"),
-and, as a guess that is marked, the architecture of a fine-tune whose name holds family, version and size ("Hermes-3-Llama-3.1-8B").
+``checkpoints.yaml`` names the checkpoints of the catalog's models, ``repositories.yaml`` the models
+that were trained from these or have their shapes, by architecture. What both leave out is read off
+the name: a format by how its publishers mark it ("-FP8", "-GPTQ-Int4"), and, as a guess that is
+marked, the architecture of a fine-tune whose name holds family, version and size
+("Hermes-3-Llama-3.1-8B").
 """
 
 from __future__ import annotations
@@ -30,8 +33,11 @@ class _Shape:
     """Repositories with the architecture of one model of the catalog."""
 
     model: str  # catalog id
-    repositories: tuple[str, ...]  # with alternatives in braces: "Qwen/Qwen2-7B{,-Instruct}"; behind a blank the format that is not bf16
-    # vocab, context: rows of their embedding and their longest context in tokens, where they are not the model's
+    # with alternatives in braces: "Qwen/Qwen2-7B{,-Instruct}"; behind a blank the format that is
+    # not bf16
+    repositories: tuple[str, ...]
+    # vocab, context: rows of their embedding and their longest context in tokens, where they are
+    # not the model's
     vocab: int = 0
     context: int = 0
     text_only: bool = False  # their encoder of images or sound is left out
@@ -44,12 +50,16 @@ class _Table:
 
     source: str
     date: str
-    # families: first words of the names that fine-tunes repeat; of ``versions`` only where a version follows, as their sizes recur
+    # families: first words of the names that fine-tunes repeat; of ``versions`` only where a
+    # version follows, as their sizes recur
     families: tuple[str, ...]
     versions: tuple[str, ...]
-    others: tuple[str, ...]  # words of names whose model has another architecture than the rest of the name says
-    formats: dict[str, tuple[str, ...]]  # number format by the endings of names that mean it, as patterns
-    foreign: dict[str, str]  # formats that no engine here reads, by such an ending, each with who reads it
+    # words of names whose model has another architecture than the rest of the name says
+    others: tuple[str, ...]
+    # number format by the endings of names that mean it, as patterns
+    formats: dict[str, tuple[str, ...]]
+    # formats that no engine here reads, by such an ending, each with who reads it
+    foreign: dict[str, str]
     shapes: tuple[_Shape, ...]
 
 
@@ -80,7 +90,8 @@ def _table() -> _Table:
 
 @cache
 def _listed() -> Mapping[str, _Line]:
-    """Every repository of both files, by its whole name and by the part behind the owner, in lower case.
+    """Every repository of both files, by its whole name and by the part behind the owner, in lower
+    case.
 
     Raises DataError: a model is not in the catalog, or a repository is given twice.
     """
@@ -107,7 +118,9 @@ def _spread(shape: _Shape) -> Iterator[tuple[str, str]]:
         pattern, _, form = written.partition(" ")
         names = [""]
         for place, part in enumerate(re.split(r"\{([^{}]*)\}", pattern)):
-            names = [name + word for name in names for word in (part.split(",") if place % 2 else [part])]
+            names = [
+                name + word for name in names for word in (part.split(",") if place % 2 else [part])
+            ]
         yield from ((name, form or "bf16") for name in names)
 
 
@@ -115,16 +128,34 @@ def _spread(shape: _Shape) -> Iterator[tuple[str, str]]:
 def _repository(line: _Line) -> Repository:
     shelf, shape = entries.model_shelf(), line.shape
     model = shelf.by_name[shape.model]
-    if shape.repositories and not (shelf.find(line.name) == model and line.form in ("bf16", model.released)):
-        notes = f"Architecture of {model.name}." + (" The text decoder alone." if shape.text_only else "")
+    if shape.repositories and not (
+        shelf.find(line.name) == model and line.form in ("bf16", model.released)
+    ):
+        notes = f"Architecture of {model.name}." + (
+            " The text decoder alone." if shape.text_only else ""
+        )
         source = f"{line.name}: {_table().source}; {model.source}"
-        model = replace(model, name=plain(line.name).rpartition("/")[2], notes=notes, source=source, date=_table().date)
-    model = replace(model, vocab=shape.vocab or model.vocab, max_context=shape.context or model.max_context)
-    return Repository(name=line.name, model=replace(in_format(model, line.form, line.blocks), repository=line.name), gated=line.gated)
+        model = replace(
+            model,
+            name=plain(line.name).rpartition("/")[2],
+            notes=notes,
+            source=source,
+            date=_table().date,
+        )
+    model = replace(
+        model, vocab=shape.vocab or model.vocab, max_context=shape.context or model.max_context
+    )
+    return Repository(
+        name=line.name,
+        model=replace(in_format(model, line.form, line.blocks), repository=line.name),
+        gated=line.gated,
+    )
 
 
 def in_format(model: Model, form: str, blocks: bool) -> Model:
-    """The model as published in a number format; ``blocks`` says that its FP8 has a scale for each block of 128 × 128."""
+    """The model as published in a number format; ``blocks`` says that its FP8 has a scale for each
+    block of 128 × 128.
+    """
     return replace(model, released=form, block_fp8=blocks if form == "fp8" else model.block_fp8)
 
 
@@ -140,7 +171,8 @@ def find_repository(spelling: str) -> Repository | None:
 
 
 def by_format(spelling: str) -> Model | None:
-    """The model whose name without the ending of a format is known, in that format; None where no ending is one.
+    """The model whose name without the ending of a format is known, in that format; None where no
+    ending is one.
 
     Raises InputError: the format is one that no engine here reads.
     """
@@ -152,19 +184,29 @@ def by_format(spelling: str) -> Model | None:
     model = model or by_words(base)
     if model is None:
         return None
-    model = replace(in_format(model, form, model.block_fp8), repository=spelling if "/" in spelling else "")
+    model = replace(
+        in_format(model, form, model.block_fp8), repository=spelling if "/" in spelling else ""
+    )
     return _read(model, f"format {form} by the ending of '{spelling}'")
 
 
 def _without_format(spelling: str) -> tuple[str, str]:
-    """A name without the endings that mark its number format, and that format; "" where there is none."""
+    """A name without the endings that mark its number format, and that format; "" where there is
+    none.
+    """
     base, form = spelling.strip(), ""
     if match := re.search(r"[-_.]([a-z0-9_]+-)?(un|de)quanti[sz]ed$", base, re.IGNORECASE):
-        return base[: match.start()], "bf16"  # trained to be quantized, or taken back from that: its weights are in 16 bits
+        # trained to be quantized, or taken back from that: its weights are in 16 bits
+        return base[: match.start()], "bf16"
     for ending, reader in _table().foreign.items():
         if re.search(rf"(?:^|[-_.]){ending}(?:$|[-_.])", base, re.IGNORECASE):
-            start = re.split(rf"[-_.]{ending}(?:$|[-_.])", base, maxsplit=1, flags=re.IGNORECASE)[0].rpartition("/")[2]
-            raise InputError(f"model '{spelling}' is a checkpoint for {reader}, which is not sized; give the original, such as '{start}'")
+            start = re.split(rf"[-_.]{ending}(?:$|[-_.])", base, maxsplit=1, flags=re.IGNORECASE)[
+                0
+            ].rpartition("/")[2]
+            raise InputError(
+                f"model '{spelling}' is a checkpoint for {reader}, which is not sized; give the"
+                f" original, such as '{start}'"
+            )
     endings = [(ending, name) for name, known in _table().formats.items() for ending in known]
     for behind in ("$", "(?=[-_.])"):  # at the end, or else before a date or a release
         for ending, name in endings if not form else ():
@@ -173,13 +215,18 @@ def _without_format(spelling: str) -> tuple[str, str]:
     return base, form
 
 
-FORMAT = re.compile(r"w\d+a\d+\w*|\d+bits?|(nv|mx)?fp[468]\w*|int[2-8]\w*|quanti[sz]ed|\dof\d")  # Words of names that mark a number format
+# Words of names that mark a number format
+FORMAT = re.compile(r"w\d+a\d+\w*|\d+bits?|(nv|mx)?fp[468]\w*|int[2-8]\w*|quanti[sz]ed|\dof\d")
 
 
 def by_words(spelling: str) -> Model | None:
-    """The model whose family, version and size are words of a name, under that name and marked as a guess; None where none are."""
+    """The model whose family, version and size are words of a name, under that name and marked as a
+    guess; None where none are.
+    """
     words = _words(spelling)
-    if any(FORMAT.fullmatch(word) for word in re.split(r"[-_.]", spelling.lower().rpartition("/")[2])):
+    if any(
+        FORMAT.fullmatch(word) for word in re.split(r"[-_.]", spelling.lower().rpartition("/")[2])
+    ):
         return None  # in a format that is not known, and so not in 16 bits
     if {*words, *re.split(r"[-_.]", spelling.lower().rpartition("/")[2])} & set(_table().others):
         return None
@@ -188,7 +235,14 @@ def by_words(spelling: str) -> Model | None:
         return None
     model = max(fits, key=lambda fit: fit[0])[1]
     guess = f"'{spelling}' is taken for a fine-tune of {model.name} by its name alone"
-    return _read(replace(model, name=plain(spelling).rpartition("/")[2], repository=spelling if "/" in spelling else ""), guess)
+    return _read(
+        replace(
+            model,
+            name=plain(spelling).rpartition("/")[2],
+            repository=spelling if "/" in spelling else "",
+        ),
+        guess,
+    )
 
 
 def _read(model: Model, how: str) -> Model:
@@ -201,7 +255,12 @@ def _families() -> tuple[tuple[tuple[str, ...], Model], ...]:
     """The words of every known name that begins with a family and has a size, with its model."""
     shelf = entries.model_shelf()
     names = {shelf.level(name): line.shape.model for name, line in _listed().items()}
-    spread = {_words(name): model for name, model in (names | {name: model.name for name, model in shelf.by_spelling.items()}).items()}
+    spread = {
+        _words(name): model
+        for name, model in (
+            names | {name: model.name for name, model in shelf.by_spelling.items()}
+        ).items()
+    }
     named = ((words, shelf.by_name[name]) for words, name in spread.items())
     return tuple((words, model) for words, model in named if _names_a_family(words))
 
@@ -209,7 +268,9 @@ def _families() -> tuple[tuple[tuple[str, ...], Model], ...]:
 def _names_a_family(words: tuple[str, ...]) -> bool:
     if not any(map(_SIZE.fullmatch, words)):
         return False
-    return words[0] in _table().families or (words[0] in _table().versions and words[1][0].isdigit() and not _SIZE.fullmatch(words[1]))
+    return words[0] in _table().families or (
+        words[0] in _table().versions and words[1][0].isdigit() and not _SIZE.fullmatch(words[1])
+    )
 
 
 _SIZE = re.compile(r"\d+(?:\.\d+)?[bm]|\d+x\d+b")
@@ -222,7 +283,9 @@ def _words(spelling: str) -> tuple[str, ...]:
 
 
 def _holds(words: tuple[str, ...], known: tuple[str, ...]) -> bool:
-    """Whether a name holds all words of a known one in their order, its first size among them, and no other version of its family."""
+    """Whether a name holds all words of a known one in their order, its first size among them, and
+    no other version of its family.
+    """
     if known[0] not in words:
         return False
     rest = words[words.index(known[0]) :]

@@ -11,7 +11,18 @@ import pytest
 
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
-from tools.fit.modern.fit import MOST_CLIENTS, MOVED, Older, by_class, first_without, floor, is_moved, newest, older_without, thinned
+from tools.fit.modern.fit import (
+    MOST_CLIENTS,
+    MOVED,
+    Older,
+    by_class,
+    first_without,
+    floor,
+    is_moved,
+    newest,
+    older_without,
+    thinned,
+)
 from tools.fit.modern.layout import KINDS, modern_layout
 from tools.fit.modern.rows import is_released, select_modern
 from tools.fit.terms import GENERATIONS, STATIC
@@ -21,11 +32,17 @@ COLUMNS = (
     "ttft_ms_mean,ttft_ms_median,tpot_ms_mean,tpot_ms_median,output_tokens_per_s,tier,date"
 )
 VALUES = (
-    "inferencex-dump-2026-07-20,MiniMax-M2.5,MI355X,4.0,4.0,1.0,1.0,vllm,v0.15.1 .. v0.22.0,fp8,,none,1024,1024,64.0,"
-    ",,,20.0,3000.0,B,2025-09-29..2026-07-18"
+    "inferencex-dump-2026-07-20,MiniMax-M2.5,MI355X,4.0,4.0,1.0,1.0,vllm,v0.15.1 .."
+    " v0.22.0,fp8,,none,1024,1024,64.0,,,,20.0,3000.0,B,2025-09-29..2026-07-18"
 )
 LINE = dict(zip(COLUMNS.split(","), VALUES.split(","), strict=True))
-CLOUDRIFT = {"source": "cloudrift-deplodock", "gpu": "H200-SXM", "model": "GLM-4.6", "tp": "8.0", "date": "2026-01"}
+CLOUDRIFT = {
+    "source": "cloudrift-deplodock",
+    "gpu": "H200-SXM",
+    "model": "GLM-4.6",
+    "tp": "8.0",
+    "date": "2026-01",
+}
 
 
 def sample(folder: Path, *changes: dict[str, str]) -> Path:
@@ -42,7 +59,10 @@ def test_formats_and_presets_are_those_of_the_run(tmp_path: Path) -> None:
         ({"precision": "fp4"}, "mxfp4+kv-fp16"),
         ({"precision": "fp4", "gpu": "B200-SXM"}, "nvfp4+experts+kv-fp16"),
         ({"precision": "fp4", "gpu": "B200-SXM", "kv_precision": "fp8"}, "nvfp4+experts+kv-fp8"),
-        ({"model": "DeepSeek-V4-Pro", "precision": "fp8", "gpu": "H200-SXM", "tp": "8.0"}, "mxfp4+rest-fp8+kv-fp16"),
+        (
+            {"model": "DeepSeek-V4-Pro", "precision": "fp8", "gpu": "H200-SXM", "tp": "8.0"},
+            "mxfp4+rest-fp8+kv-fp16",
+        ),
         ({"model": "DeepSeek-R1", "engine": "sglang", "tp": "8.0"}, "fp8+kv-fp8"),
         ({"model": "Kimi-K2.5", "precision": "int4", "tp": "8.0"}, "int4-g32+experts+kv-fp16"),
     ]:
@@ -52,19 +72,45 @@ def test_formats_and_presets_are_those_of_the_run(tmp_path: Path) -> None:
         ({}, "vllm-0.32"),
         (CLOUDRIFT, "vllm-0.12"),
         (CLOUDRIFT | {"date": "2026-03-09"}, "vllm-0.19"),
-        ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "2025-12-15"}, "tensorrt-llm-1.1"),
-        ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "20260522"}, "tensorrt-llm-1.2"),
+        (
+            {
+                "model": "DeepSeek-R1",
+                "engine": "tensorrt-llm",
+                "gpu": "B200-SXM",
+                "tp": "8.0",
+                "date": "2025-12-15",
+            },
+            "tensorrt-llm-1.1",
+        ),
+        (
+            {
+                "model": "DeepSeek-R1",
+                "engine": "tensorrt-llm",
+                "gpu": "B200-SXM",
+                "tp": "8.0",
+                "date": "20260522",
+            },
+            "tensorrt-llm-1.2",
+        ),
         ({"model": "GLM-5", "engine": "sglang", "tp": "8.0", "osl": "8192"}, "sglang-0.5"),
     ]:
         (row,) = select_modern(sample(tmp_path, change)).rows
         assert find_engine(row["engine"]).name == preset
 
 
-def test_the_newest_run_of_a_configuration_counts_and_few_points_of_a_deployment(tmp_path: Path) -> None:
+def test_the_newest_run_of_a_configuration_counts_and_few_points_of_a_deployment(
+    tmp_path: Path,
+) -> None:
     day = {"concurrency": "8", "source": "inferencex-app"}
-    dated = [day | {"date": "20260301", "tpot_ms_mean": "9"}, day | {"date": "20260501", "tpot_ms_mean": "7"}]
-    rows = newest(select_modern(sample(tmp_path, *dated, {"concurrency": "8", "tpot_ms_mean": "11"})).rows)
-    assert [(row["engine"], row["itl_ms"]) for row in rows] == [("vllm", 11.0), ("vllm-0.19", 7.0)]  # another version is another curve
+    dated = [
+        day | {"date": "20260301", "tpot_ms_mean": "9"},
+        day | {"date": "20260501", "tpot_ms_mean": "7"},
+    ]
+    rows = newest(
+        select_modern(sample(tmp_path, *dated, {"concurrency": "8", "tpot_ms_mean": "11"})).rows
+    )
+    # another version is another curve
+    assert [(row["engine"], row["itl_ms"]) for row in rows] == [("vllm", 11.0), ("vllm-0.19", 7.0)]
     many = [{"concurrency": str(clients)} for clients in range(1, 40)]
     rows = select_modern(sample(tmp_path, *many, {"concurrency": "2048"})).rows
     assert len(thinned(rows, 5)) == 5
@@ -82,8 +128,12 @@ def test_terms_of_the_stage_move_no_older_model_on_other_gpus(tmp_path: Path) ->
     assert moved["gpus"] == same["gpus"]
     assert moved["links"] == same["links"]
     for group, names in MOVED.items():
-        assert {name for name in same[group] if moved[group][name] != same[group][name]} == set(names)
-    assert {name for name in same["shared"] if moved["shared"][name] != same["shared"][name]} == set(KINDS)
+        assert {name for name in same[group] if moved[group][name] != same[group][name]} == set(
+            names
+        )
+    assert {
+        name for name in same["shared"] if moved["shared"][name] != same["shared"][name]
+    } == set(KINDS)
     assert np.isfinite(layout.start).all()
 
 
@@ -108,17 +158,38 @@ def test_terms_of_the_stage_move_no_older_model_on_other_gpus(tmp_path: Path) ->
         ("rocm7.2.2_atom0.1.2.post .. nightly_202606161823", False),
     ],
 )
-def test_a_point_is_released_by_its_newest_image(versions: str, released: bool, tmp_path: Path) -> None:
+def test_a_point_is_released_by_its_newest_image(
+    versions: str, released: bool, tmp_path: Path
+) -> None:
     assert is_released(versions) is released
-    assert select_modern(sample(tmp_path, {"engine_version": versions})).rows[0]["released"] is released
+    assert (
+        select_modern(sample(tmp_path, {"engine_version": versions})).rows[0]["released"]
+        is released
+    )
 
 
 def test_the_floor_is_what_one_run_decides_for_the_next_of_the_same_configuration() -> None:
     """Three loads on three days: twice as slow after 200 days, the same after ten."""
-    base = {"model": "glm-5", "gpu": "h200-sxm-141gb", "family": "sglang", "precision": "fp8", "tp": 8, "dp": 1, "ep": 1, "isl": 1024}
+    base = {
+        "model": "glm-5",
+        "gpu": "h200-sxm-141gb",
+        "family": "sglang",
+        "precision": "fp8",
+        "tp": 8,
+        "dp": 1,
+        "ep": 1,
+        "isl": 1024,
+    }
     days = {"2026-01-01": 10.0, "2026-01-11": 10.0, "2026-07-20": 20.0}
     rows = [
-        base | {"osl": 1024, "day": day, "concurrency": clients, "itl_ms": times * clients, "engine": day}
+        base
+        | {
+            "osl": 1024,
+            "day": day,
+            "concurrency": clients,
+            "itl_ms": times * clients,
+            "engine": day,
+        }
         for day, times in days.items()
         for clients in (1, 2, 4)
     ]
@@ -129,12 +200,22 @@ def test_the_floor_is_what_one_run_decides_for_the_next_of_the_same_configuratio
 
 
 def test_classes_are_judged_apart() -> None:
-    loads = [(("curve", 1), clients, 10.0 * clients, times * clients) for clients in (1.0, 2.0, 4.0) for times in (10.0,)]
+    loads = [
+        (("curve", 1), clients, 10.0 * clients, times * clients)
+        for clients in (1.0, 2.0, 4.0)
+        for times in (10.0,)
+    ]
     first = [(("curve", 2), clients, 20.0 * clients, 10.0 * clients) for clients in (1.0, 2.0, 4.0)]
-    judged = [("released, AMD", load, 1.0, ("a",)) for load in loads] + [("first support, AMD", load, 1.0, ("b",)) for load in first]
+    judged = [("released, AMD", load, 1.0, ("a",)) for load in loads] + [
+        ("first support, AMD", load, 1.0, ("b",)) for load in first
+    ]
     found = by_class(judged)
     assert (found["released, AMD"]["TPOT mean"], found["released, AMD"]["near"]) == (0.0, 100)
-    assert (found["first support, AMD"]["TPOT mean"], found["first support, AMD"]["TPOT bias"], found["first support, AMD"]["near"]) == (
+    assert (
+        found["first support, AMD"]["TPOT mean"],
+        found["first support, AMD"]["TPOT bias"],
+        found["first support, AMD"]["near"],
+    ) == (
         50,
         -50,
         0,
@@ -149,7 +230,15 @@ def test_a_fold_without_the_older_files_keeps_their_terms() -> None:
 def test_a_fold_without_a_gpu_fits_the_first_stage_again_without_its_rows() -> None:
     times = {"h100-sxm-80gb": 1.0, "a100-sxm-80gb": 2.0}
     rows = [
-        {"model": "llama-2-7b", "gpu": gpu, "precision": "fp16", "tp": 1, "isl": 128, "osl": 128, "batch": batch}
+        {
+            "model": "llama-2-7b",
+            "gpu": gpu,
+            "precision": "fp16",
+            "tp": 1,
+            "isl": 128,
+            "osl": 128,
+            "batch": batch,
+        }
         | {"ttft_ms": 10.0 * slower, "itl_ms": 8.0 * slower}
         for gpu, slower in times.items()
         for batch in (1, 8)
@@ -160,5 +249,6 @@ def test_a_fold_without_a_gpu_fits_the_first_stage_again_without_its_rows() -> N
     assert "a100-sxm-80gb" in terms["gpus"]
     assert "a100-sxm-80gb" not in without["gpus"]
     ampere = without["architectures"]["Ampere"]
-    assert ampere["memory_16"] == pytest.approx(GENERATIONS["Ampere"]["memory_16"][0])  # its start value: nothing is known of it
+    # its start value: nothing is known of it
+    assert ampere["memory_16"] == pytest.approx(GENERATIONS["Ampere"]["memory_16"][0])
     assert without["engines"]["vllm"] == terms["engines"]["vllm"]

@@ -24,8 +24,16 @@ from tools.fit.silicon.silicon_rows import SiliconRows
         ((4, 1, 2, 2), "source_file=2026-03-25.csv", (4, 1, 2)),
     ],
 )
-def test_degrees_are_those_that_ran(split: tuple[int, int, int, int], source: str, ran: tuple[int, int, int]) -> None:
-    line = dict(zip(("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"), map(str, split), strict=True))
+def test_degrees_are_those_that_ran(
+    split: tuple[int, int, int, int], source: str, ran: tuple[int, int, int]
+) -> None:
+    line = dict(
+        zip(
+            ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"),
+            map(str, split),
+            strict=True,
+        )
+    )
     assert degrees(line | {"silicon_data_source": f"{source}; silicon_concurrency=16"}) == ran
 
 
@@ -34,18 +42,37 @@ Row = dict[str, object]
 
 def rows() -> list[Row]:
     found: list[Row] = []
-    for model, engine, precision in (("minimax-m2.5", "vllm-0.19", "fp8"), ("qwen3-235b-a22b", "tensorrt-llm-1.1", "fp8")):
+    for model, engine, precision in (
+        ("minimax-m2.5", "vllm-0.19", "fp8"),
+        ("qwen3-235b-a22b", "tensorrt-llm-1.1", "fp8"),
+    ):
         for clients in (2, 16, 64):
             for isl in (200, 2000):
-                what = {"model": model, "gpu": "h200-sxm-141gb", "precision": precision, "engine": engine, "tp": 8, "dp": 1, "ep": 8}
-                run = {"isl": isl, "osl": 40, "concurrency": clients, "spread": 0.0, "slots": 64, "budget": 8192}
+                what = {
+                    "model": model,
+                    "gpu": "h200-sxm-141gb",
+                    "precision": precision,
+                    "engine": engine,
+                    "tp": 8,
+                    "dp": 1,
+                    "ep": 8,
+                }
+                run = {
+                    "isl": isl,
+                    "osl": 40,
+                    "concurrency": clients,
+                    "spread": 0.0,
+                    "slots": 64,
+                    "budget": 8192,
+                }
                 found.append({**what, **run, "ttft_ms": 1.0, "itl_ms": 1.0})
     return found
 
 
 @pytest.mark.accuracy
 def test_the_fit_finds_terms_again_that_made_the_rows() -> None:
-    """Rows made with twice the arithmetic and a different time per layer: the fit comes back to their times from its start."""
+    """Rows made with twice the arithmetic and a different time per layer: the fit comes back to
+    their times from its start."""
     made = rows()
     layout = moe_layout(shipped(), {preset(row) for row in made})
     x = layout.start.copy()
@@ -56,7 +83,10 @@ def test_the_fit_finds_terms_again_that_made_the_rows() -> None:
     for name in ("ttft_ms", "itl_ms"):
         for row, value in zip(made, parts.simulated(name).tolist(), strict=True):
             row[name] = value
-    before, after = (errors(SiliconRows(made), t)["itl_ms"] for t in (layout.terms(layout.start), solve_moe(layout, made)))
+    before, after = (
+        errors(SiliconRows(made), t)["itl_ms"]
+        for t in (layout.terms(layout.start), solve_moe(layout, made))
+    )
     assert np.abs(before).mean() > 0.03
     assert np.abs(after).mean() < 0.4 * np.abs(before).mean()
 
@@ -67,7 +97,9 @@ def test_an_engine_without_a_correction_has_what_all_share_and_dense_terms_stay(
     x[layout.names.index("expert_rows")] += 1.0
     x[layout.names.index("vllm.expert_rows")] += 0.1
     found = layout.terms(x)["engines"]
-    assert found["vllm"]["expert_rows"] == pytest.approx(found["tensorrt-llm-1.1"]["expert_rows"] * np.exp(0.1))
+    assert found["vllm"]["expert_rows"] == pytest.approx(
+        found["tensorrt-llm-1.1"]["expert_rows"] * np.exp(0.1)
+    )
     for term, value in shipped()["engines"]["vllm"].items():
         if not term.startswith(("expert_", "latent_", "dispatch")):
             assert found["vllm"][term] == value
@@ -82,14 +114,28 @@ def test_what_blackwell_saves_per_layer_holds_where_experts_are_fused() -> None:
     terms = layout.terms(x)
 
     def layer_s(engine: str, precision: str, gpu: str = "b200") -> float:
-        formats, of = find_gpu(gpu).executes(find_precision(precision)), (find_model("deepseek-r1"), find_gpu(gpu))
+        formats, of = (
+            find_gpu(gpu).executes(find_precision(precision)),
+            (find_model("deepseek-r1"), find_gpu(gpu)),
+        )
         found = resolve(terms, *of, formats, Parallelism(tp=8), engine)
-        return found.experts.layer_s / (terms["engines"][engine]["layer_s"] * terms["architectures"][of[1].arch].get("layer", 1.0)) + 1
+        return (
+            found.experts.layer_s
+            / (
+                terms["engines"][engine]["layer_s"]
+                * terms["architectures"][of[1].arch].get("layer", 1.0)
+            )
+            + 1
+        )
 
     whole, saved = np.exp(0.5), np.exp(0.3)
     for gpu in ("b200", "b300"):
-        assert [layer_s("tensorrt-llm-1.1", p, gpu) for p in ("fp8", "nvfp4+experts")] == pytest.approx([whole, saved])
-        assert [layer_s("vllm", p, gpu) for p in ("fp8", "nvfp4+experts", "gptq+experts")] == pytest.approx([saved, saved, whole])
+        assert [
+            layer_s("tensorrt-llm-1.1", p, gpu) for p in ("fp8", "nvfp4+experts")
+        ] == pytest.approx([whole, saved])
+        assert [
+            layer_s("vllm", p, gpu) for p in ("fp8", "nvfp4+experts", "gptq+experts")
+        ] == pytest.approx([saved, saved, whole])
     assert layer_s("vllm", "fp8", "h200") == pytest.approx(whole)
 
 
@@ -99,11 +145,18 @@ def test_an_older_version_is_corrected_from_the_next_one() -> None:
     x[layout.names.index("sglang-0.5.9.expert_layer")] += 0.2
     x[layout.names.index("sglang.expert_layer")] += 0.1
     before, after = (layout.terms(values)["engines"] for values in (layout.start, x))
-    factors = {name: after[name]["expert_layer"] / before[name]["expert_layer"] for name in layout.engines}
-    assert factors == pytest.approx({"sglang": np.exp(0.3), "sglang-0.5.9": np.exp(0.2), "vllm": 1.0})
+    factors = {
+        name: after[name]["expert_layer"] / before[name]["expert_layer"] for name in layout.engines
+    }
+    assert factors == pytest.approx(
+        {"sglang": np.exp(0.3), "sglang-0.5.9": np.exp(0.2), "vllm": 1.0}
+    )
     x[layout.names.index(f"{OLDER}.expert_layer")] += 0.4
     all_older = layout.terms(x)["engines"]
-    shared = {name: all_older[name]["expert_layer"] / after[name]["expert_layer"] for name in layout.engines}
+    shared = {
+        name: all_older[name]["expert_layer"] / after[name]["expert_layer"]
+        for name in layout.engines
+    }
     assert shared == pytest.approx({"sglang": np.exp(0.4), "sglang-0.5.9": 1.0, "vllm": 1.0})
     alone = moe_layout(shipped(), {"sglang", "vllm"})
     assert "sglang-0.5.9.expert_layer" not in alone.names
