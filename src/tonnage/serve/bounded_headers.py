@@ -24,7 +24,7 @@ class _Awaited:
     awaited: asyncio.TimerHandle | None = None  # while a header is not complete
     received = 0  # bytes of it
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for a header."""
         super().connection_made(transport)  # type: ignore[misc]
         self._await_header()
