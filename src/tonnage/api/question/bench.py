@@ -38,6 +38,7 @@ from tonnage.spec.workload import (
     Process,
     TraceArrivals,
 )
+from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def prepare_bench(**asked: Any) -> Bench:
     """Everything about a measurement checked, before anything is sent. Raises InputError: anything
     that cannot be used, in one line.
     """
-    a = BenchArguments(**asked)
+    a = _with_deviations(BenchArguments(**asked))
     target = parse_url(a.url, "grpc")
     infers = a.endpoint_type == "infer"
     if target.grpc and (not infers or a.extra_inputs):
@@ -201,6 +202,22 @@ OF_TEXT = (
     "tokenizer",
     "prompt_file",
 )
+
+
+def _with_deviations(asked: BenchArguments) -> BenchArguments:
+    """The lengths with their standard deviations. Raises InputError: one without a mean."""
+    for name in ("isl", "osl"):
+        mean, deviation = getattr(asked, name), getattr(asked, f"{name}_stddev")
+        if deviation is None:
+            continue
+        if mean is None or number_of(str(mean)) is None:
+            raise InputError(
+                f"{option(f'{name}_stddev')}: goes with a mean alone; give {option(name)} a number,"
+                f" or write {option(name)} 2000+-500"
+            )
+        if deviation:
+            asked = replace(asked, **{name: f"{mean}+-{deviation:g}"})
+    return asked
 
 
 def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[Lengths, ...]]:
