@@ -4,6 +4,7 @@ arguments next to it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -52,7 +53,7 @@ from tonnage.api.question.sessions import (
 )
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
-from tonnage.simulator.changes import Failures
+from tonnage.simulator.changes import HOUR_S, Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import Alike, Deployment, Slo
@@ -260,7 +261,20 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
             f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give"
             f" {option('turns')} or the like"
         )
+    if made.seasons is not None and isinstance(arrivals, OpenLoop):
+        _check_reached(made.seasons, workloads[0].requests, arrivals.rate)
     return replace(made, tiers=tiers or ())
+
+
+def _check_reached(seasons: Seasons, requests: int, rate: float) -> None:
+    """Refuse a run that ends in the season that it begins in."""
+    changes = [hour for hour, season in enumerate(seasons.by_hour) if season != seasons.by_hour[0]]
+    if changes and requests / rate < changes[0] * HOUR_S:
+        raise InputError(
+            f"{option('seasons')}: {requests:,} requests at {rate:g}/s end before the first change,"
+            f" at {changes[0]} h; give {option('requests')}"
+            f" {math.ceil(rate * (changes[0] + 1) * HOUR_S)} or more"
+        )
 
 
 def _check_shared(asked: Simulation) -> None:
