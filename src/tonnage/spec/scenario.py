@@ -790,8 +790,8 @@ def simulated_leaves() -> Iterator[Leaf]:
 def written_leaves(
     scenario: Scenario, simulated: Mapping[str, object] | None = None
 ) -> Iterator[tuple[Leaf, object]]:
-    """Every leaf with what a scenario says there, and those of ``simulate`` alone with what is
-    said of them by name.
+    """Every leaf with its value in a scenario, and the leaves of ``simulate`` alone with theirs in
+    ``simulated``, by name.
     """
     values = flat(to_document(scenario))
     yield from ((leaf, values.get(leaf.name)) for leaf in leaves())

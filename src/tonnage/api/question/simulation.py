@@ -192,7 +192,6 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     found, _ = with_defaults(written)
     faults = Faults(source, {**dict.fromkeys(OWN, True), **given})
     faults.check(found, own)
-    InputErrors.raise_if(faults.messages)
     unlike = faults.of(_groups, found, own)
     deployment = unlike[0].deployment if unlike else _deployment(found, own, faults)
     lengths = _lengths(found, deployment, faults)

@@ -115,7 +115,6 @@ def questions_of(
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
-    faults.check(scenario)
     _check_given(scenario, faults)
     names = _names(scenario.model, option("model"), faults)
     models = [faults.named(option("model"), _model, name, scenario) for name in names]
@@ -609,6 +608,7 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
 
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
+    faults.check(scenario)
     search_asked = scenario.search
     limit = next(
         (name for name in ("power_cap", "gpu_clock") if getattr(search_asked, name) is not None),
