@@ -449,7 +449,6 @@ def test_budgets_and_reserves() -> None:
     for asked, message in [
         (StandbyAsked(availability="99.9%"), "availability: goes with mtbf and repair_time"),
         (StandbyAsked(mtbf="8000h"), "mtbf: goes with repair_time"),
-        (StandbyAsked(spare_instances=-1), "spare_instances: -1 is not a number"),
     ]:
         with pytest.raises(InputError, match=message):
             reserve_of(asked)

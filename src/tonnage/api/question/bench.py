@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import attainments, lengths_of, seed_of, whole_numbers
+from tonnage.api.question.arguments import attainments, lengths_of, whole_numbers
 from tonnage.api.question.loads import loads_of, recording_from
 from tonnage.bench.arguments import BenchArguments
 from tonnage.bench.benchmark import Wanted
@@ -395,7 +395,7 @@ def _question(
         ),
         grace_s=parse_duration(a.benchmark_grace_period, option("benchmark_grace_period")),
         ramp_s=0.0 if a.ramp is None else parse_duration(a.ramp, option("ramp")),
-        seed=seed_of(a.seed),
+        seed=checked_count("seed", a.seed, least=0) or 0,
         talk=talk,
     )
 

@@ -23,7 +23,6 @@ from tonnage.api.question.arguments import (
     plain,
     rates,
     replays_lengths,
-    seed_of,
     slo,
     spread_of,
 )
@@ -193,6 +192,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
     faults = Faults(source, {**dict.fromkeys(OWN, True), **given})
+    faults.check(found, own)
     unlike = faults.of(_groups, found, own)
     deployment = unlike[0].deployment if unlike else _deployment(found, own, faults)
     lengths = _lengths(found, deployment, faults)
@@ -204,7 +204,6 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
         if deployment is not None
         else None
     )
-    faults.of(seed_of, found.seed or 0)
     faults.of(_check_load, found, own)
     InputErrors.raise_if(faults.messages)
     if lengths is None or deployment is None:
