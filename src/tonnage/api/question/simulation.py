@@ -260,20 +260,25 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
             f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give"
             f" {option('turns')} or the like"
         )
-    if made.seasons is not None and isinstance(arrivals, OpenLoop):
-        _check_reached(made.seasons, workloads[0].requests, arrivals.rate)
-    return replace(made, tiers=tiers or ())
+    return _reaching_a_change(replace(made, tiers=tiers or ()))
 
 
-def _check_reached(seasons: Seasons, requests: int, rate: float) -> None:
-    """Refuse a run that ends in the season that it begins in."""
-    changes = [hour for hour, season in enumerate(seasons.by_hour) if season != seasons.by_hour[0]]
-    if changes and requests / rate < changes[0] * HOUR_S:
+def _reaching_a_change(made: Simulation) -> Simulation:
+    """The same. Raises InputError: seasons, and a run that ends in the one that it begins in."""
+    by_hour = () if made.seasons is None else made.seasons.by_hour
+    changes = [hour for hour, season in enumerate(by_hour) if season != by_hour[0]]
+    requests, arrivals = made.workloads[0].requests, made.workloads[0].arrivals
+    if (
+        changes
+        and isinstance(arrivals, OpenLoop)
+        and requests < arrivals.rate * changes[0] * HOUR_S
+    ):
         raise InputError(
-            f"{option('seasons')}: {requests:,} requests at {rate:g}/s end before the first change,"
-            f" at {changes[0]} h; give {option('requests')}"
-            f" {math.ceil(rate * (changes[0] + 1) * HOUR_S)} or more"
+            f"{option('seasons')}: {requests:,} requests at {arrivals.rate:g}/s end before the"
+            f" first change, at {changes[0]} h; give {option('requests')}"
+            f" {math.ceil(arrivals.rate * (changes[0] + 1) * HOUR_S)} or more"
         )
+    return made
 
 
 def _check_shared(asked: Simulation) -> None:
