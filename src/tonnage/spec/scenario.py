@@ -771,7 +771,7 @@ SWEPT = (
     "request_rate",
 )
 # Leaves of other branches that describe it
-OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")
+OTHERS = ("model", "use_case", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")
 
 
 def simulated_leaves() -> Iterator[Leaf]:
