@@ -505,7 +505,12 @@ def with_cost_together(
             rented_usd_per_year=_total(rented) if "cloud" in where else None,
         )
 
-    return replace(found, shared=priced(found.shared), separate=priced(found.separate))
+    return replace(
+        found,
+        shared=priced(found.shared),
+        separate=priced(found.separate),
+        first_come=priced(found.first_come),
+    )
 
 
 def summed(traffics: Sequence[Traffic]) -> Traffic:

@@ -19,8 +19,8 @@ from tonnage.spec.typed_values import strict
 
 SCHEMA = "tonnage-use-cases/1"
 
-Chosen = Literal["shared", "separate"]
-WhyNot = Literal["models", "demand", "no-deployment", "limit", "more-gpus"]
+Chosen = Literal["shared", "separate", "first-come"]
+WhyNot = Literal["models", "demand", "no-deployment", "no-priority", "limit", "more-gpus"]
 
 
 @strict
@@ -97,8 +97,9 @@ class NotShared:
     """Why one pool for all use cases is not chosen."""
 
     # "models" or "demand" where they cannot be simulated together; "no-deployment" where no
-    # deployment meets the limits of each; "limit" where none holds the limits of all on as many
-    # GPUs as the separate pools take; "more-gpus" where it takes more
+    # deployment meets the limits of each; "no-priority" where no engine of these serves by
+    # priority; "limit" where none holds the limits of all on as many GPUs as the separate pools
+    # take; "more-gpus" where it takes more
     code: WhyNot
     case: str = ""  # the use case that decides; "" where none does
     # of the shared pool, or the most that were tried; None where nothing was simulated.
@@ -113,6 +114,8 @@ class NotShared:
 class UseCases(Saved, Displayed):
     """The answer."""
 
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("priorities", "first_come", "not_first_come")
+
     SCHEMA: ClassVar[str] = SCHEMA
 
     names: tuple[str, ...]  # of the use cases, in the order in which they were given
@@ -121,18 +124,20 @@ class UseCases(Saved, Displayed):
     separate: Arrangement | None
     shared: Arrangement | None  # one pool for all; None where there is none that could be chosen
     not_shared: NotShared | None  # why ``shared`` is not chosen; None where it is
-    chosen: Chosen | None  # which of the two; None where neither is possible
+    chosen: Chosen | None  # which of them; None where none is possible
+    # of each use case, the lowest first, by which ``shared`` is served; None where it is served
+    # first come, first served
+    priorities: tuple[int, ...] | None = None
+    # with priorities, one pool for all that is served first come, first served, to compare with;
+    # None where there is none on as many GPUs as the separate pools take, and why
+    first_come: Arrangement | None = None
+    not_first_come: NotShared | None = None
 
     @property
     def choice(self) -> Arrangement | None:
         """The arrangement that is chosen."""
-        return (
-            None
-            if self.chosen is None
-            else self.shared
-            if self.chosen == "shared"
-            else self.separate
-        )
+        kinds = {"shared": self.shared, "separate": self.separate, "first-come": self.first_come}
+        return None if self.chosen is None else kinds[self.chosen]
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> UseCases:

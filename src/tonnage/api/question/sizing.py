@@ -106,7 +106,7 @@ ALONE: UseCase = "chatbot"  # the use case of existing systems where requests ar
 MOST_FRONT_ENDS = 1_000
 EVERY = "all"  # what stands for every number format; BF16 is as fast as FP16
 # What of the search ``tonnage simulate`` alone understands
-OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
+OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "shed", "mmpp")
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
@@ -586,6 +586,11 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
     """Refuse what only a simulation has so far, what belongs to two pools, and prices that cannot
     be.
     """
+    if scenario.search.classes is not None:
+        faults.say(
+            f"{option('classes')}: several classes are sized together, from one scenario, by"
+            " `tonnage size` or tonnage.api.size_use_cases; leave them out here"
+        )
     alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
     if alone or scenario.search.arrivals == "mmpp":
         named = ", ".join(map(option, alone or ["arrivals"]))

@@ -137,7 +137,7 @@ def steps_until_late(m, longer, most):
     """The step at whose end a request that waits may be rejected because its first token cannot
     come in time any more, or ``most``.
     """
-    s, note = m.state, m.ranks.note
+    s, note = m.state, m.ranks.note[0]
     if note.shed == 0 or s.queued == 0 or note.soonest == NEVER:
         return most
     return min(most, 1 + steps_within(s.lasts, longer, note.soonest - s.now, most))
