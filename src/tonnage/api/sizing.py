@@ -635,6 +635,15 @@ def _check_priorities(understood: Sequence[Asked]) -> None:
         raise InputError(
             f"{option('priority')}: {min(priorities)} is negative; write 0 for what goes first"
         )
+    jobs = [one for one in understood if one.questions[0].offline]
+    others = {one.scenario.priority or 0 for one in understood if one not in jobs}
+    if len(priorities) > 1 and jobs:
+        lowest = all((job.scenario.priority or 0) > max(others, default=-1) for job in jobs)
+        if len(jobs) > 1 or not lowest:
+            raise InputError(
+                f"{option('priority')}: background work ({option('requests')},"
+                f" {option('within')}) is one class, which goes last; name it as the last class"
+            )
     asked = {engine for one in understood for engine in one.questions[0].engines}
     if len(priorities) > 1 and not any(map(has_priorities, asked)):
         able = sorted({engine.family for engine in engines() if has_priorities(engine.name)})

@@ -487,7 +487,11 @@ def with_cost_together(
     def priced(one: Arrangement | None) -> Arrangement | None:
         if one is None:
             return None
-        loads = [summed([traffic[case.name] for case in pool.cases]) for pool in one.pools]
+        # of a pool of its own, a job has no requests at the peak
+        loads = [
+            summed([traffic[case.name] for case in pool.cases] or [traffic[name]])
+            for pool, name in zip(one.pools, found.names, strict=False)
+        ]
         pools = [
             (_pool_serving(pool, peak_of(load)), load, pool.instances)
             for pool, load in zip(one.pools, loads, strict=True)

@@ -29,6 +29,7 @@ from tonnage.plan.launch import (
 )
 from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
+from tonnage.plan.use_cases import CaseAtPeak
 from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import Interface, find_interface
@@ -163,6 +164,9 @@ class Service:
     # its use case, which begins the names of its objects where several are deployed side by side;
     # empty for one
     case: str = ""
+    # use cases that share it, each with its priority, the lowest first; empty where it serves first
+    # come, first served
+    by_priority: tuple[tuple[CaseAtPeak, int], ...] = ()
 
     @property
     def router(self) -> str:

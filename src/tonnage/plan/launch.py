@@ -115,6 +115,14 @@ def command(
     return Command(argv=tuple(argv), file=file)
 
 
+def priority_words(launch: Launch | None) -> tuple[str, ...]:
+    """The flags by which an engine serves requests by their priorities, the lowest first; empty
+    where it has none.
+    """
+    switches = [] if launch is None else map(launch.switch, ("by_priority", "lowest_first"))
+    return tuple(switch.enable for switch in switches if switch is not None and switch.enable)
+
+
 def _settings(
     parallelism: Parallelism, knobs: EngineKnobs, max_context: int, kv_8bit: bool
 ) -> dict[str, Value | None]:

@@ -111,10 +111,35 @@ class NotShared:
 
 
 @strict
+class Background:
+    """A job of the lowest priority, done in what the hours below the peak leave free."""
+
+    name: str  # of its use case
+    requests: float  # in one job
+    within_seconds: float
+    # requests of it that the instances do within its time which the others take without it
+    free_requests: float
+    more_instances: int  # that the pool has for it
+    # requests per second at which it may be sent in each hour of the profile, the limits of all
+    # others held
+    requests_per_second: tuple[float, ...]
+
+    @property
+    def free_share(self) -> float:
+        """Share of it that takes no further instance."""
+        return min(1.0, self.free_requests / self.requests)
+
+
+@strict
 class UseCases(Saved, Displayed):
     """The answer."""
 
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("priorities", "first_come", "not_first_come")
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = (
+        "priorities",
+        "first_come",
+        "not_first_come",
+        "background",
+    )
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -132,6 +157,8 @@ class UseCases(Saved, Displayed):
     # None where there is none on as many GPUs as the separate pools take, and why
     first_come: Arrangement | None = None
     not_first_come: NotShared | None = None
+    # with priorities, a job that ``shared`` does in the background of the others
+    background: Background | None = None
 
     @property
     def choice(self) -> Arrangement | None:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DoesNotFit
 from tonnage.plan.candidate import Identity
 from tonnage.plan.fleet import Standby
+from tonnage.plan.launch import priority_words
 from tonnage.plan.limit import Breach
 from tonnage.plan.use_cases import (
     Arrangement,
+    Background,
     CaseAtPeak,
     Chosen,
     NotShared,
@@ -28,6 +30,7 @@ from tonnage.plan.use_cases import (
     UseCasePool,
     UseCases,
 )
+from tonnage.sizing.background import Job, as_stream, filled
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
@@ -82,15 +85,23 @@ def use_cases(
         each.systems - bare.systems
         for each, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True)
     )
-    tried, most = Tried(asked=asked), (separate.gpus, more)
-    priorities = tuple(one.priority for one in asked)
+    most, priorities = (separate.gpus, more), tuple(one.priority for one in asked)
+    by_priority = len(set(priorities)) > 1
+    job = next((one for one in asked if by_priority and one.question.offline), None)
+    tried = Tried(asked=[one for one in asked if one is not job], job=job)
     compared, first_come = dict[str, Any](), None
-    if by_priority := len(set(priorities)) > 1:
-        first_come, not_first_come = _shared(tried, *most, told, by_priority=False)
-        first_come = _with_standby(first_come, spare, reserve)
+    if by_priority:
+        not_first_come: NotShared | None = NotShared(
+            code="demand", case="" if job is None else job.name
+        )
+        if job is None:
+            first_come, not_first_come = _shared(tried, *most, told, by_priority=False)
+            first_come = _with_standby(first_come, spare, reserve)
         compared = {"priorities": priorities, "first_come": first_come}
         compared |= {"not_first_come": not_first_come}
     shared, why_not = _shared(tried, *most, told, by_priority=by_priority)
+    if shared is not None and job is not None:
+        compared["background"] = tried.filled[shared.pools[0].identity]
     shared = _with_standby(shared, spare, reserve)
     # where several take as many, the first of them
     kinds: dict[Chosen, Arrangement | None] = {
@@ -144,9 +155,10 @@ def _alone(one: Asked) -> UseCasePool:
     case = _case(one, best) if one.question.drawn else None
     if case is None:
         spare = one.question.spare + (0 if best.standby is None else best.standby.extra_systems)
-        return _pool(
-            best, best.pool.fleet.of(best.systems - spare).instances, best.systems_exact, ()
-        )
+        fleet = best.pool.fleet
+        exactly = best.systems_exact * max(fleet.of(1).instances, 1 / fleet.systems_per_instance)
+        instances = min(fleet.of(best.systems - spare).instances, math.ceil(round(exactly, 9)))
+        return _pool(best, max(1, instances), exactly, ())
     mixture = Mixture((case,))
     least = max(1, math.ceil(round(mixture.instances_exact, 9)))
     count, run = _fewest(mixture, least, MOST_TIMES * least + 1, down=False)
@@ -162,7 +174,27 @@ class Tried:
     """The use cases, and what one instance of each deployment that was tried does with each."""
 
     asked: Sequence[Asked]
+    job: Asked | None = None  # of the lowest priority, in the background of the others
     cases: dict[Identity, tuple[Case, ...] | NotShared] = field(default_factory=dict)
+    filled: dict[Identity, Background] = field(default_factory=dict)
+
+    def in_background(
+        self, candidate: Candidate, mixture: Mixture, count: int, most: int
+    ) -> int | None:
+        """The instances with which the job is done too; None where these are more than ``most``."""
+        if self.job is None:
+            return count
+        question = self.job.question
+        case = _case(replace(self.job, question=as_stream(question)), candidate)
+        requests, seconds = question.demand.offline_requests, question.demand.offline_seconds
+        if case is None or requests is None or seconds is None:
+            return None
+        job = Job(case=case, requests=requests, seconds=seconds)
+        done = filled(mixture.cases, job, count, most)
+        if done is None:
+            return None
+        self.filled[candidate.identity] = done
+        return count + done.more_instances
 
     def of(self, candidate: Candidate) -> tuple[Case, ...] | NotShared:
         """The use cases on a deployment, or the one whose limits it does not meet."""
@@ -181,8 +213,7 @@ class Tried:
 
 def has_priorities(engine: str) -> bool:
     """Whether an engine preset is started with requests served by priority, as is simulated."""
-    launch = find_engine(engine).launch
-    return launch is not None and launch.switch("by_priority") is not None
+    return bool(priority_words(find_engine(engine).launch))
 
 
 def _shared(
@@ -207,7 +238,7 @@ def _shared(
             f" {candidate.engine}"
         )
         gpus = most_gpus if best is None else best.gpus
-        found = _one_pool(tried.of(candidate), candidate, gpus, spare, by_priority=by_priority)
+        found = _one_pool(tried, candidate, gpus, spare, by_priority=by_priority)
         if isinstance(found, NotShared):
             why = found if found.breach is not None or why.code == "no-deployment" else why
         elif best is None or (found.gpus, found.gpus_in_use) < (best.gpus, best.gpus_in_use):
@@ -239,7 +270,7 @@ def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
 
 
 def _one_pool(
-    cases: tuple[Case, ...] | NotShared,
+    tried: Tried,
     candidate: Candidate,
     most_gpus: int,
     spare: int,
@@ -247,6 +278,7 @@ def _one_pool(
     by_priority: bool,
 ) -> Arrangement | NotShared:
     """A pool of one deployment for all use cases, on at most so many GPUs of whole systems."""
+    cases = tried.of(candidate)
     if isinstance(cases, NotShared):
         return cases
     mixture = Mixture(cases, by_priority=by_priority)
@@ -258,6 +290,11 @@ def _one_pool(
     except DoesNotFit:
         return NotShared(code="no-deployment")
     if isinstance(run, MixtureRun):
+        filled_count = tried.in_background(candidate, mixture, count, most)
+        if filled_count is None:
+            return NotShared(code="limit", case=tried.job.name if tried.job else "", gpus=most_gpus)
+        if filled_count > count:
+            count, run = filled_count, mixture.run(filled_count)
         return _arranged([_simulated(candidate, mixture, count, run)], spare)
     return NotShared(
         code="limit",

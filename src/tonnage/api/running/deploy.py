@@ -16,6 +16,7 @@ from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import (
     NothingRuns,
     deployed,
+    deployed_by_priority,
     deployed_together,
     target_files,
     together,
@@ -71,7 +72,9 @@ def deploy(
     """
     given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
     cases = read_use_cases(plan)
-    if cases is not None:
+    if cases is not None and cases.priorities is not None and cases.chosen == "shared":
+        services, cases = {"": deployed_by_priority(cases, target, **given)}, None
+    elif cases is not None:
         services = deployed_together(cases, target, **given)
     else:
         single = only_plan(plan)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from tonnage.errors import option
 from tonnage.plan.limit import LimitUse
-from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
+from tonnage.plan.use_cases import Arrangement, Background, NotShared, UseCasePool, UseCases
 from tonnage.report.document import Document, Facts, Section, Table, Text, document, items, section
-from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of, span
 from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
@@ -149,6 +149,8 @@ def _answer(found: UseCases) -> Rows:
             why = found.not_shared
             rows.append(("Not shared", "" if why is None else not_shared_text(why)))
         rows.append(("Saved", saved_text(found)))
+    if found.background is not None:
+        rows.append(("Background", background_text(found.background)))
     return tuple(row for row in rows if row[1])
 
 
@@ -335,6 +337,18 @@ def _other_text(other: Arrangement | None, why: NotShared | None) -> str:
     return "; ".join(filter(None, (arrangement_text(other), cost_together_text(other))))
 
 
+def background_text(job: Background) -> str:
+    """How much of a job in the background is free, and what the rest of it takes."""
+    within = span(job.within_seconds)
+    taken = f"{counted(job.more_instances, 'more instance')} for the rest"
+    return (
+        f"{job.name}: {number(job.requests)} requests within {within};"
+        f" {percent(job.free_share)} of them are done in the hours and instances that the others"
+        f" leave free ({number(job.free_requests)} would be)"
+        + (f", {taken}" if job.more_instances else "")
+    )
+
+
 def saved_text(found: UseCases) -> str:
     """What one pool by priority saves against a pool for each and against first come, first served;
     "" without priorities.
@@ -345,7 +359,7 @@ def saved_text(found: UseCases) -> str:
     texts = [
         f"{_saved(found.shared, other)} against {name}" for name, other in others.items() if other
     ]
-    if found.first_come is None:
+    if found.first_come is None and found.background is None:
         texts.append("first come, first served breaks a limit on as many GPUs")
     return "; ".join(texts)
 
