@@ -153,7 +153,8 @@ def _replaced(name: str, own: Mapping[str, Any]) -> bool:
     gone = {other for key in own for other in DISPLACES.get(key, ())}
     says_load = any(class_keys().get(key) == "demand" and key != "share" for key in own)
     loads = says_load and class_keys().get(name) == "demand" and name != "profile"
-    return name in own or name in gone or loads
+    waits_for = "requests" in own and class_keys().get(name) == "limits"  # nobody waits for a job
+    return name in own or name in gone or loads or waits_for
 
 
 def _shared(rest: Mapping[str, Any], share: float, name: str) -> dict[str, Any]:
