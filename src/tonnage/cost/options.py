@@ -487,7 +487,7 @@ def with_cost_together(
     def priced(one: Arrangement | None) -> Arrangement | None:
         if one is None:
             return None
-        # of a pool of its own, a job has no requests at the peak
+        # a job, which has a pool for itself, has no requests at the peak
         loads = [
             summed([traffic[case.name] for case in pool.cases] or [traffic[name]])
             for pool, name in zip(one.pools, found.names, strict=False)

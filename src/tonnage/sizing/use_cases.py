@@ -131,7 +131,7 @@ def use_cases(
 def _with_standby(
     arrangement: Arrangement | None, spare: int, reserve: Reserve | None
 ) -> Arrangement | None:
-    """The arrangement with systems on standby for failures, where some are asked for."""
+    """The arrangement with systems on standby for failures, where the question wants some."""
     if arrangement is None or reserve is None:
         return arrangement
     return _arranged(arrangement.pools, spare, reserve)
