@@ -254,6 +254,64 @@ def test_a_rehearsal_runs_nothing_that_the_folder_names(
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "gateway.yaml",
+            ("http://127.0.0.1:8001", "http://192.0.2.1:8001"),
+            "sends to 192.0.2.1:8001",
+        ),
+        ("gateway.yaml", ("http://127.0.0.1:8001", "http://127.0.0.1:22"), "sends to 127.0.0.1:22"),
+        (
+            "compose.yaml",
+            ("127.0.0.1:8001:8000", "8000"),
+            "is not as deploy writes it (IndexError)",
+        ),
+        ("compose.yaml", ("services:", "services: 5\nothers:"), "is not as deploy writes it"),
+        (
+            "compose.yaml",
+            ("services:", "services: [\nothers:"),
+            "is not as deploy writes it (ParserError)",
+        ),
+        ("plan.json", ("{", "["), "plan.json: is no JSON"),
+    ],
+)
+def test_a_rehearsal_sends_nothing_to_addresses_that_the_folder_names(
+    name: str,
+    change: tuple[str, str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
+    folder = str(tmp_path / "out")
+    assert run(["deploy", str(plan), "--target", "compose", "--output", folder, "--simulated"]) == 0
+    file = tmp_path / "out" / name
+    text = file.read_text(encoding="utf-8")
+    assert change[0] in text
+    file.write_text(text.replace(*change, 1), encoding="utf-8")
+    assert run(["deploy", "rehearse", folder]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_rehearsal_listens_on_this_machine_alone(tmp_path: Path) -> None:
+    from tonnage.api.running.demo import _engines
+
+    plan = dense("vllm-0.32")
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()), encoding="utf-8")
+    folder = tmp_path / "out"
+    words = ["deploy", str(tmp_path / "plan.json"), "--target", "compose", "--simulated"]
+    assert run([*words, "--output", str(folder)]) == 0
+    file = folder / "compose.yaml"
+    text = file.read_text(encoding="utf-8").replace("127.0.0.1:8001:", "0.0.0.0:8001:")
+    file.write_text(text, encoding="utf-8")
+    programs, _ = _engines(folder, plan)
+    assert programs[0].address == "127.0.0.1:8001"
+    assert programs[0].argv[programs[0].argv.index("--host") + 1] == "127.0.0.1"
+
+
 HAPROXY = pytest.param(
     "haproxy",
     marks=pytest.mark.skipif(

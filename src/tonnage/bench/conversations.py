@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.bench.prompts import USERS, TokenizerFile, length_of, share_gpt, text_of_file
+from tonnage.bench.prompts import MOST_BYTES, USERS, TokenizerFile, length_of, share_gpt
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.spec.lengths import Lengths
@@ -216,7 +217,7 @@ def read_conversations(
     above; the first bad line is named.
     """
     where = option("conversation_file")
-    text = text_of_file(path, where)
+    text = read_text(path, where, most=MOST_BYTES)
 
     if path.suffix.lower() == ".jsonl":
         lines = [
