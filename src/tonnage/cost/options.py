@@ -324,7 +324,7 @@ def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int)
 
 
 def _around(groups: Iterable[float], span: int) -> list[int]:
-    """No systems, and those of the whole numbers of groups of ``span`` around each."""
+    """Zero systems, and the whole numbers of groups on either side of each value."""
     return sorted(
         {whole(each) * span for each in (0, *groups) for whole in (math.floor, math.ceil)}
     )

@@ -258,15 +258,15 @@ class Service:
 
     @property
     def file_name(self) -> str:
-        """Of the file that the command names, which every target replaces by its path inside the
+        """The name of the file in the command; every target replaces it with the path inside the
         instance.
         """
         return PLAN if self.simulated else FILE
 
     @property
     def file_text(self) -> str:
-        """Of that file; empty where the command needs none. The simulated engine's is the plan
-        without what was not chosen.
+        """The text of that file; empty where the command needs none. The simulated engine's is the
+        plan without what was not chosen.
         """
         if self.simulated:
             return json_text(

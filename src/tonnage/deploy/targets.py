@@ -63,7 +63,9 @@ engine as well."""
 
 
 class NothingRuns(InputError):
-    """No deployment of a plan runs on the target, whose question may have another answer there."""
+    """The target runs none of a plan's deployments; the same question may have another answer
+    there.
+    """
 
 
 def target_files(service: Service, target: str) -> dict[str, str]:

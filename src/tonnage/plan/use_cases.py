@@ -58,7 +58,7 @@ class UseCasePool(Identity):
 
 @strict
 class PoolSystems:
-    """So many systems of one kind."""
+    """A number of systems of one kind."""
 
     system: str
     systems: int

@@ -153,7 +153,7 @@ class Mixture:
         return busy <= STABLE * instances * (1 + 1e-6)
 
     def run(self, instances: int) -> MixtureRun:
-        """So many instances under the peaks of all use cases at once."""
+        """Simulate ``instances`` under the peaks of all use cases at once."""
         trace, owners = self._trace(instances)
         record = self.instance.together(
             trace, min(instances, MOST_INSTANCES), self.instance.traffic.router

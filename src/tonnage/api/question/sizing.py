@@ -328,8 +328,8 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def _at_once(scenario: Scenario) -> Demand:
-    """So many requests in flight, at the rate of answers that take a second; ``api.sizing.answer``
-    finds the rate of the choice's.
+    """A demand of ``concurrency`` requests in flight, written as the rate at which answers of one
+    second keep so many; ``api.sizing.answer`` finds the rate of the choice's.
     """
     demand_asked = scenario.demand
     others = [
@@ -665,8 +665,8 @@ def owned(text: str | None) -> tuple[Owned, ...]:
 
 
 def _held(count: int, name: str) -> list[Owned]:
-    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and
-    a smaller one for the rest.
+    """The systems that ``count`` of a name are: systems by their own name, and GPUs by theirs, in
+    whole systems of the catalog with a smaller one for the rest.
     """
     try:
         return [Owned(count=count, system=find_system(name))]

@@ -295,7 +295,7 @@ class Verified:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Everything that is not as planned, one line each; empty where everything is."""
+        """What differs from the plan, one line each; empty where nothing does."""
         return tuple(self._findings())
 
     def _findings(self) -> Iterator[str]:
@@ -318,7 +318,7 @@ class Verified:
             yield from _off_latencies(self.load)
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         load = None if self.load is None else self.load.to_json()
         return {
             "as_planned": not self.findings,

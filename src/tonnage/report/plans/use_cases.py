@@ -84,7 +84,7 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
 
 
 def use_cases_text(found: UseCases) -> Document:
-    """Everything for a terminal: the choice, each use case by itself in short, and then in full."""
+    """The whole answer for a terminal: the choice, each use case in short, and then in full."""
     whole = list[Section]()
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
