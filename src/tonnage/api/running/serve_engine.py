@@ -172,7 +172,7 @@ def prepare_engine(
 def _by_profile(
     asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
-    """By the profile that was named, or that comes first."""
+    """Start the engine by the named profile, or by the first one that fits."""
     found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
     model, _ = _model(asked)
     set_knobs = {
@@ -266,7 +266,7 @@ def _image(word: str) -> str:
 def _planned(
     asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
-    """By a plan: its command, word by word."""
+    """Start the engine by a plan's command, word for word."""
     for name in (
         "model",
         "precision",
