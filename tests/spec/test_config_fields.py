@@ -363,7 +363,7 @@ def test_a_file_is_read_as_the_catalog_has_its_model(
     """The totals are published: 560 and 456 billion, and 6.87 with the tables of per-layer
     inputs."""
     model, known = read(tmp_path, config), find_model(name)
-    words = ("name", "source", "date", "notes", "kv_heads", "head_dim")
+    words = ("name", "source", "date", "notes", "kv_heads", "head_dim", "encoder_parameters")
     assert replace(model, **{word: getattr(known, word) for word in words}) == known
     assert model.notes
 

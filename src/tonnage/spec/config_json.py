@@ -13,7 +13,13 @@ from pathlib import Path
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, UnknownName, UnsupportedModel, option
 from tonnage.spec.attention_layers import LatentAttention
-from tonnage.spec.config_fields import by_fields, check_open
+from tonnage.spec.config_fields import (
+    by_fields,
+    check_open,
+    encoder_weights,
+    encoders_of,
+    linear_stretch,
+)
 from tonnage.spec.config_kinds import (
     FAMILIES,
     Fields,
@@ -47,10 +53,9 @@ from tonnage.spec.typed_values import parse_json, read_as
 
 MAX_FILE_BYTES = 4_000_000
 
-TEXT_PART = (
-    "The text decoder alone: images count as the prompt tokens that they become, and the encoder's"
-    " weights are left out."
-)
+LEFT_OUT_ENCODER = "the weights of its encoder are left out, as config.json does not say its sizes"
+TEXT_PART = f"Images count as the prompt tokens that they become; {LEFT_OUT_ENCODER}."
+WITH_ENCODERS = "Its encoders' {} million weights are counted; images count as prompt tokens."
 
 COUNTED_SO = {
     "block_configs": "MLPs of different widths count at their mean width.",
@@ -273,6 +278,7 @@ class _Reader(ConfigValues):
 
     tied_if_absent = False  # an absent ``tie_word_embeddings`` means one table
     images = False  # there is an encoder of images or sound next to the text decoder
+    encoders: tuple[ConfigValues, ...] = ()  # what the file says of each, with what is around it
     inside = False  # the text decoder's numbers were in their own object
 
     def model(self, name: str, architecture: str, layout: Layout) -> Model:
@@ -302,6 +308,7 @@ class _Reader(ConfigValues):
             "block_fp8": isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
             "source": f"{self.where} ({architecture})",
         }
+        fields["rotary_rows"] = round(fields["max_context"] * linear_stretch(self.config))
         if layout.family == by_fields.__name__:
             if not layout.inside:
                 check_open(self, architecture)
@@ -311,7 +318,15 @@ class _Reader(ConfigValues):
             counted = self.sizes_by_key(architecture, layout) | (
                 FAMILIES[layout.family](self) if layout.family else {}
             )
-        model = self.checked(Model(**(fields | counted)))
+        encoders = sum(encoder_weights(part, fields["hidden"]) for part in self.encoders)
+        left_out = (self.images or self.encoders) and not encoders
+        model = self.checked(
+            Model(
+                **(fields | counted),
+                encoder_parameters=encoders,
+                reading=LEFT_OUT_ENCODER if left_out else "",
+            )
+        )
         released = released_format(self.config, model)
         notes = " ".join(self.notes(layout, model, released))
         kv, readers = released_kv(self.config)
@@ -355,6 +370,7 @@ class _Reader(ConfigValues):
             word in key for key in self.config for word in ("vision", "visual", "audio", "image")
         )
         self.tied_if_absent = "transformers_version" in self.config
+        self.encoders = encoders_of(self) if layout.wrapped else ()
         while layout.wrapped and not any(self.config.get(key) is not None for key in layout.layers):
             self.inside = True
             self.tied_if_absent = False
@@ -365,6 +381,7 @@ class _Reader(ConfigValues):
                 key: value for key, value in self.part(key).config.items() if value is not None
             } | outer
             self.config = TEXT_DEFAULTS.get(str(self.config.get("model_type")), {}) | self.config
+            self.encoders += encoders_of(self)
         self.config = {
             **self.config,
             **{key: value for key, value in layout.absent if self.config.get(key) is None},
@@ -536,8 +553,9 @@ class _Reader(ConfigValues):
         )
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
-        if self.images:
-            notes.append(TEXT_PART)
+        if self.images or self.encoders:
+            weights = round(made.encoder_parameters / 1e6)
+            notes.append(WITH_ENCODERS.format(f"{weights:,}") if weights else TEXT_PART)
         notes += [note for key, note in COUNTED_SO.items() if self.config.get(key) is not None]
         in_all = (
             layout.family == by_fields.__name__

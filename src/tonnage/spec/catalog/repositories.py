@@ -40,7 +40,7 @@ class _Shape:
     # not the model's
     vocab: int = 0
     context: int = 0
-    text_only: bool = False  # their encoder of images or sound is left out
+    text_only: bool = False  # they have an encoder of images or sound as well
     blocks: bool = False  # their FP8 has a scale for each block of 128 × 128
 
 
@@ -60,6 +60,8 @@ class _Table:
     formats: dict[str, tuple[str, ...]]
     # formats that no engine here reads, by such an ending, each with who reads it
     foreign: dict[str, str]
+    # weights of encoders in millions, by a pattern of the names of text_only repositories
+    encoders: dict[str, int]
     shapes: tuple[_Shape, ...]
 
 
@@ -131,9 +133,7 @@ def _repository(line: _Line) -> Repository:
     if shape.repositories and not (
         shelf.find(line.name) == model and line.form in ("bf16", model.released)
     ):
-        notes = f"Architecture of {model.name}." + (
-            " The text decoder alone." if shape.text_only else ""
-        )
+        notes = f"Architecture of {model.name}."
         source = f"{line.name}: {_table().source}; {model.source}"
         model = replace(
             model,
@@ -145,6 +145,11 @@ def _repository(line: _Line) -> Repository:
     model = replace(
         model, vocab=shape.vocab or model.vocab, max_context=shape.context or model.max_context
     )
+    if shape.text_only and not model.encoder_parameters and not model.reading:
+        patterns = _table().encoders.items()
+        millions = next((size for part, size in patterns if re.search(part, line.name)), 0)
+        model = replace(model, encoder_parameters=millions * 1_000_000)
+        model = model if millions else _read(model, "the weights of its encoder are left out")
     return Repository(
         name=line.name,
         model=replace(in_format(model, line.form, line.blocks), repository=line.name),
