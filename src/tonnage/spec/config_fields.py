@@ -684,6 +684,24 @@ def linear_stretch(config: Mapping[str, Any]) -> float:
     return 0.0
 
 
+def stretched_context(config: Mapping[str, Any], context: int) -> int:
+    """The longest context in tokens as engines derive it from ``rope_scaling`` (vLLM's
+    ``_get_and_verify_max_len``): the original one times the factor of YaRN, or the file's own times
+    a linear or dynamic factor, where its other layers are not in windows with positions of their
+    own (Gemma 3, whose context is stretched already).
+    """
+    scalings = [config.get(key) for key in ("rope_scaling", "rope_parameters")]
+    scaling = next((part for part in scalings if isinstance(part, dict)), {})
+    factor, kind = scaling.get("factor"), scaling.get("rope_type", scaling.get("type"))
+    if not isinstance(factor, int | float) or not 1 < factor < MOST_STRETCH:
+        return context
+    if kind == "yarn":
+        original = scaling.get("original_max_position_embeddings")
+        return max(context, round(factor * original)) if isinstance(original, int) else context
+    own = config.get("rope_local_base_freq") is not None
+    return round(factor * context) if kind in ("linear", "dynamic") and not own else context
+
+
 MOST_STRETCH = 1_000
 
 

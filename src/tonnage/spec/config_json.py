@@ -19,6 +19,7 @@ from tonnage.spec.config_fields import (
     encoder_weights,
     encoders_of,
     linear_stretch,
+    stretched_context,
 )
 from tonnage.spec.config_kinds import (
     FAMILIES,
@@ -48,7 +49,15 @@ from tonnage.spec.config_layouts import (
     shown,
 )
 from tonnage.spec.model import Model
-from tonnage.spec.released_format import merged, quantization_of, released_format, released_kv
+from tonnage.spec.released_format import (
+    dtype_of,
+    has_block_scales,
+    merged,
+    quantization_of,
+    released_format,
+    released_kv,
+    uncounted_kv,
+)
 from tonnage.spec.typed_values import parse_json, read_as
 
 MAX_FILE_BYTES = 4_000_000
@@ -74,6 +83,13 @@ COUNTED_SO = {
 }
 """What the notes say of a file with such a field."""
 
+# files in which AutoGPTQ and AutoAWQ said the format before config.json did: the method, and
+# their own names of its keys
+BESIDE: dict[str, dict[str, str]] = {
+    "quantize_config.json": {"": "gptq"},
+    "quant_config.json": {"": "awq", "w_bit": "bits", "q_group_size": "group_size"},
+}
+
 NO_CACHE = "none of its layers keeps a KV cache, so that there is no pool of blocks to plan"
 
 
@@ -95,8 +111,13 @@ def read_config(path: str | Path, layout: str = "") -> Model:
     config = _load(file)
     if {"layers", "hidden"} <= config.keys():
         return _model_file(str(file), config)
-    if (quantized := quantization_of(config)) is not None:
-        config = config | {"quantization_config": quantized}
+    quantized = quantization_of(config)
+    config = config | {"quantization_config": quantized}
+    for name, keys in BESIDE.items() if quantized is None else ():
+        if (beside := file.parent / name).is_file():
+            written = _load(beside)
+            renamed = {keys.get(key, key): value for key, value in written.items()}
+            config = config | {"quantization_config": {"quant_method": keys[""], **renamed}}
     beside = file.parent / "hf_quant_config.json"
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
         config = config | {
@@ -305,10 +326,11 @@ class _Reader(ConfigValues):
                 else layout.parallel
             ),
             "head_norms": layout.head_norms,
-            "block_fp8": isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
+            "block_fp8": has_block_scales(quantized),
             "source": f"{self.where} ({architecture})",
         }
         fields["rotary_rows"] = round(fields["max_context"] * linear_stretch(self.config))
+        fields["max_context"] = stretched_context(self.config, fields["max_context"])
         if layout.family == by_fields.__name__:
             if not layout.inside:
                 check_open(self, architecture)
@@ -319,13 +341,13 @@ class _Reader(ConfigValues):
                 FAMILIES[layout.family](self) if layout.family else {}
             )
         encoders = sum(encoder_weights(part, fields["hidden"]) for part in self.encoders)
-        left_out = (self.images or self.encoders) and not encoders
-        model = self.checked(
-            Model(
-                **(fields | counted),
-                encoder_parameters=encoders,
-                reading=LEFT_OUT_ENCODER if left_out else "",
+        reading = [LEFT_OUT_ENCODER] if (self.images or self.encoders) and not encoders else []
+        if cache := uncounted_kv(self.config):
+            reading.append(
+                f"config.json declares a KV cache in {cache}, which is counted in 16 bits"
             )
+        model = self.checked(
+            Model(**(fields | counted), encoder_parameters=encoders, reading="; ".join(reading))
         )
         released = released_format(self.config, model)
         notes = " ".join(self.notes(layout, model, released))
@@ -584,6 +606,8 @@ class _Reader(ConfigValues):
                 else "that format has no name here"
             )
             notes.append(f"The checkpoint is quantized ({method}); {counted}.")
+        elif not released:
+            notes.append(f"Its numbers are of the type {dtype_of(self.config)}, which has no name.")
         if layout.context_default and self.optional(*layout.context) is None:
             notes.append(
                 f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of"
