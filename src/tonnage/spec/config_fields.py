@@ -671,35 +671,39 @@ def encoder_weights(part: ConfigValues, hidden: int) -> int:
 MOST_RATIO = 8  # times its width that no encoder's MLP is as wide, and patches that none merges
 
 
+def _scalings(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a file says of its rotary positions: of all layers first, then by kind of layer."""
+    listed: list[Any] = [config.get("rope_scaling"), config.get("rope_parameters")]
+    whole = [part for part in listed if isinstance(part, dict)]
+    return whole + [inner for part in whole for inner in part.values() if isinstance(inner, dict)]
+
+
+def _stretch(scaling: Mapping[str, Any], *kinds: str) -> float:
+    """The factor of a scaling of one of the kinds; 0 of another one."""
+    factor = scaling.get("factor")
+    if scaling.get("rope_type", scaling.get("type")) not in kinds:
+        return 0.0
+    return float(factor) if isinstance(factor, int | float) and 1 < factor < MOST_STRETCH else 0.0
+
+
 def linear_stretch(config: Mapping[str, Any]) -> float:
     """The factor by which a file stretches its rotary positions linearly; 0 where it does not."""
-    scalings = [config.get(key) for key in ("rope_scaling", "rope_parameters")]
-    scalings = [scaling for scaling in scalings if isinstance(scaling, dict)]
-    scalings += [inner for part in scalings for inner in part.values() if isinstance(inner, dict)]
-    for scaling in scalings:
-        factor = scaling.get("factor")
-        linear = "linear" in (scaling.get("rope_type"), scaling.get("type"))
-        if linear and isinstance(factor, int | float) and 1 < factor < MOST_STRETCH:
-            return float(factor)
-    return 0.0
+    return next((size for part in _scalings(config) if (size := _stretch(part, "linear"))), 0.0)
 
 
 def stretched_context(config: Mapping[str, Any], context: int) -> int:
-    """The longest context in tokens as engines derive it from ``rope_scaling`` (vLLM's
-    ``_get_and_verify_max_len``): the original one times the factor of YaRN, or the file's own times
-    a linear or dynamic factor, where its other layers are not in windows with positions of their
-    own (Gemma 3, whose context is stretched already).
+    """The longest context in tokens as engines derive it (vLLM's ``_get_and_verify_max_len``): the
+    original one times the factor of YaRN, or the file's times a linear or dynamic factor.
+
+    A base for the positions of windows says that this is done already (Gemma 3).
     """
-    scalings = [config.get(key) for key in ("rope_scaling", "rope_parameters")]
-    scaling = next((part for part in scalings if isinstance(part, dict)), {})
-    factor, kind = scaling.get("factor"), scaling.get("rope_type", scaling.get("type"))
-    if not isinstance(factor, int | float) or not 1 < factor < MOST_STRETCH:
-        return context
-    if kind == "yarn":
-        original = scaling.get("original_max_position_embeddings")
-        return max(context, round(factor * original)) if isinstance(original, int) else context
-    own = config.get("rope_local_base_freq") is not None
-    return round(factor * context) if kind in ("linear", "dynamic") and not own else context
+    scaling = next(iter(_scalings(config)), {})
+    original = scaling.get("original_max_position_embeddings")
+    if isinstance(original, int) and (factor := _stretch(scaling, "yarn")):
+        return max(context, round(factor * original))
+    done = config.get("rope_local_base_freq") is not None
+    factor = 0.0 if done else _stretch(scaling, "linear", "dynamic")
+    return round(context * max(factor, 1))
 
 
 MOST_STRETCH = 1_000
