@@ -160,6 +160,7 @@ class Service:
     instead_of: Candidate | None = None
     why: str = ""
     # whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint
+    emulated: str = ""  # engine that a simulated one answers as; "" for that of its family
     simulated: bool = False
     # its use case, which begins the names of its objects where several are deployed side by side;
     # empty for one
@@ -235,7 +236,7 @@ class Service:
                 "--instances",
                 "1",
                 "--emulate",
-                self.family,
+                self.emulated or self.family,
             ]
             return (
                 *words,

@@ -57,7 +57,7 @@ PREPARED = {
 }
 """Where a target has other checkpoints or metrics than its engines."""
 
-REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
+REHEARSED = ("compose", "kubernetes", "kserve", "llm-d", "nim")
 """Targets that run an engine as an image with a command, in place of which they run the simulated
 engine as well."""
 

@@ -108,7 +108,9 @@ def machine_profiles(
     if not machine.devices:
         notes = "".join(f"; {note}" for note in machine.notes)
         raise InputError(
-            f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}"
+            f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes};"
+            f" give {option('machine')} a file that describes one, for {option('list_profiles')}"
+            f" and {option('dry_run')} (docs/serve.md)"
         )
     if not machine.gpu:
         kinds = ", ".join(
