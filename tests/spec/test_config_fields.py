@@ -129,10 +129,14 @@ def test_files_of_a_public_package_are_counted_by_their_names_and_by_their_field
     tmp_path: Path,
 ) -> None:
     assert len(files()) == 69
+    renamed: set[str] = set()
     for entry in files():
         config = entry["config"]
         named = read(tmp_path, config)
         assert named.parameters / 1e9 == pytest.approx(entry["billions"], rel=0.004), entry
+        if config["architectures"][0] in renamed:
+            continue
+        renamed.add(config["architectures"][0])
         said = {"tie_word_embeddings": named.tied_embeddings}
         said |= {"hidden_act": "silu" if named.gated else "relu2"}
         model = read(tmp_path, config | said | {"architectures": ["UnheardOfForCausalLM"]})
@@ -142,8 +146,8 @@ def test_files_of_a_public_package_are_counted_by_their_names_and_by_their_field
 
 
 def test_150_files_are_looked_up_in_public_repositories() -> None:
-    looked_up = [entry for entry in (*listed("published_configs.json"), *layouts(), *files())]
-    looked_up = [entry for entry in looked_up if "recalled" not in entry["source"]]
+    entries = (*listed("published_configs.json"), *layouts(), *files())
+    looked_up = [entry for entry in entries if "recalled" not in entry["source"]]
     assert len(looked_up) >= 150
 
 
