@@ -2,7 +2,7 @@
 its architecture is called.
 
 The words and keys are those of the configuration classes of transformers 5.24.0
-(``models/*/configuration_*.py``) and of published files (``tests/spec/published_layouts.yaml``),
+(``models/*/configuration_*.py``) and of published files (``tests/spec/published_configs.py``),
 both read 2026-11-28. A file whose fields leave something open is refused with the field that would
 decide.
 """
