@@ -244,8 +244,8 @@ def _of_recorded(recorded: RecordedSessions) -> AtBest:
 
 @lru_cache(maxsize=8)
 def _of_recording(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> AtBest:
-    """Of a recording, from the blocks that an earlier prompt had at the same place behind the same
-    blocks.
+    """The sharing of a recording, from the blocks that an earlier prompt had at the same place
+    behind the same blocks.
     """
     pairs = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks).pairs()
     if pairs is None:
@@ -337,7 +337,7 @@ class Question:
         pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel
             degree fits, and then the least that does.
         dps, eps: ranks of attention and groups of experts of a mixture of experts; empty for what
-            ``trials.splits_of`` tries.
+            ``search_space.splits_of`` tries.
         mode: which limits count; see ``DECIDING``.
         pairs: lengths drawn together; ``isl`` and ``osl`` are then their distributions.
         recording: traffic to replay instead of drawn arrivals; a deployment then carries what it

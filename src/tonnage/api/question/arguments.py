@@ -263,7 +263,8 @@ class Faults:
         try:
             return make(*values, **named)
         except InputError as error:
-            self.messages += [self._placed(line) for line in error.marked.splitlines()]
+            for line in error.marked.splitlines():
+                self.say(line)
             return None
 
     def named(
@@ -288,8 +289,10 @@ class Faults:
                 self.say(f"{option(leaf.name)}: {fault}")
 
     def say(self, message: str) -> None:
-        """One more thing that is wrong."""
-        self.messages.append(self._placed(message))
+        """One more thing that is wrong, once."""
+        placed = self._placed(message)
+        if placed not in self.messages:
+            self.messages.append(placed)
 
     def _placed(self, message: str) -> str:
         named = spelled(message, self._key)

@@ -48,6 +48,7 @@ class SharedArguments(TypedDict, total=False):
     ttft: Texts
     tpot: Texts
     e2e: Texts
+    use_case: UseCase | None
     max_model_len: int | None
     gpu_memory_utilization: Number
     mem_fraction_static: Number
@@ -57,7 +58,6 @@ class SharedArguments(TypedDict, total=False):
     kv_tiers: Text
     long_prefill_token_threshold: int | None
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
-    classes: Text
     shed: bool | None
     disaggregated: bool | str | None
     kv_link: Text
@@ -109,10 +109,10 @@ class SizeArguments(SharedArguments, total=False):
     slowdown: Texts
     attain: Texts
     mode: Mode | None
-    use_case: UseCase | None
     where: Texts
     have: Text
     growth: Length
+    priority: int | None
     spare: int | None
     objective: Objective | None
     budget: Text
@@ -143,6 +143,7 @@ class SizeArguments(SharedArguments, total=False):
     engine: Texts
     max_batch_size: Counts
     max_num_tokens: Counts
+    classes: Texts
     load: Literal["open", "closed"] | None
     deploy_on: Text
     price: Iterable[str] | None
@@ -162,6 +163,7 @@ class SimulateArguments(SharedArguments, total=False):
     engine: Text
     max_batch_size: One
     max_num_tokens: One
+    classes: Text
     concurrency: Counts
     request_rate: str | float | Iterable[float] | None
     requests: int | None
