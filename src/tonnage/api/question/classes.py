@@ -14,7 +14,7 @@ from tonnage.api.question.arguments import Many, ScenarioLike, document_of, plai
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.rules import is_for_reference
 from tonnage.spec.arrivals import TrafficClass
-from tonnage.spec.recording import load_profile
+from tonnage.spec.recording import profile_hours
 from tonnage.spec.scenario import Leaf, flat, leaves
 from tonnage.spec.scenario_file import DISPLACES, displaced, scenario_of
 from tonnage.spec.written_numbers import number_of
@@ -168,7 +168,7 @@ def _shared(rest: Mapping[str, Any], share: float, name: str) -> dict[str, Any]:
             f"{option('classes')}: {name} has a share of a load that is not given; add such as"
             f" {option('peak_rps')} 100, or write peak_rps in place of share"
         )
-    hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
+    hours = profile_hours(profile, option("profile"))
     return {"profile": [hour * share for hour in hours]}
 
 
