@@ -95,7 +95,7 @@ def steps_ahead(m, most):
         most <= 1
         or s.seen_next > s.now + s.lasts + s.streams
         or s.streams > s.lasts
-        or (cfg.enter > 0 and s.puts_off < s.streams)
+        or (cfg.enter + cfg.enter_token > 0 and s.puts_off < s.streams)
     ):
         return 1
     if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
