@@ -105,8 +105,8 @@ def recorded(trace: Trace) -> Conversations:
 def drawn(
     *, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int
 ) -> Conversations:
-    """So many conversations; ``isl`` and ``osl`` are tokens that each turn adds, and of its
-    answer.
+    """Draw ``count`` conversations; ``isl`` are the tokens that each turn adds, ``osl`` those of
+    its answer.
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 1]).spawn(4)]
     each = np.maximum(turns.draw(count, streams[0]).astype(np.int64), 1)

@@ -64,9 +64,7 @@ class BoundedHeaders(_Awaited, HttpToolsProtocol):
                 self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Begin to wait for the header of a request that follows another before its answer has
-        ended.
-        """
+        """Start the clock of a pipelined request's header."""
         if self.awaited is None:
             self._await_header()
         super().on_message_begin()

@@ -85,7 +85,7 @@ class Machine:
         return f"{gpus}{driver}, {self.cpus} cores, {self.memory_bytes / 2**30:,.0f} GiB"
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return asdict(self)
 
 

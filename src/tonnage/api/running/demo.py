@@ -73,7 +73,7 @@ class Kill:
     _thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Begin to wait."""
+        """Start the clock."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -223,10 +223,10 @@ class _Kill:
         self.at_ns = time.monotonic_ns() - self.start_ns
 
     def seen(self, exchange: Any, times: Any) -> None:
-        """Of no interest."""
+        """Ignore the exchange: only the clock matters here."""
 
     def end(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
 
 def rehearse(

@@ -179,8 +179,8 @@ def shown(
 
 
 def _load(run: ShownRun) -> tuple[float, str]:
-    """By which the runs of a sweep are put in order: clients or requests per second; runs that say
-    neither come last.
+    """The load by which the runs of a sweep are sorted: clients or requests per second; runs that
+    have neither come last.
     """
     arrivals = run.scenario.get("arrivals")
     said = arrivals if isinstance(arrivals, Mapping) else {}
