@@ -313,6 +313,10 @@ def test_a_kv_cache_in_fp8_saves_what_the_same_question_with_it_needs() -> None:
     direct = best(question(**asked | {"precision": "fp8+kv-fp8"}))
     assert narrow is not None
     assert narrowable(chosen)
+    most = chosen.ready.instance.memory.concurrent_requests(8_000, 1_000)
+    for share in (0.24, 0.26):
+        carried = replace(chosen.capacity, concurrency=share * most)
+        assert narrowable(replace(chosen, capacity=carried)) is (share > 0.25)
     assert (narrow.gpus, narrow.systems_exact) == (direct.gpus, direct.gpus_exact / 8)
     assert narrow.systems_exact < 0.95 * chosen.gpus_exact / 8
     assert narrow.times == pytest.approx(2.0, rel=0.01)
