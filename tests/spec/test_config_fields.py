@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.spec.published_configs import configs, layouts, library, listed
+from tests.spec.published_configs import configs, files, layouts, library, listed
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, UnknownName, UnsupportedModel
 from tonnage.perf.prediction_error import intervals_of, regime_of
@@ -123,6 +123,32 @@ def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
     assert model.architecture == "UnheardOfForCausalLM"
     assert model.parameters / 1e9 == pytest.approx(billions, rel=0.02)
     assert (per_token(model), per_sequence(model)) == (per_token(named), per_sequence(named))
+
+
+def test_files_of_a_public_package_are_counted_by_their_names_and_by_their_fields(
+    tmp_path: Path,
+) -> None:
+    assert len(files()) == 69
+    renamed: set[str] = set()
+    for entry in files():
+        config = entry["config"]
+        named = read(tmp_path, config)
+        assert named.parameters / 1e9 == pytest.approx(entry["billions"], rel=0.004), entry
+        if config["architectures"][0] in renamed:
+            continue
+        renamed.add(config["architectures"][0])
+        said = {"tie_word_embeddings": named.tied_embeddings}
+        said |= {"hidden_act": "silu" if named.gated else "relu2"}
+        model = read(tmp_path, config | said | {"architectures": ["UnheardOfForCausalLM"]})
+        assert model.layout_mark
+        assert model.parameters == pytest.approx(named.parameters, rel=0.005), entry
+        assert (per_token(model), per_sequence(model)) == (per_token(named), per_sequence(named))
+
+
+def test_150_files_are_looked_up_in_public_repositories() -> None:
+    entries = (*listed("published_configs.json"), *layouts(), *files())
+    looked_up = [entry for entry in entries if "recalled" not in entry["source"]]
+    assert len(looked_up) >= 150
 
 
 @pytest.mark.parametrize(
@@ -363,7 +389,7 @@ def test_a_file_is_read_as_the_catalog_has_its_model(
     """The totals are published: 560 and 456 billion, and 6.87 with the tables of per-layer
     inputs."""
     model, known = read(tmp_path, config), find_model(name)
-    words = ("name", "source", "date", "notes", "kv_heads", "head_dim")
+    words = ("name", "source", "date", "notes", "kv_heads", "head_dim", "encoder_parameters")
     assert replace(model, **{word: getattr(known, word) for word in words}) == known
     assert model.notes
 
@@ -427,3 +453,23 @@ def test_heads_of_each_layer_and_caches_that_layers_share_are_counted(tmp_path: 
     assert per_token(shared) == per_token(plain) / 2
     assert plain.parameters - shared.parameters == 12 * 2 * plain.hidden * heads * plain.head_dim
     assert read(tmp_path, PLAIN | {"use_cla": False, "cla_share_factor": 2}).mixers == plain.mixers
+
+
+@pytest.mark.parametrize(
+    ("scaling", "context"),
+    [
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131_072),
+        ({"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 8192}, 32_768),
+        ({"type": "dynamic", "factor": 2.0}, 65_536),
+        ({"type": "linear", "factor": 4.0}, 131_072),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 32_768),
+        ({"rope_type": "longrope", "factor": 32.0}, 32_768),
+        (None, 32_768),
+    ],
+)
+def test_a_stretched_context_is_as_long_as_engines_derive_it(
+    tmp_path: Path, scaling: dict[str, Any] | None, context: int
+) -> None:
+    assert read(tmp_path, PLAIN | {"rope_scaling": scaling}).max_context == context
+    parameters = {"rope_theta": 1e6, **(scaling or {})}
+    assert read(tmp_path, PLAIN | {"rope_parameters": parameters}).max_context == context

@@ -169,7 +169,7 @@ def answer(
 
     Raises InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.question.aims import with_day, with_growth
+    from tonnage.api.question.aims import with_day, with_growth, with_regions
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
     from tonnage.cost.planned import with_cost
@@ -215,6 +215,11 @@ def answer(
         lambda asked, plan: chosen(asked, plan, scenario, prices=prices, where=where, search=again),
         lambda asked, plan: with_runner_up(asked, plan, prices=prices, where=where, search=again),
         lambda asked, plan: with_growth(
+            plan,
+            asked,
+            lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
+        ),
+        lambda asked, plan: with_regions(
             plan,
             asked,
             lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
