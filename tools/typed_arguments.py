@@ -18,9 +18,11 @@ from tonnage.spec.scenario import Scenario, SimulationAsked, simulated_leaves
 
 TARGET = Path(__file__).parents[1] / "src" / "tonnage" / "api" / "question" / "typed_arguments.py"
 
-HEAD = '''"""The keyword arguments of ``tonnage.size`` and ``tonnage.simulate``; ``spec/scenario.py`` says what each of them means.
+HEAD = '''"""The keyword arguments of ``tonnage.size`` and ``tonnage.simulate``; ``spec/scenario.py`` says
+what each of them means.
 
-Written by ``python -m tools.typed_arguments`` from the leaves there; change a leaf and run it again.
+Written by ``python -m tools.typed_arguments`` from the leaves there; change a leaf and run it
+again.
 """
 
 from __future__ import annotations
