@@ -272,7 +272,7 @@ class Residuals:
         """``log_error`` of one metric in one regime, as a function of the probability: what does
         not depend on it is looked up once.
 
-        ``elsewhere`` is the column of ``ELSEWHERE`` of a metric for which this one stands in.
+        ``elsewhere`` is the column of ``ELSEWHERE`` of a metric that has this one's errors.
         """
         found = like(metric, self.quantiles)
         if found is None:
