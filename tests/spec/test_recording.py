@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError, InputErrors
-from tonnage.spec.recording import load_profile, read_recording
+from tonnage.spec.recording import (
+    in_folder,
+    load_profile,
+    load_regions,
+    profile_hours,
+    read_recording,
+)
 
 EXCERPT = Path(__file__).parents[2] / "examples" / "code-completion.csv"
 AZURE = (
@@ -255,3 +261,38 @@ def test_azure_s_trace_of_2024_has_zones_and_fractions(tmp_path: Path) -> None:
         0,
         500_000_000,
     )
+
+
+def test_regions_are_added_up_in_hours_of_utc(tmp_path: Path) -> None:
+    day = written(tmp_path / "day.csv", ",".join(["0"] * 12 + ["9"] + ["0"] * 11))
+    flat = written(tmp_path / "flat.csv", ",".join(["1"] * 24))
+    text = f"eu:{day}@+1, us:{day}@-5,ap:{flat}"
+    regions = load_regions(text, "--profile")
+    assert {name: hours.index(max(hours)) for name, hours in regions.items()} == {
+        "eu": 11,
+        "us": 17,
+        "ap": 0,
+    }
+    whole = profile_hours(text, "--profile")
+    assert (whole[11], whole[17], sum(whole)) == (10, 10, 42)
+    assert profile_hours([1.0, 2.0], "--profile") == [1.0, 2.0]
+    assert load_regions(day, "--profile") == {}
+    assert in_folder("a", "eu:x.csv@+1,us:y.csv") == "eu:a/x.csv@+1,us:a/y.csv"
+    assert in_folder("a", "x.csv") == "a/x.csv"
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ("us", "'us' is not a further region"),
+        ("eu:flat", "is not a further region"),
+        ("us:flat@+30", "is not a further region"),
+        ("us:week", "the regions have 24 and 168 values"),
+        ("us:nowhere.csv", "is no file"),
+    ],
+)
+def test_what_is_no_region_is_refused(second: str, said: str, tmp_path: Path) -> None:
+    flat = written(tmp_path / "flat", ",".join(["1"] * 24))
+    written(tmp_path / "week", ",".join(["1"] * 168))
+    with pytest.raises(InputError, match=said):
+        load_regions(f"eu:{flat},{second.replace(':', f':{tmp_path}/')}", "--profile")

@@ -124,22 +124,25 @@ def _model(folder: Path, repository: str, layout: str) -> Model:
         repository=repository,
         source=model.source.replace(str(folder / CONFIG), where),
     )
-    return replace(model, reading="; ".join(filter(None, (where, _apart(model, folder / ABOUT)))))
+    return replace(
+        model,
+        reading="; ".join(filter(None, (where, model.reading, _apart(model, folder / ABOUT)))),
+    )
 
 
 def _apart(model: Model, about: Path) -> str:
-    """By how much the weights as counted differ from the sum in the repository's index; "" where
-    that is little, or no sum is known.
+    """How far the counted weights are from the total in the repository's index; "" where they
+    agree, or the index has no total.
     """
     from tonnage.api.question.deployment import deployment_of
+    from tonnage.perf.images_and_adapters import encoder_bytes
     from tonnage.perf.memory import weight_bytes
 
     try:
         indexed = json.loads(about.read_text(encoding="utf-8"))["weight_bytes"]
         alone = deployment_of(model="llama-3.1-8b", gpu="b300", tp=1, engine="vllm")
-        counted = weight_bytes(
-            replace(alone, model=model, precision=find_precision(model.usual_precision))
-        )
+        placed = replace(alone, model=model, precision=find_precision(model.usual_precision))
+        counted = weight_bytes(placed) + encoder_bytes(placed)
     except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
         return ""
     if not isinstance(indexed, int) or indexed <= 0 or abs(counted / indexed - 1) <= APART:
@@ -297,8 +300,8 @@ def _token() -> str:
 
 
 def _get(address: str, most: int, *, begins: bool = False) -> tuple[bytes, Any]:
-    """At most so many bytes at an address, and the headers; with ``begins`` the first bytes are
-    enough, and of none the headers.
+    """Fetch at most ``most`` bytes of an address, and its headers; with ``begins`` the first bytes
+    are enough, and with no bytes the headers alone.
 
     The token goes to the host of the address alone, and no redirect leads from https to http.
 

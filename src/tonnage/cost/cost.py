@@ -11,6 +11,7 @@ of an input token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -117,7 +118,7 @@ def spread(cost: WayCost, traffic: Traffic, prices: Prices) -> WayCost:
 def priced_part(
     name: str, kind: Literal["capex", "opex"], price: Figure, count: float, how: str
 ) -> CostPart:
-    """So many of a price, with the ends of its range where it has one."""
+    """The cost of ``count`` units at a price, with both ends of the price's range, if any."""
     usd = (count * price.value, count * price.low, count * price.high)
     return ranged_part(name, kind, how, usd, ranges=price.low < price.high)
 
@@ -304,6 +305,26 @@ def energy_part(energy: Energy | None) -> tuple[CostPart, ...]:
     if energy is None or energy.usd_per_year is None or not energy.added:
         return ()
     return (CostPart(name="power", kind="opex", usd_per_year=energy.usd_per_year, how=energy.how),)
+
+
+def divided(
+    total: float, by_use: float, *, at_peak: Sequence[float], over_year: Sequence[float]
+) -> tuple[float, ...]:
+    """A cost divided between its causes: what is paid by use, such as electricity and rent
+    by the hour, by their use over the year; the rest, which the peak decides, by their use then.
+
+    Args:
+        total: the whole cost.
+        by_use: the part of it that is paid by use.
+        at_peak, over_year: what each uses, in any unit.
+    """
+    peaks, years = math.fsum(at_peak), math.fsum(over_year)
+    if not peaks or not years:
+        raise ValueError("a cost is divided by what is used, and nothing is")
+    return tuple(
+        (total - by_use) * peak / peaks + by_use * year / years
+        for peak, year in zip(at_peak, over_year, strict=True)
+    )
 
 
 def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayCost:

@@ -5,12 +5,13 @@ by both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.cost.cost import (
     api_request,
+    divided,
     ends,
     energy_of,
     energy_part,
@@ -27,7 +28,7 @@ from tonnage.cost.cost import (
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import WAYS, CostPart, Energy, Hours, Serving, Traffic, WayCost, Where
 from tonnage.plan.note import NoCost
-from tonnage.plan.use_cases import Arrangement, PoolSystems, UseCasePool, UseCases
+from tonnage.plan.use_cases import Arrangement, CostShare, PoolSystems, UseCasePool, UseCases
 from tonnage.spec.prices import ApiPrice, CloudOffer, CloudTier, Figure, Prices, amount
 
 MOST_SPLITS = 1_000  # numbers of owned systems that are looked at one by one
@@ -324,7 +325,7 @@ def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int)
 
 
 def _around(groups: Iterable[float], span: int) -> list[int]:
-    """No systems, and those of the whole numbers of groups of ``span`` around each."""
+    """Zero systems, and the whole numbers of groups on either side of each value."""
     return sorted(
         {whole(each) * span for each in (0, *groups) for whole in (math.floor, math.ceil)}
     )
@@ -487,7 +488,11 @@ def with_cost_together(
     def priced(one: Arrangement | None) -> Arrangement | None:
         if one is None:
             return None
-        loads = [summed([traffic[case.name] for case in pool.cases]) for pool in one.pools]
+        # a job, which has a pool for itself, has no requests at the peak
+        loads = [
+            summed([traffic[case.name] for case in pool.cases] or [traffic[name]])
+            for pool, name in zip(one.pools, found.names, strict=False)
+        ]
         pools = [
             (_pool_serving(pool, peak_of(load)), load, pool.instances)
             for pool, load in zip(one.pools, loads, strict=True)
@@ -499,13 +504,22 @@ def with_cost_together(
             )
             for system in one.systems
         ]
+        whole = _total([None if part is None else part[0] for part in owned])
+        energy = _total([None if part is None else part[1] for part in owned])
+        whole, energy = (whole, energy) if "on-prem" in where else (None, None)
         return replace(
             one,
-            owned_usd_per_year=_total(owned) if "on-prem" in where else None,
+            owned_usd_per_year=whole,
             rented_usd_per_year=_total(rented) if "cloud" in where else None,
+            shares=_shares(one, found, traffic, whole, energy),
         )
 
-    return replace(found, shared=priced(found.shared), separate=priced(found.separate))
+    return replace(
+        found,
+        shared=priced(found.shared),
+        separate=priced(found.separate),
+        first_come=priced(found.first_come),
+    )
 
 
 def summed(traffics: Sequence[Traffic]) -> Traffic:
@@ -549,11 +563,51 @@ def _pool_serving(pool: UseCasePool, peak: float) -> Serving:
     )
 
 
+def _shares(
+    one: Arrangement,
+    found: UseCases,
+    traffic: Mapping[str, Traffic],
+    whole: float | None,
+    energy: float | None,
+) -> tuple[CostShare, ...]:
+    """What each use case uses of an arrangement, in GPUs at the peak and over the year, and its
+    share of the cost; none where an old file does not say it.
+    """
+    at_peak, over_year = dict[str, float](), dict[str, float]()
+    for pool, name in zip(one.pools, found.names, strict=False):
+        exact = [(case.name, case.instances_exact) for case in pool.cases] or [(name, 1.0)]
+        if any(instances is None for _, instances in exact):
+            return ()
+        total = math.fsum(instances or 0.0 for _, instances in exact)
+        for case, instances in exact:
+            load, used = traffic[case], (instances or 0.0) / total
+            mean = load.mean_requests_per_second
+            at_peak[case] = pool.gpus * used
+            even = 1.0 if mean is None else mean / load.peak_requests_per_second
+            over_year[case] = (instances or 0.0) * pool.parallelism.gpus * even
+    if (job := found.background) is not None and one is found.shared:
+        at_peak[job.name] = 0.0
+        over_year[job.name] = job.instances_exact * one.pools[0].parallelism.gpus
+    peaks, years = list(at_peak.values()), list(over_year.values())
+    usd: Sequence[float | None] = [None] * len(peaks)
+    if whole is not None and energy is not None:
+        usd = divided(whole, energy, at_peak=peaks, over_year=years)
+    return tuple(
+        CostShare(
+            name=name,
+            at_peak=at_peak[name] / math.fsum(peaks),
+            over_year=over_year[name] / math.fsum(years),
+            usd_per_year=part,
+        )
+        for name, part in zip(at_peak, usd, strict=True)
+    )
+
+
 def _owned_systems(
     held: PoolSystems, pools: Sequence[tuple[Serving, Traffic, int]], prices: Prices
-) -> float | None:
-    """USD a year of the systems of one kind, with the electricity of their pools; None without a
-    price.
+) -> tuple[float, float] | None:
+    """USD a year of the systems of one kind with the electricity of their pools, and the latter
+    alone; None without a price.
     """
     parts = system_parts(pools[0][0], prices, held.systems)
     if isinstance(parts, NoCost):
@@ -562,9 +616,8 @@ def _owned_systems(
         energy_part(energy_of(serving, load, prices, instances))
         for serving, load, instances in pools
     )
-    return math.fsum(
-        part.usd_per_year for part in (*parts, *(each for power in powers for each in power))
-    )
+    energy = math.fsum(part.usd_per_year for power in powers for part in power)
+    return math.fsum((*(part.usd_per_year for part in parts), energy)), energy
 
 
 def _total(usd: Sequence[float | None]) -> float | None:

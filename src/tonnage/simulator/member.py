@@ -66,11 +66,22 @@ class Member:
         used, free = self.engine.kv_blocks_used, self.engine.kv_blocks_free
         return used / max(used + free, 1)
 
-    def submit(self, number: int, *, isl: int, osl: int, at: int, received: bool = False) -> None:
+    def submit(
+        self,
+        number: int,
+        *,
+        isl: int,
+        osl: int,
+        at: int,
+        received: bool = False,
+        priority: int = 0,
+    ) -> None:
         """Send a request at an instant in picoseconds, not before ``now``; ``received`` brings KV
         cache and first token with it.
         """
-        self.engine.submit(Request(id=number, isl=isl, osl=osl, at=at, received=received))
+        self.engine.submit(
+            Request(id=number, isl=isl, osl=osl, at=at, received=received, priority=priority)
+        )
         self.live[number] = Live(prompt=isl, output=osl)
         self.tokens += isl + osl
 
@@ -157,8 +168,8 @@ def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) ->
 
 
 # What a router remembers of the prompts that it sent where, as the gateway does
-# (``gateway/core.py``): whole blocks of 64 tokens. It sees neither what an engine has evicted nor
-# what it has generated; what was not seen for longest is forgotten first.
+# (``gateway/balancer.py``): whole blocks of 64 tokens. It sees neither what an engine has evicted
+# nor what it has generated; what was not seen for longest is forgotten first.
 
 
 BLOCK_TOKENS = 64

@@ -244,8 +244,8 @@ def _of_recorded(recorded: RecordedSessions) -> AtBest:
 
 @lru_cache(maxsize=8)
 def _of_recording(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> AtBest:
-    """Of a recording, from the blocks that an earlier prompt had at the same place behind the same
-    blocks.
+    """The sharing of a recording, from the blocks that an earlier prompt had at the same place
+    behind the same blocks.
     """
     pairs = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks).pairs()
     if pairs is None:
@@ -337,7 +337,7 @@ class Question:
         pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel
             degree fits, and then the least that does.
         dps, eps: ranks of attention and groups of experts of a mixture of experts; empty for what
-            ``trials.splits_of`` tries.
+            ``search_space.splits_of`` tries.
         mode: which limits count; see ``DECIDING``.
         pairs: lengths drawn together; ``isl`` and ``osl`` are then their distributions.
         recording: traffic to replay instead of drawn arrivals; a deployment then carries what it
@@ -377,6 +377,8 @@ class Question:
         deploy_on: deployment target that runs the choice; empty for any.
         pools: how two pools are to be, where prefill and decode have one each; None where every
             instance does both.
+        regions: names and hourly requests per second of regions whose hours make the demand's
+            profile; empty where nothing is known of any.
     """
 
     model: Model
@@ -426,6 +428,7 @@ class Question:
     objective: Objective = "gpus"
     deploy_on: str = ""
     pools: Pools | None = None
+    regions: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @property
     def limits(self) -> Slo:

@@ -422,6 +422,60 @@ def _moment(text: str) -> int | None:
     return round(parsed.timestamp()) * NS_PER_S + int(fraction[:9].ljust(9, "0") or 0)
 
 
+_REGION = re.compile(
+    r"^\s*([\w-]{2,})\s*:\s*(\S.*?)(?:@\s*(?:utc)?([+-]\d{1,2})h?)?\s*$", re.IGNORECASE
+)
+REGION_EXAMPLE = "eu:eu.csv@+1,us:us.csv@-5"
+
+
+def load_regions(text: str, where: str) -> dict[str, tuple[float, ...]]:
+    """The hourly loads of several regions, in hours of UTC: "eu:eu.csv@+1,us:us.csv@-5", a file for
+    each with the hours by which its clock is ahead of UTC; empty where the text is no such list.
+
+    Raises InputError: a region that is named twice, files of unlike length, or no file.
+    """
+    parts = [_REGION.match(part) for part in text.split(",")]
+    if parts[0] is None or os.path.exists(text):
+        return {}
+    regions = dict[str, tuple[float, ...]]()
+    for part, match in zip(text.split(","), parts, strict=True):
+        if match is None or match[1] in regions or abs(int(match[3] or 0)) > 14:
+            raise InputError(
+                f"{where}: '{part.strip()}' is not a further region; write each once, with its"
+                f" file and the hours of its clock from UTC, such as {REGION_EXAMPLE}"
+            )
+        hours, ahead = load_profile(match[2], where), int(match[3] or 0)
+        regions[match[1]] = tuple(hours[(hour + ahead) % len(hours)] for hour in range(len(hours)))
+    if len(lengths := {len(hours) for hours in regions.values()}) > 1:
+        raise InputError(
+            f"{where}: the regions have {' and '.join(map(str, sorted(lengths)))} values; write 24"
+            " for each, or 168"
+        )
+    return regions
+
+
+def in_folder(folder: str, profile: str) -> str:
+    """The profile of a scenario file with its path, or those of its regions, from that folder."""
+    parts = [_REGION.match(part) for part in profile.split(",")]
+    if None in parts:
+        return os.path.join(folder, profile)
+    return ",".join(
+        f"{part[1]}:{os.path.join(folder, part[2])}{f'@{part[3]}' if part[3] else ''}"
+        for part in parts
+        if part is not None
+    )
+
+
+def profile_hours(profile: str | Sequence[float], where: str) -> Sequence[float]:
+    """The hourly loads of a profile, those of several regions added up. Raises InputError."""
+    if not isinstance(profile, str):
+        return profile
+    regions = load_regions(profile, where)
+    if not regions:
+        return load_profile(profile, where)
+    return tuple(map(math.fsum, zip(*regions.values(), strict=True)))
+
+
 def load_profile(path: str, where: str) -> tuple[float, ...]:
     """The hourly values of a file: one a line or separated by commas, or the column
     ``requests_per_second`` of a CSV.

@@ -83,7 +83,7 @@ from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
-from tonnage.spec.recording import Recording, load_profile
+from tonnage.spec.recording import Recording, load_regions, profile_hours
 from tonnage.spec.scenario import (
     DEFAULT_GPUS,
     DemandAsked,
@@ -103,7 +103,7 @@ DEFAULT_PRECISIONS = ("fp16", "fp8")  # what is tried of a model that is publish
 ALONE: UseCase = "chatbot"  # the use case of existing systems where requests are not described
 EVERY = "all"  # what stands for every number format; BF16 is as fast as FP16
 # What of the search ``tonnage simulate`` alone understands
-OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
+OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "shed", "mmpp")
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
@@ -183,6 +183,7 @@ def questions_of(
         "slo": limits,
         "mode": mode,
         "recording": recording,
+        "regions": () if demand is None else regions_of(scenario.demand, demand),
         "replays_lengths": replays_lengths(scenario.lengths),
     }
     named = rest.pop("precisions")
@@ -328,8 +329,8 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def _at_once(scenario: Scenario) -> Demand:
-    """So many requests in flight, at the rate of answers that take a second; ``api.sizing.answer``
-    finds the rate of the choice's.
+    """A demand of ``concurrency`` requests in flight, written as the rate at which answers of one
+    second keep so many; ``api.sizing.answer`` finds the rate of the choice's.
     """
     demand_asked = scenario.demand
     others = [
@@ -358,6 +359,16 @@ def _at_once(scenario: Scenario) -> Demand:
 MOST_AT_ONCE = 1e7
 
 
+def regions_of(asked: DemandAsked, demand: Demand) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """The regions of a profile with requests per second in each hour; none where it has none."""
+    if not isinstance(asked.profile, str) or demand.profile is None:
+        return ()
+    regions = load_regions(asked.profile, option("profile"))
+    whole = max(map(math.fsum, zip(*regions.values(), strict=True)), default=1.0)
+    scale = max(demand.profile) / whole
+    return tuple((name, tuple(scale * hour for hour in hours)) for name, hours in regions.items())
+
+
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
     """The demand that a scenario asks for. Raises InputError: the scenario contradicts itself, or
     gives too little.
@@ -368,7 +379,7 @@ def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Dema
             " a prediction; give that here"
         )
     profile = asked.profile
-    hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
+    hours = None if profile is None else profile_hours(profile, option("profile"))
     return demand_of(
         peak_rps=asked.peak_rps,
         mean_rps=asked.mean_rps,
@@ -582,6 +593,11 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
     """Refuse what only a simulation has so far, what belongs to two pools, and prices that cannot
     be.
     """
+    if scenario.search.classes is not None:
+        faults.say(
+            f"{option('classes')}: several classes are sized together, from one scenario, by"
+            " `tonnage size` or tonnage.api.size_use_cases; leave them out here"
+        )
     alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
     if alone or scenario.search.arrivals == "mmpp":
         named = ", ".join(map(option, alone or ["arrivals"]))
@@ -660,8 +676,8 @@ def owned(text: str | None) -> tuple[Owned, ...]:
 
 
 def _held(count: int, name: str) -> list[Owned]:
-    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and
-    a smaller one for the rest.
+    """The systems that ``count`` of a name are: systems by their own name, and GPUs by theirs, in
+    whole systems of the catalog with a smaller one for the rest.
     """
     try:
         return [Owned(count=count, system=find_system(name))]

@@ -16,6 +16,7 @@ from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import (
     NothingRuns,
     deployed,
+    deployed_by_priority,
     deployed_together,
     target_files,
     together,
@@ -71,7 +72,9 @@ def deploy(
     """
     given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
     cases = read_use_cases(plan)
-    if cases is not None:
+    if cases is not None and cases.priorities is not None and cases.chosen == "shared":
+        services, cases = {"": deployed_by_priority(cases, target, **given)}, None
+    elif cases is not None:
         services = deployed_together(cases, target, **given)
     else:
         single = only_plan(plan)
@@ -292,7 +295,7 @@ class Verified:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Everything that is not as planned, one line each; empty where everything is."""
+        """What differs from the plan, one line each; empty where nothing does."""
         return tuple(self._findings())
 
     def _findings(self) -> Iterator[str]:
@@ -315,7 +318,7 @@ class Verified:
             yield from _off_latencies(self.load)
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         load = None if self.load is None else self.load.to_json()
         return {
             "as_planned": not self.findings,

@@ -63,7 +63,12 @@ from tonnage.report.plans.explained import (
     sensitivity_table,
     step_table,
 )
-from tonnage.report.plans.fleet import autoscaling_section, existing_glance, existing_section
+from tonnage.report.plans.fleet import (
+    autoscaling_section,
+    existing_glance,
+    existing_section,
+    regions_section,
+)
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
     bound_text,
@@ -129,8 +134,8 @@ def report(*plans: Plan) -> Document:
 
 
 def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
-    """Everything that the plans hold, for a terminal: the lines of the first screen, then every
-    section of the page.
+    """The whole of the plans for a terminal: the lines of the first screen, then every section of
+    the page.
 
     ``plot`` adds a plot of characters, in so many columns.
     """
@@ -214,6 +219,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         cost_section(cost, ways),
         job_section(plan),
         autoscaling_section(plan),
+        regions_section(plan),
         sensitivity_section(plan, moved),
         measurement_section(plan),
         section(
