@@ -160,9 +160,11 @@ class Service:
     why: str = ""
     # whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint
     simulated: bool = False
-    # its use case, which begins the names of its objects where several are deployed side by side;
-    # empty for one
+    # its use case or kind of systems, which begins the names of its objects where several are
+    # deployed side by side; empty for one
     case: str = ""
+    # the name of the model that clients use where another deployment behind the same router sets it
+    alias: str = ""
 
     @property
     def router(self) -> str:
@@ -214,7 +216,7 @@ class Service:
         return (
             self.checkpoint.rstrip("/").rsplit("/", 1)[-1]
             if self.family == "tensorrt-llm"
-            else self.pool.model
+            else self.alias or self.pool.model
         )
 
     @property
@@ -317,7 +319,7 @@ class Service:
     @property
     def several(self) -> bool:
         """Whether the instances are on several machines."""
-        return self.pool.systems > 1 or self.pool.instances > self.per_machine
+        return bool(self.case) or self.pool.systems > 1 or self.pool.instances > self.per_machine
 
     @property
     def gpus(self) -> int:
@@ -333,7 +335,8 @@ class Service:
         """Host of an instance, counted from 0: a placeholder name, or 127.0.0.1 if the plan has one
         machine.
         """
-        return f"machine-{place // self.per_machine + 1}" if self.several else "127.0.0.1"
+        kind = f"{self.case}-" if self.case else ""
+        return f"{kind}machine-{place // self.per_machine + 1}" if self.several else "127.0.0.1"
 
     @property
     def weight_bytes(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.running.gateway import gateway_from
 from tonnage.api.running.plans import Planned, only_plan, planned
+from tonnage.deploy.mixed import deployed_mixed, front
 from tonnage.deploy.plan_text import bench_lengths, instead_line
 from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import (
@@ -70,11 +71,15 @@ def deploy(
     target, or a folder that cannot be written. Nothing is left behind.
     """
     given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
-    cases = read_use_cases(plan)
+    cases, mixed = read_use_cases(plan), None
     if cases is not None:
         services = deployed_together(cases, target, **given)
     else:
         single = only_plan(plan)
+        mixed = single.mixed if single.mixed is not None and len(single.mixed.groups) > 1 else None
+    if cases is None and mixed is not None:
+        services = deployed_mixed(single, mixed, target, **given)
+    elif cases is None:
         try:
             services = {"": deployed(single, target, **given)}
         except NothingRuns as refused:
@@ -90,6 +95,8 @@ def deploy(
         told += [f"{folder}: {line}" if folder else line for line in lines if line]
     if cases is not None:
         files |= together(cases, services, target)
+    elif mixed is not None:
+        files |= front(single, mixed, services, target)
     write_folder(Path(output), files)
     return Deployed(
         files=tuple(files),

@@ -64,6 +64,7 @@ from tonnage.report.plans.explained import (
     step_table,
 )
 from tonnage.report.plans.fleet import autoscaling_section, existing_glance, existing_section
+from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
     bound_text,
@@ -204,6 +205,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
     return (
         _question(plan),
         existing_section(plan),
+        mixed_section(plan),
         deployment_section(plan),
         beside(plan),
         section(
