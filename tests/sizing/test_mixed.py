@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.questions import SMALL, best, question
+from tests.questions import SMALL, best, plans_with, question
 from tonnage.api.sizing import answer, ask
 from tonnage.cost.mixed import owned_usd
 from tonnage.plan.mixed import Mixed
@@ -22,6 +22,8 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import system_for
 from tonnage.spec.catalog.price_list import catalog_prices
+
+_few_parts = plans_with()
 
 GPUS = ("h100-sxm-80gb", "l40s", "a100-sxm-80gb", "h200-sxm-141gb")
 
@@ -76,12 +78,11 @@ def test_no_fewer_systems_would_do(seed: int) -> None:
     price = {kind.system.name: kind.price for kind in kinds if kind.price is not None}
     paid = sum(count * (price[name] or 0) for name, count in mixed.added.items())
     answers = {**mixed.added, **{other.system: other.systems for other in mixed.instead}}
-    for name in price:
+    for name, usd in price.items():
         for count in range(answers.get(name, 0)):
             fleet = {**fleets.others(name), name: fleets.owned.get(name, 0) + count}
             assert not fleets.holds(fleet), (name, count)
-        if answers.get(name):
-            assert answers[name] * (price[name] or 0) >= paid * 0.98
+        assert answers.get(name) is None or answers[name] * (usd or 0) >= paid * 0.98
 
 
 @pytest.mark.parametrize(
@@ -112,13 +113,13 @@ def test_one_kind_is_the_special_case(rate: float) -> None:
 
 
 def test_more_that_exists_never_adds_more() -> None:
-    runs, before = Runs(), None
-    for count in (1, 2, 3, 5):
-        _, mixed = added(runs, have=f"{count}x8xl40s", gpu="h100", peak_rps=900)
-        bought = sum(mixed.added.values())
-        assert before is None or bought <= before
-        before = bought
-    assert before == 0
+    runs = Runs()
+    bought = [
+        sum(added(runs, have=f"{count}x8xl40s", gpu="h100", peak_rps=900)[1].added.values())
+        for count in (1, 3, 5, 12)
+    ]
+    assert bought == sorted(bought, reverse=True)
+    assert bought[0] > bought[-1] == 0
 
 
 def test_spare_systems_come_on_top() -> None:
@@ -143,7 +144,9 @@ def test_every_request_is_served_once_by_one_of_the_kinds() -> None:
     fleet = mixed_fleet()
     record, bounds, simulated = fleet.record()
     assert bounds == (0, 8, 24)
-    assert len(np.unique(record.row)) == len(record) > 0.7 * simulated
+    assert (
+        len(np.unique(record.due_ns)) == len(record) == int(0.97 * simulated) - int(0.2 * simulated)
+    )
     assert set(np.unique(record.instance)) == set(range(24))
     assert (record.last_token_ns > record.due_ns).all()
     (fast, of_fast), (slow, of_slow) = fleet.of_kinds()
@@ -180,16 +183,18 @@ def test_growth_says_what_is_bought_in_which_month() -> None:
         ({"have": "1xdgx-h100", "shared_prefix": 500}, "traffic"),
         ({"have": "1xdgx-h100", "disaggregated": True}, "pools"),
         ({"have": "1xdgx-h100,1x8xl40s", "ttft": "p95<=1ms"}, "limits"),
-        (
-            {"have": "1xdgx-h100", "availability": "99%", "mtbf": "1000h", "repair": "10h"},
-            "standby",
-        ),
+        ({"have": "1xdgx-h100", "peak_rps": 1e7}, "many"),
     ],
 )
 def test_says_why_nothing_is_known(changed: dict[str, Any], reason: str) -> None:
+    assert added(**changed)[1].reason == reason
+
+
+def test_standby_systems_for_failures_are_for_one_kind() -> None:
+    changed = {"have": "1xdgx-h100", "availability": "99%", "mtbf": "1000h", "repair_time": "10h"}
     (plan,) = answer(ask(**{**SMALL, "tp": "1", "peak_rps": 200, **changed}))
     assert plan.mixed is not None
-    assert plan.mixed.reason == reason
+    assert plan.mixed.reason == "standby"
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 

@@ -100,7 +100,8 @@ def configuration(
     heaviest = max(weight for _, weight, _ in servers)
     lines = []
     for place, (address, weight, count) in enumerate(servers):
-        server = f"server {address}" if count == 1 else f"server-template kind-{place + 1}- {count}"
+        name = f"kind-{place + 1}" if "$" in address else address
+        server = f"server {name}" if count == 1 else f"server-template kind-{place + 1}- {count}"
         share = max(1, round(HEAVIEST * weight / heaviest))
         lines.append(f"    {server} {address} weight {share}")
     return CONFIGURATION.format(

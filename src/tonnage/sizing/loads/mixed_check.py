@@ -34,6 +34,7 @@ from tonnage.spec.workload import OpenLoop
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
+    from tonnage.spec.workload import Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,17 +112,24 @@ class MixedAtPeak(FleetAtPeak):
         trace = balanced_trace(
             first.workload(arriving, round(requests)), arriving, traffic.seed + SEED_STEP + seed
         )
+        routed = self.routed(trace, shown, router)
+        bounds = tuple(sum(shown[:place]) for place in range(len(shown) + 1))
+        return middle(routed), bounds, len(routed)
+
+    def routed(self, trace: Trace, shown: Sequence[int] = (), router: str = "") -> Requests:
+        """A run of these requests on ``shown`` instances of each kind (default: all of them)."""
         members = [
             (kind.instance.engine, weight)
-            for count, (kind, _), weight in zip(shown, self.kinds, self.weights, strict=True)
+            for count, (kind, _), weight in zip(
+                shown or self.counts, self.kinds, self.weights, strict=True
+            )
             for _ in range(count)
         ]
         engines, weights = zip(*members, strict=True)
-        routed = run_fleet(
+        traffic = self.instance.traffic
+        return run_fleet(
             trace, engines, router or traffic.router, seed=traffic.seed, weight=weights
-        )
-        bounds = tuple(sum(shown[:place]) for place in range(len(shown) + 1))
-        return middle(routed.requests), bounds, len(routed.requests)
+        ).requests
 
     @property
     def _key(self) -> tuple[object, ...]:
