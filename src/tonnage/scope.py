@@ -73,7 +73,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             r"(distil(bert|roberta)|deberta|roberta|bert|bge|e5|gte|minilm).*|.*(rerank|embed(?!ded)).*",
             (
                 "encoders answer in one pass without a cache; describe them as a service of"
-                " measured seconds"
+                " measured seconds, such as examples/services/bert-base.yaml"
             ),
         ),
         (
@@ -81,14 +81,21 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             "its layers keep states and no KV cache, so that there is no pool of blocks to plan",
         ),
         (
-            r"(whisper|stable-diffusion|sdxl|flux|clip|wav2vec|parakeet|t5|flan|bart).*",
-            "only decoders of text are estimated; describe others as a service of measured seconds",
+            r"(whisper|stable-diffusion|sdxl|flux|clip|blip|wav2vec|parakeet|t5|flan|bart).*",
+            (
+                "only decoders of text are estimated; describe others as a service of measured"
+                " seconds, such as examples/services/t5-small.yaml, whisper-base.yaml or blip2.yaml"
+            ),
         ),
     ),
     "command": (
         (
-            r"train|finetune|fine-tune|pretrain|distill|p-?tune|rlhf|dpo|collect|label|evaluate|eval",
+            r"train|finetune|fine-tune|pretrain|p-?tune|rlhf|dpo|collect|label|evaluate|eval",
             "Tonnage begins where a model exists: what comes before in its life cycle is not sized",
+        ),
+        (
+            r"distill",
+            "distillation trains a smaller model; give that one's config.json as the model",
         ),
         (
             r"prune|sparsify",
@@ -120,7 +127,8 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             r"(prune|pruning|sparsity|distill|distillation)",
-            "the model is taken as it is; give the config.json of the smaller one",
+            "the model is taken as it is; give the config.json of the smaller one, or a number"
+            " format with +2:4, such as fp8+2:4",
         ),
         (
             r"(p-?tuning|prompt-?tuning|virtual-tokens)",

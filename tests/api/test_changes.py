@@ -225,6 +225,16 @@ def test_what_does_not_go_with_seasons_is_refused(asked, words: str) -> None:
         simulation_of(None, {**SEASONS_ASKED, "seasons": "8-20 max_batch_size=8", **asked})
 
 
+def test_a_run_that_ends_before_the_first_change_is_refused() -> None:
+    night = {**SEASONS_ASKED, "seasons": "8-20 max_batch_size=8"}
+    with pytest.raises(InputError, match=r"50 requests at 1/s end before the first change, at 8 h"):
+        simulation_of(None, night)
+    with pytest.raises(InputError, match=r"give requests 32400 or more"):
+        simulation_of(None, {**night, "requests": 28_799})
+    for asked in ({"requests": 28_800}, {"seasons": "0-24 max_batch_size=8"}):
+        assert simulation_of(None, {**night, **asked}).seasons is not None
+
+
 def test_requests_longer_than_the_limit_of_the_hour_are_rejected() -> None:
     """A context of 1,050 tokens before 1 h, when 100 of the requests come, and the model's own
     afterwards."""

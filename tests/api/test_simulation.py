@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +284,16 @@ def test_two_hundred_points_killed_and_resumed_are_each_written_once(tmp_path, o
         for one in folder.iterdir()
         if one.name not in after and one.name != LEFT_OUT and not one.name.startswith(".")
     ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "sizes"), [("nim-2024", {1, 7}), ("tensorrt-llm-1.2", {8}), ("vllm", {1, 7})]
+)
+def test_static_batches_that_alternate_are_remarked_on_where_they_do(
+    engine: str, sizes: set[int]
+) -> None:
+    asked = {"isl": "exact:500", "osl": "exact:50", "concurrency": 8, "requests": 120}
+    run = tonnage.simulate(model="llama-3-8b", batcher="static", engine=engine, **asked)
+    batches = Counter(run.requests.first_token_ns.tolist())
+    assert set(batches.values()) == sizes
+    assert any("alternate" in mark for mark in run.marks) == (len(sizes) > 1)

@@ -3,12 +3,17 @@ and that is understood."""
 
 from __future__ import annotations
 
+import re
 import shlex
 
+import numpy as np
 import pytest
 
 from tonnage import api
+from tonnage.api.question.bench import prepare_bench
+from tonnage.cli.flags import given
 from tonnage.cli.main import ELSEWHERE, VERBS, _options, app, run, with_bare_word
+from tonnage.errors import InputError
 
 KNOWN = {verb: set(_options(app, verb)) for verb in VERBS}
 THEIRS = [(name, ours) for ours, names in ELSEWHERE.items() for name in names.split()]
@@ -36,9 +41,14 @@ def test_size_says_what_to_type_for_the_option_of_another_tool(
     example = next(one for one in ours if one.split()[0] in KNOWN["size"])
     assert run(["size", "--model", "llama-3.1-8b", f"--{name}", "5"]) == 2
     captured = capsys.readouterr()
+    typed = (
+        example
+        if "(" in example
+        else re.sub(r"^(\S+ (?:\d+\+-)?)[\d.]+(?= |$)", r"\g<1>5", example)
+    )
     assert (captured.out, captured.err) == (
         "",
-        f"tonnage: --{name}: unknown option; type {example}\n",
+        f"tonnage: --{name}: unknown option; type {typed}\n",
     )
 
 
@@ -95,10 +105,17 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
         ),
         (
             "simulate --max-concurrency 5",
-            "--max-concurrency: unknown option; type --concurrency 100",
+            "--max-concurrency: unknown option; type --concurrency 5",
         ),
-        ("simulate --qps 5", "--qps: unknown option; type --request-rate 20"),
-        ("bench --num-prompts 5", "--num-prompts: unknown option; type --request-count 1000"),
+        ("simulate --qps=7.5", "--qps: unknown option; type --request-rate 7.5"),
+        ("bench --num-requests 5", "--num-requests: unknown option; type --request-count 5"),
+        ("size --dtype bf16", "--dtype: unknown option; type --precision bf16"),
+        ("size --isl 900 --isl-std 30", "--isl-std: unknown option; type --isl 900+-30"),
+        ("size --mem-fraction 0.8", "--mem-fraction: unknown option; type --gpu-memory-util"),
+        ("size --documents 2M", "--documents: unknown option; type --requests 2M --within 8h"),
+        ("import a.json", "--output: missing; The run folder to write"),
+        ("simulate --ticks --plot", "--plot: needs a value; Write the figures of a sweep"),
+        ("schema everything", "'everything': one word too many; schema --help says what"),
         ("simulate --requests ten", "--requests: 'ten' is not a whole number; Requests per point"),
         ("size --max-loras 5", '--max-loras: unknown option; type --lora "rank=16 adapters=8"'),
     ],
@@ -131,6 +148,36 @@ def test_bench_takes_the_words_of_genai_perf() -> None:
         bound.kwargs["isl"],
         bound.kwargs["osl"],
     ) == ("llama", "127.0.0.1:9", "200", "20")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "isl", "osl"),
+    [
+        ("--synthetic-input-tokens-stddev 0 --output-tokens-stddev 0", (2000, 0), (200, 0)),
+        ("--synthetic-input-tokens-stddev 300 --output-tokens-stddev 20", (2000, 300), (200, 20)),
+        ("--isl-stddev 7.5", (2000, 7.5), (200, 0)),
+    ],
+)
+def test_deviations_of_genai_perf_are_those_of_the_lengths(
+    lengths: str, isl: tuple[float, float], osl: tuple[float, float]
+) -> None:
+    words = "-m llama -u 127.0.0.1:9 --num-prompts 90 --random-seed 7 --concurrency 2"
+    means = "--synthetic-input-tokens-mean 2000 --output-tokens-mean 200"
+    _, bound, _ = app.parse_args(["bench", *shlex.split(f"{words} {means} {lengths}")])
+    (question,) = prepare_bench(**given(bound.kwargs)).questions
+    assert (question.requests, question.seed) == (90, 7)
+    drawn = np.random.default_rng(0)
+    for length, (mean, deviation) in ((question.isl, isl), (question.osl, osl)):
+        values = length.draw(4000, drawn)
+        assert values.mean() == pytest.approx(mean, rel=0.02)
+        assert values.std() == pytest.approx(deviation, rel=0.1, abs=0.1)
+
+
+def test_a_deviation_without_a_mean_says_what_to_type() -> None:
+    asked = {"url": "127.0.0.1:9", "model": "llama", "concurrency": 1, "osl": 9}
+    for isl in (None, "uniform:5-9"):
+        with pytest.raises(InputError, match="goes with a mean alone; give isl a number"):
+            prepare_bench(**asked, isl=isl, isl_stddev=5)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from tonnage.api.question.arguments import only_whole_number, rates, whole_numbers, with_signature
 from tonnage.api.question.deployment import deployment_of, engines_meant
 from tonnage.errors import InputError, option
+from tonnage.scope import refused
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
@@ -277,7 +278,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     published quality and checkpoints.
 
     "models", "gpus", "systems", "engines", "prices", "quality", "checkpoints" and "lengths" match
-    all of that kind and nothing else.
+    all of that kind and nothing else; a text behind such a word looks for it in that kind.
 
     Raises InputError: nothing matches.
     """
@@ -288,6 +289,9 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     from tonnage.spec.catalog.price_list import listed_prices
 
     kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality", "lengths")
+    kind, _, rest = text.partition(" ")
+    if rest and kind in kinds:
+        return _of_kind(kind, rest)
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EnginePreset: "engines"}
     entries = (
@@ -322,8 +326,20 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
             )
         found[shelves[type(entry)]].append(facts)
     if not any(found.values()):
-        raise InputError(f"catalog: nothing matches '{text}'; leave the text out to see everything")
+        why = refused("model", text) or "leave the text out to see everything"
+        raise InputError(f"catalog: nothing matches '{text}'; {why}")
     return found
+
+
+def _of_kind(kind: str, text: str) -> dict[str, list[dict[str, Any]]]:
+    """What matches a text among the entries of one kind. Raises InputError: nothing does."""
+    entries = catalog(text)
+    names = {model["name"] for model in entries["models"]}
+    scores = catalog("quality")["quality"] if kind == "quality" else []
+    entries["quality"] = [score for score in scores if score["model"] in names]
+    if not entries[kind]:
+        raise InputError(f"catalog: no {kind} match '{text}'; leave it out to see all of them")
+    return {name: listed if name == kind else [] for name, listed in entries.items()}
 
 
 class LessonArguments(TypedDict, total=False):

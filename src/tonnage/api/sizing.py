@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.question.aims import aim_of, places_of, prices_of, reserve_of, with_prices
 from tonnage.api.question.arguments import (
+    Faults,
     Many,
     ScenarioLike,
     document_of,
     listed,
     plain,
     slo,
-    spare_of,
     whole_numbers,
     with_signature,
 )
@@ -379,7 +379,11 @@ def size_measured(
             f"{option(idle[0])}: does not go with {option('benchmarks')} alone, which only reads"
             " what was measured; write a scenario file that names the benchmarks, to have both"
         )
-    asked = scenario_of({}, plain(demand)).demand
+    written = scenario_of({}, {**plain(demand), "spare": spare})
+    faults = Faults()
+    faults.check(written)
+    InputErrors.raise_if(faults.messages)
+    asked = written.demand
     exists = owned(have) if have is not None else ()
 
     def plan_for(demand: Demand) -> Plan:
@@ -388,7 +392,7 @@ def size_measured(
             question={
                 "demand": demand,
                 "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e),
-                "spare": spare_of(spare or 0),
+                "spare": spare or 0,
             },
             chosen={
                 "model": model,
@@ -414,13 +418,12 @@ def _of_existing(
     """The plan of measured points with what systems that exist carry by them; for that load where
     none is requested.
     """
-    from tonnage.api.question.aims import check_day, says_no_load, with_day
+    from tonnage.api.question.aims import says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing
 
     alone = says_no_load(asked)
-    check_day(asked)
     plan = plan_for(carried_by_existing() if alone else demand_asked(asked))
     carried = measured_existing(plan, exists).requests_per_second
     plan = plan_for(carried_by_existing(carried)) if alone and carried > 0 else plan

@@ -82,6 +82,14 @@ class LoadArguments(ServerArguments):
     osl: Length = about(
         "Output length in tokens, in the same forms.", aliases=("output_tokens_mean", "osl_mean")
     )
+    isl_stddev: float | None = about(
+        "Standard deviation of prompt lengths around their mean, 0 for equal ones.",
+        aliases=("synthetic_input_tokens_stddev",),
+    )
+    osl_stddev: float | None = about(
+        "Standard deviation of output lengths around their mean.",
+        aliases=("output_tokens_stddev",),
+    )
     items: Counts | None = about(
         "With infer: items of a request, such as images; several values with commas make a sweep"
         " (default: 1)."
@@ -132,7 +140,7 @@ class LoadArguments(ServerArguments):
         "Recorded sessions to send again and again: WEKA's, Dynamo's or AIPerf's files. Prompts"
         " share what the recorded ones did, and think times are kept."
     )
-    request_count: int | None = about("Requests per load.")
+    request_count: int | None = about("Requests per load.", aliases=("num_prompts",))
     benchmark_duration: str | None = about(
         "Send for this long instead of a number of requests, such as 60s."
     )
@@ -156,7 +164,9 @@ class LoadArguments(ServerArguments):
         " or ShareGPT's .json."
     )
     workers: int = about("Client processes, with one clock and one record (default: 1).", default=1)
-    seed: int = about("Seed of every random draw (default: 0).", default=0)
+    seed: int = about(
+        "Seed of every random draw (default: 0).", default=0, aliases=("random_seed",)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,7 @@ PRECISIONS = "precisions"  # the text that shows the number formats
 
 @with_flags()
 def catalog(
-    search: str = "",
-    /,
-    *,
+    *words: str,
     model: str | None = None,
     gpu: str | None = None,
     tp: int | None = None,
@@ -31,9 +29,10 @@ def catalog(
     brings.
 
     Args:
-        search: Show only entries whose id, alias or description holds this text (models with their
+        words: Show only entries whose id, alias or description holds this text (models with their
             published checkpoints), or those of a kind: "models", "checkpoints", "gpus", "systems",
-            "engines", "prices", "quality" or "lengths"; "precisions" shows the formats.
+            "engines", "prices", "quality" or "lengths", of all or with a text behind it;
+            "precisions" shows the formats.
         model: With precisions: the model whose gain is predicted (default: llama-3.1-70b).
         gpu: With precisions: the GPU that it runs on (default: h100-sxm-80gb).
         tp: With precisions: tensor-parallel degree (default: the least that holds 64 requests in 16
@@ -42,6 +41,7 @@ def catalog(
             format of NVIDIA).
         json: Print one JSON object with every field, source and date.
     """
+    search = " ".join(words)
     choices = {"model": model, "gpu": gpu, "tp": tp, "engine": engine}
     given = {name: value for name, value in choices.items() if value is not None}
     if search == PRECISIONS:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, Argument, CycloptsError, Parameter
 from cyclopts.exceptions import (
     CoercionError,
     MissingArgumentError,
     RepeatArgumentError,
     UnknownOptionError,
+    UnusedCliTokensError,
 )
 
 from tonnage.errors import (
@@ -287,12 +289,12 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     (
         "--concurrency 100",
     ): "max-concurrency num-concurrent concurrent-users concurrent-requests clients num-workers",
-    ("--users 1 --requests-per-user-day 1000000",): "requests-per-day daily-requests requests-day",
+    ("--requests-per-user-day 1000000 --users 1",): "requests-per-day daily-requests requests-day",
     (
         "--requests 1000000 --within 8h",
         "--request-count 1000",
         "--requests 1000",
-    ): "num-prompts num-requests request-count max-requests n",
+    ): "num-prompts num-requests request-count max-requests documents num-documents n",
     ("--working-hours 8",): "hours business-hours",
     (
         '--ttft "p95<=500ms"',
@@ -355,7 +357,7 @@ def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
         return (
             f"{typed} is not covered: {why}"
             if why
-            else _unknown(typed, app, error.command_chain or ()) or message
+            else _unknown(typed, app, error.command_chain or (), tokens) or message
         )
     if (
         isinstance(error, CoercionError)
@@ -374,18 +376,46 @@ def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
             " between"
         )
     if isinstance(error, MissingArgumentError) and error.argument is not None:
-        following = dict(pairwise(tokens)).get(error.argument.name, "")
-        if following.startswith("-") and following[1:2].isdigit():
-            return (
-                f"{error.argument.name}: '{following}' begins like an option; write"
-                f" {error.argument.name}={following}"
-            )
+        return _lacking(error.argument, tokens)
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return (
+            f"'{error.unused_tokens[0]}': one word too many; {tokens[0]} --help says what it takes"
+        )
     return message
 
 
-def _unknown(typed: str, app: App, verb: Sequence[str]) -> str:
-    """What to type in place of an option that a verb does not have; "" where nothing is known of
-    it.
+def _lacking(argument: Argument, tokens: Sequence[str]) -> str:
+    """What is missing of an argument, and what it means."""
+    following = dict(pairwise(tokens)).get(argument.name, "")
+    if following.startswith("-") and following[1:2].isdigit():
+        return (
+            f"{argument.name}: '{following}' begins like an option; write"
+            f" {argument.name}={following}"
+        )
+    lack = "needs a value" if argument.name in tokens else "missing"
+    return f"{argument.name}: {lack}; {' '.join((argument.parameter.help or '').split())}"
+
+
+NUMBER, WORD = re.compile(r"[\d.]+[kM]?"), re.compile(r"[a-z][\w.-]*")
+
+
+def _repeated(example: str, value: str, typed: Mapping[str, str]) -> str:
+    """An example with a typed value in place of its own, where both are numbers or both words."""
+    name, _, rest = example.partition(" ")
+    ours, *others = rest.split(" ")
+    mean, spread, _ = ours.partition("+-")
+    if spread and NUMBER.fullmatch(value):
+        value = f"{typed.get(name, mean)}+-{value}"
+    elif "(" in rest or not any(
+        kind.fullmatch(ours) and kind.fullmatch(value) for kind in (NUMBER, WORD)
+    ):
+        return example
+    return " ".join([name, value, *others])
+
+
+def _unknown(typed: str, app: App, verb: Sequence[str], tokens: Sequence[str]) -> str:
+    """What to type in place of an option that a verb does not have, with the value that was typed;
+    "" where nothing is known of it.
     """
     if not verb:
         return ""
@@ -396,6 +426,8 @@ def _unknown(typed: str, app: App, verb: Sequence[str]) -> str:
     for examples, theirs in ELSEWHERE.items():
         if name in theirs.split():
             example = next((one for one in examples if one.split()[0] in known), "")
+            values = dict(pairwise(word for token in tokens for word in token.split("=", 1)))
+            example = _repeated(example, values.get(typed, ""), values)
             return f"{typed}: unknown option; type {example}" if example else ""
     return ""
 

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 # A page of Prometheus metrics as samples (text exposition format 0.0.4).
 
 
-_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?$", re.ASCII)
-_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
-_ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One line of a page."""
@@ -69,20 +64,20 @@ class Page:
 
 
 def _samples(text: str) -> Iterator[Sample]:
-    for line in text.splitlines():
-        match = None if line.startswith("#") else _SAMPLE.match(line.strip())
-        if match is None:
-            continue
-        try:
-            value = float(match[3])
-        except ValueError:
-            continue
-        if not math.isnan(value):
-            labels = {
-                name: re.sub(r'\\[\\"n]', lambda found: _ESCAPED[found[0]], text)
-                for name, text in _LABEL.findall(match[2] or "")
-            }
-            yield Sample(name=match[1], labels=labels, value=value)
+    """The samples of a page. A line that the library cannot read costs that line alone."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        families = list(text_string_to_metric_families(text))
+    except ValueError:
+        lines = text.splitlines()
+        if len(lines) > 1:
+            yield from (sample for line in lines for sample in _samples(line))
+        return
+    for family in families:
+        for name, labels, value, *_ in family.samples:
+            if not math.isnan(value):
+                yield Sample(name=name, labels=labels, value=value)
 
 
 # A Prometheus histogram over a stretch of time: its mean, and its quantiles with the bucket that

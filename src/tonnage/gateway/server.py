@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import httpcore2
 import uvicorn
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from tonnage.errors import InputError, option
+from tonnage.formats.prometheus import Page
 from tonnage.gateway.balancer import Asked, Backend, Balancer
 from tonnage.gateway.haproxy import PASSED
 from tonnage.gateway.settings import Settings
@@ -452,16 +452,8 @@ class Gateway:
         """
         try:
             _, body = await self._page(backend, "/metrics")
-            families = text_string_to_metric_families(body.decode())
-            return max(
-                (
-                    sample.value
-                    for family in families
-                    if family.name in KV_USED
-                    for sample in family.samples
-                ),
-                default=0.0,
-            )
+            page = Page(body.decode())
+            return max((used for name in KV_USED for used in page.values(name)), default=0.0)
         except (OSError, ValueError):
             return 0.0
 

@@ -203,12 +203,6 @@ def nearest_format(precision: Precision) -> str:
     return min(shipped_residuals().formats, key=distance, default="")
 
 
-STATIC_MARK = (
-    "the front end lets requests in one by one, and a running static batch takes no more: in a"
-    " closed loop a batch of one request and a batch of the others alternate"
-)
-
-
 FIRST_SUPPORT = (
     "first support of this model, format and GPU in this engine; no image of a released version was"
     " measured"
@@ -300,11 +294,6 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         for mark, asked in ((ADAPTERS_MARK, deployment.adapters), (ENCODER_MARK, deployment.images))
         if asked is not None
     ]
-    if (
-        deployment.knobs.scheduler == "static"
-        and terms["engines"][engine].get("frontend_s", 0.0) > 0
-    ):
-        found.append(STATIC_MARK)
     if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
         found.append(
             f"{deployment.engine}: expert parallelism and data-parallel attention estimated from"

@@ -34,7 +34,7 @@ from tonnage.report.numbers import (
     sentence_of,
     statistics,
 )
-from tonnage.report.plans.question import attained_text, short_length
+from tonnage.report.plans.question import attained_text, in_tokens
 from tonnage.report.writers.terminal import plot_text
 from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, TimelineStep
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
@@ -207,6 +207,7 @@ def title_of(runs: SimulatedSweep) -> str:
 def _title(run: Run) -> tuple[str, ...]:
     """The parts of a title, which together are that of a single run."""
     d, w = run.deployment, run.workload
+    several = run.router and run.instances > 1
     split = f", {d.parallelism}" if len(d.parallelism.degrees) > 1 else ""
     read = f" ({d.model.reading})" if d.model.reading else ""
     read += f" (answers for {d.newer_engine}, newer than every preset)" if d.newer_engine else ""
@@ -225,9 +226,10 @@ def _title(run: Run) -> tuple[str, ...]:
         where = (" on ", " + ".join(map(str, run.unlike)), *("",) * (len(where) - 2))
     return (
         *(d.model.name, *where, read, f", {d.speculation}" if d.speculation is not None else ""),
-        *(", ", short_length(str(w.isl)), " tokens in, ", short_length(str(w.osl)), " out"),
+        *(", ", in_tokens(str(w.isl), w.isl.mean), " tokens in, "),
+        *(in_tokens(str(w.osl), w.osl.mean), " out"),
         f"; {w.sessions}" if w.sessions is not None else "",
-        *(("; ", f"{run.instances}", " instances, ", run.router) if run.router else ("",) * 4),
+        *(("; ", f"{run.instances}", " instances, ", run.router) if several else ("",) * 4),
     )
 
 

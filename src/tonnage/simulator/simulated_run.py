@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Slo
 
 
+ALTERNATING = (
+    "the front end lets requests in one by one, and a running static batch takes no more: a batch"
+    " of one request and a batch of the others alternate"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualLengths:
     """What requests of equal length do to a fleet: they end together, and the next ones are
@@ -181,15 +187,27 @@ class SimulatedRun(InNotebooks):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Which numbers behind it were not fitted to measurements of this GPU and engine, in
-        words.
+        """Which numbers behind it were not fitted to measurements of this GPU and engine, and what
+        it shows of its scheduler alone, in words.
         """
         from tonnage.perf.pipeline import MARK
         from tonnage.perf.ranges import marks
 
         deployments = [group.deployment for group in self.unlike] or [self.deployment]
         stages = (MARK,) if any(d.parallelism.pp > 1 for d in deployments) else ()
-        return (*dict.fromkeys(mark for d in deployments for mark in marks(d)), *stages)
+        static = (ALTERNATING,) if self._alternates() else ()
+        return (*dict.fromkeys(mark for d in deployments for mark in marks(d)), *stages, *static)
+
+    def _alternates(self) -> bool:
+        """Whether every other static batch has a single request, the first to be let in."""
+        closed = isinstance(self.workload.arrivals, ClosedLoop)
+        if self.deployment.knobs.scheduler != "static" or not closed:
+            return False
+        import numpy as np
+
+        begins = self.requests.first_token_ns[self.requests.first_token_ns >= 0]
+        sizes = np.unique(begins, return_counts=True)[1]
+        return len(sizes) > 0 and bool(sizes.max() > 1 and 3 * (sizes == 1).sum() > len(sizes))
 
     @property
     def gpus(self) -> int:

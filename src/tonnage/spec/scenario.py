@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from tonnage.spec.typed_values import strict
-from tonnage.spec.written_numbers import Unit, number_of
+from tonnage.spec.written_numbers import SHARE, Bounds, Unit, number_of
 
 Mode = Literal["streaming", "sequential", "offline"]
 UseCase = Literal[
@@ -42,10 +42,26 @@ Texts = str | list[str] | None
 Counts = int | str | list[int] | None
 
 
+LARGEST_SETTING = 1_000_000_000
+MOST_FRONT_ENDS = 1_000
+MOST_SPARE = 1_000_000
+MOST_CALLS, MOST_PREFIXES = 100, 1_000_000
+SETTING = Bounds("a setting of an engine", 1, LARGEST_SETTING)
+POWER = Bounds("a power in kW", 0, 1_000_000_000, above=True)
+MEMORY = Bounds("a share of the memory", 0, 1, above=True)
+
+
 def leaf(
-    about: str, *, one: str = "", file: bool = False, unit: Unit = "", aliases: tuple[str, ...] = ()
+    about: str,
+    *,
+    one: str = "",
+    file: bool = False,
+    unit: Unit = "",
+    aliases: tuple[str, ...] = (),
+    bounds: Bounds | None = None,
 ) -> Any:
-    """A leaf of the tree, None unless it is given; ``unit`` are the units that its number may have.
+    """A leaf of the tree, None unless it is given; ``unit`` are the units that its number may have,
+    ``bounds`` what the number may be.
 
     Args:
         one: what it says to ``simulate``, where that takes one value of what ``size`` tries or
@@ -55,7 +71,14 @@ def leaf(
     """
     return field(
         default=None,
-        metadata={"about": about, "one": one, "file": file, "unit": unit, "aliases": aliases},
+        metadata={
+            "about": about,
+            "one": one,
+            "file": file,
+            "unit": unit,
+            "aliases": aliases,
+            "bounds": bounds,
+        },
     )
 
 
@@ -105,9 +128,14 @@ class SessionsAsked:
         " cached."
     )
     shared_prefix_share: Number = leaf(
-        "Share of the conversations that begin with it, from 0 to 1 (default: 1).", unit="share"
+        "Share of the conversations that begin with it, from 0 to 1 (default: 1).",
+        unit="share",
+        bounds=SHARE,
     )
-    shared_prefixes: int | None = leaf("Number of different shared prefixes (default: 1).")
+    shared_prefixes: int | None = leaf(
+        "Number of different shared prefixes (default: 1).",
+        bounds=Bounds("a number of prefixes", 1, MOST_PREFIXES),
+    )
     turns: Length = leaf(
         "Turns of a conversation, such as 5 or uniform:2-8: each prompt is the whole history and a"
         " question of the prompt length."
@@ -116,7 +144,8 @@ class SessionsAsked:
         "Time from an answer to the next turn: 30s or exponential:30s (default: none)."
     )
     tool_calls: int | None = leaf(
-        "Calls of tools in each turn, each a further request with the tool's result (default: 0)."
+        "Calls of tools in each turn, each a further request with the tool's result (default: 0).",
+        bounds=Bounds("a number of calls", 0, MOST_CALLS),
     )
     tool_delay: Text = leaf("Time that a tool takes: 2s or exponential:2s (default: none).")
     tool_tokens: Length = leaf("Length of a tool's result (default: the prompt length).")
@@ -142,14 +171,20 @@ class DemandAsked:
         unit="percentile",
     )
     peak_factor: Number = leaf(
-        "With a mean: the peak as a multiple of the mean, in place of a percentile.", unit="factor"
+        "With a mean: the peak as a multiple of the mean, in place of a percentile.",
+        unit="factor",
+        bounds=Bounds("the peak as a multiple of the mean"),
     )
     users: Number = leaf("Number of people who send requests.")
     requests_per_user_day: Number = leaf(
-        "Requests that each of them sends on a working day.", unit="daily"
+        "Requests that each of them sends on a working day.",
+        unit="daily",
+        bounds=Bounds("a number of requests", 0, 1e15, above=True),
     )
     working_hours: Number = leaf(
-        "Hours of the working day over which the requests arrive (default: 8).", unit="hours"
+        "Hours of the working day over which the requests arrive (default: 8).",
+        unit="hours",
+        bounds=Bounds("a working day in hours", 0, 24, above=True),
     )
     working_days: Number = leaf("Working days in a week (default: 5).", unit="days")
     calls_per_year: Number = leaf(
@@ -190,7 +225,9 @@ class DemandAsked:
         "People who hold recorded sessions, in place of how many there are at once."
     )
     share_active: Number = leaf(
-        "Share of the engineers who are in a session at the same time (default: 0.2).", unit="share"
+        "Share of the engineers who are in a session at the same time (default: 0.2).",
+        unit="share",
+        bounds=SHARE,
     )
     concurrency: Number = leaf(
         "Requests in flight at once at the peak, on average, such as 200: sized as the rate that"
@@ -288,11 +325,13 @@ class SearchAsked:
         "Numbers of sequences that may run at once, to try (default: the engine's own).",
         one="Sequences that run at once (default: the engine's own).",
         aliases=("max_num_seqs", "max_running_requests"),
+        bounds=SETTING,
     )
     max_num_tokens: Counts = leaf(
         "Token budgets of a step, to try (default: the engine's own).",
         one="Token budget of one step (default: the engine's own).",
         aliases=("max_num_batched_tokens", "chunked_prefill_size"),
+        bounds=SETTING,
     )
     max_model_len: int | None = leaf(
         "Longest prompt with its output that the engine accepts, in tokens (default: the model's"
@@ -303,16 +342,19 @@ class SearchAsked:
         "vLLM: share of each GPU's memory for weights, activations and KV cache (default: the"
         " engine's own).",
         unit="share",
+        bounds=MEMORY,
     )
     mem_fraction_static: Number = leaf(
         "SGLang: share of each GPU's memory for weights and KV cache (default: the engine's own).",
         unit="share",
+        bounds=MEMORY,
     )
     free_gpu_memory_fraction: Number = leaf(
         "TensorRT-LLM: share of the memory that is free after loading for the KV cache (default:"
         " the engine's own).",
         unit="share",
         aliases=("kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction"),
+        bounds=MEMORY,
     )
     chunked_prefill: bool | None = leaf(
         "Split prompts over several steps (default: the engine's own)."
@@ -327,7 +369,8 @@ class SearchAsked:
     )
     long_prefill_token_threshold: int | None = leaf(
         "Most tokens of one prompt in a step while others are there, on vLLM, simulate only"
-        " (default: no limit)."
+        " (default: no limit).",
+        bounds=SETTING,
     )
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None = leaf(
         "Queue order, simulate only: fcfs (default), shortest-first, priority (by class) or"
@@ -353,11 +396,13 @@ class SearchAsked:
         "Send a layer's KV cache as soon as it is computed (default: no)."
     )
     stream_interval: int | None = leaf(
-        "Output tokens in one streamed message (default: the engine's own, 1)."
+        "Output tokens in one streamed message (default: the engine's own, 1).",
+        bounds=Bounds("a number of tokens", 1, LARGEST_SETTING),
     )
     front_ends: int | None = leaf(
         "API servers of an instance (default: 1, and with data-parallel attention one for each"
-        " rank)."
+        " rank).",
+        bounds=Bounds("a number of API servers", 1, MOST_FRONT_ENDS),
     )
     speculation: Text = leaf(
         "Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa,"
@@ -444,10 +489,16 @@ class ChoiceAsked:
         'Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a'
         " year of serving."
     )
-    max_kw: Number = leaf("Most kW that the systems may draw together.", unit="kilowatts")
-    max_racks: int | None = leaf("Most racks that the systems may stand in.")
+    max_kw: Number = leaf(
+        "Most kW that the systems may draw together.", unit="kilowatts", bounds=POWER
+    )
+    max_racks: int | None = leaf(
+        "Most racks that the systems may stand in.", bounds=Bounds("a number of racks")
+    )
     rack_kw: Number = leaf(
-        "Kilowatts that one rack can feed and cool (default: 42, four DGX H100).", unit="kilowatts"
+        "Kilowatts that one rack can feed and cool (default: 42, four DGX H100).",
+        unit="kilowatts",
+        bounds=POWER,
     )
 
 
@@ -464,13 +515,16 @@ class StandbyAsked:
     )
     repair_time: Text = leaf("Mean time until a failed one works again, such as 24h.")
     repairers: int | None = leaf(
-        "Repairs that go on at once (default: as many as there are failures)."
+        "Repairs that go on at once (default: as many as there are failures).",
+        bounds=Bounds("a number of repairs", 1, MOST_SPARE),
     )
     failing: Literal["system", "instance"] | None = leaf(
         "Unit that fails at once: a whole system (default) or one instance."
     )
     spare_instances: int | None = leaf(
-        "Instances in addition to those that the load needs; 1 is N+1 by instances.", unit="spare"
+        "Instances in addition to those that the load needs; 1 is N+1 by instances.",
+        unit="spare",
+        bounds=Bounds("a number of instances to add", 0, MOST_SPARE),
     )
 
 
@@ -531,7 +585,9 @@ class Scenario:
         " enough, and how many it takes in one, two and three years."
     )
     spare: int | None = leaf(
-        "Systems in addition to those that the load needs; 1 is N+1.", unit="spare"
+        "Systems in addition to those that the load needs; 1 is N+1.",
+        unit="spare",
+        bounds=Bounds("a number of systems to add", 0, MOST_SPARE),
     )
     choice: ChoiceAsked = field(default_factory=ChoiceAsked)
     standby: StandbyAsked = field(default_factory=StandbyAsked)
@@ -559,6 +615,7 @@ class Scenario:
     seed: int | None = leaf(
         "Seed of every random draw (default: 0).",
         one="Seed of every random draw (default: 0; in the lesson 42).",
+        bounds=Bounds("a seed", 0),
     )
 
 
@@ -585,22 +642,26 @@ class SimulationAsked:
     )
     receive_interval: int | None = leaf(
         "SGLang: decode steps between two looks for new requests (its scheduler_recv_interval;"
-        " default: 1)."
+        " default: 1).",
+        bounds=SETTING,
     )
     batch_wait_steps: int | None = leaf(
         "TensorRT-LLM: steps for which prompts wait to be batched while others decode (its"
-        " batch_wait_timeout_iters; default: 0)."
+        " batch_wait_timeout_iters; default: 0).",
+        bounds=Bounds("a number of steps", 0, LARGEST_SETTING),
     )
     batch_wait_ratio: Number = leaf(
         "TensorRT-LLM: share of the token budget at which they stop waiting (its"
-        " batch_wait_max_tokens_ratio)."
+        " batch_wait_max_tokens_ratio).",
+        bounds=Bounds("a share of the token budget", 0, 1),
     )
     overlap_schedule: bool | None = leaf(
         "Schedule a step while the one before it runs, so that requests wait a step longer."
     )
     graph_tokens: int | None = leaf(
         "Tokens up to which steps with prompts run as CUDA graphs (vLLM's"
-        " max_cudagraph_capture_size; default: 512 on vLLM, else none)."
+        " max_cudagraph_capture_size; default: 512 on vLLM, else none).",
+        bounds=Bounds("a number of tokens", 0, LARGEST_SETTING),
     )
     instances: int | str | None = leaf(
         'Instances behind a router that share each open loop (default: 1), also unlike ones: "2'
@@ -633,6 +694,7 @@ class Leaf:
     unit: Unit = ""  # the units that a number may be written in, a key of ``written_numbers.UNITS``
     # what engines call it: taken as well by the command, in a file and in Python
     aliases: tuple[str, ...] = ()
+    bounds: Bounds | None = None  # of its number
 
     @property
     def name(self) -> str:
@@ -657,6 +719,12 @@ class Leaf:
         if found is None or self.number is float:
             return found
         return int(found) if found.is_integer() else None
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a number; empty where nothing is, or where it is none."""
+        if self.bounds is None or isinstance(value, bool) or not isinstance(value, int | float):
+            return ""
+        return self.bounds.fault(value)
 
 
 @cache
@@ -703,7 +771,7 @@ SWEPT = (
     "request_rate",
 )
 # Leaves of other branches that describe it
-OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")
+OTHERS = ("model", "use_case", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")
 
 
 def simulated_leaves() -> Iterator[Leaf]:
@@ -717,6 +785,18 @@ def simulated_leaves() -> Iterator[Leaf]:
             yield replace(
                 part, about=f"{words[:-1]}; several make a sweep." if part.name in SWEPT else words
             )
+
+
+def written_leaves(
+    scenario: Scenario, simulated: Mapping[str, object] | None = None
+) -> Iterator[tuple[Leaf, object]]:
+    """Every leaf with its value in a scenario, and the leaves of ``simulate`` alone with theirs in
+    ``simulated``, by name.
+    """
+    values = flat(to_document(scenario))
+    yield from ((leaf, values.get(leaf.name)) for leaf in leaves())
+    own_leaves = () if simulated is None else leaves(SimulationAsked, ("simulate",))
+    yield from ((leaf, (simulated or {}).get(leaf.name)) for leaf in own_leaves)
 
 
 def takes(kind: Any, wanted: type) -> bool:

@@ -272,6 +272,8 @@ def json_schema() -> dict[str, Any]:
         holder = schema if len(leaf.path) == 1 else definitions[hints[leaf.path[0]].__name__]
         properties = holder["properties"]
         properties[leaf.name]["description"] = leaf.about
+        if leaf.bounds is not None and leaf.number is not None:
+            properties[leaf.name] |= leaf.bounds.json_schema()
         properties |= {
             alias: {**properties[leaf.name], "description": f"As {leaf.name}."}
             for alias in leaf.aliases

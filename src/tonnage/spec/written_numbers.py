@@ -7,7 +7,9 @@ of them.
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 Unit = Literal[
@@ -45,6 +47,54 @@ UNITS: dict[Unit, dict[str, float]] = {
 
 # What may be before it
 BEFORE: dict[Unit, str] = {"percentile": r"p", "spare": r"n\s*\+", "usd": r"usd|us\$|\$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a number may be.
+
+    Attributes:
+        meaning: what a number outside the bounds is not, such as "a number of API servers".
+        least: the least that it may be.
+        most: the most that it may be; infinite where there is no most that anybody writes.
+        above: whether it must be more than ``least``.
+    """
+
+    meaning: str
+    least: float = 1.0
+    most: float = math.inf
+    above: bool = False
+
+    def allows(self, number: float) -> bool:
+        """Whether the number is finite and within the bounds."""
+        low = number > self.least if self.above else number >= self.least
+        return math.isfinite(number) and low and number <= self.most
+
+    def fault(self, number: float) -> str:
+        """What is wrong with a number, such as "5000 is not a number of API servers; write 1 to
+        1,000"; empty where the bounds allow it.
+        """
+        if self.allows(number):
+            return ""
+        return f"{number:.15g} is not {self.meaning}; write {self.words}"
+
+    def json_schema(self) -> dict[str, float]:
+        """The bounds as JSON Schema writes them."""
+        least = {"exclusiveMinimum" if self.above else "minimum": self.least}
+        return least if math.isinf(self.most) else {**least, "maximum": self.most}
+
+    @property
+    def words(self) -> str:
+        """The numbers that are allowed, in words."""
+        least, most = f"{self.least:,.15g}", f"{self.most:,.15g}"
+        if self.above:
+            return f"a number above {least}" + (
+                "" if math.isinf(self.most) else f", at most {most}"
+            )
+        return f"{least} or more" if math.isinf(self.most) else f"{least} to {most}"
+
+
+SHARE = Bounds("a share", 0.0, 1.0, above=True)
 
 TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
 

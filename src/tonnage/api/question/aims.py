@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +12,7 @@ from tonnage.errors import InputError, option
 from tonnage.plan.demand import AHEAD, ADay, Ahead, Growth
 from tonnage.plan.fleet import Unit
 from tonnage.plan.limit import RACK_KW, Aim, BudgetOf
-from tonnage.sizing.demand import HOURS_PER_DAY, WORKING_HOURS
+from tonnage.sizing.demand import WORKING_HOURS
 from tonnage.sizing.fleet.standby import Failures, Reserve
 from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario, StandbyAsked
 from tonnage.spec.written_numbers import number_of
@@ -30,7 +29,6 @@ _TIME = re.compile(
     r"^(.*?)\s*(?:(?:/|per|a|p\.?)\s*(year|yr|y|a|annum|month|mo)\.?)$", re.IGNORECASE
 )
 MONTHS = 12
-MOST_SPARE_INSTANCES = 1_000_000
 _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
 
 
@@ -39,13 +37,6 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
     if asked == ChoiceAsked():
         return None
     usd, of = _NO_BUDGET if asked.budget is None else budget_of(asked.budget)
-    for name, value in (("max_kw", asked.max_kw), ("rack_kw", asked.rack_kw)):
-        if value is not None and not (math.isfinite(value) and 0 < value <= 1e9):
-            raise InputError(f"{option(name)}: {value:g} is not a power; write kW above 0")
-    if asked.max_racks is not None and asked.max_racks < 1:
-        raise InputError(
-            f"{option('max_racks')}: {asked.max_racks} is not a number of racks; write 1 or more"
-        )
     return Aim(
         objective=asked.objective or "gpus",
         budget_usd=usd,
@@ -102,16 +93,6 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
             f"{option(name)}: goes with {option('mtbf')} and {option('repair_time')}, such as 8000h"
             " and 24h"
         )
-    if asked.repairers is not None and not 1 <= asked.repairers <= MOST_SPARE_INSTANCES:
-        raise InputError(
-            f"{option('repairers')}: {asked.repairers} is not a number of repairs; write 1 or more"
-        )
-    spare = asked.spare_instances or 0
-    if not 0 <= spare <= MOST_SPARE_INSTANCES:
-        raise InputError(
-            f"{option('spare_instances')}: {spare} is not a number of instances to add; write 0 to"
-            f" {MOST_SPARE_INSTANCES:,}"
-        )
     only_spare: Unit = (
         "instance" if asked.spare_instances is not None and asked.mtbf is None else "system"
     )
@@ -119,7 +100,7 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
         unit=asked.failing or only_spare,
         asked=share,
         failures=_failures(asked),
-        spare_instances=spare,
+        spare_instances=asked.spare_instances or 0,
     )
 
 
@@ -312,28 +293,6 @@ OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_fact
 def says_no_load(asked: DemandAsked) -> bool:
     """Whether a demand says at most how a working day is, and no load."""
     return replace(asked, **dict.fromkeys(OF_A_DAY)) == DemandAsked()
-
-
-def check_day(asked: DemandAsked) -> None:
-    """Refuse a working day that is none. Raises InputError: hours, requests of a user, or a factor
-    out of range.
-    """
-    hours, each, factor = asked.working_hours, asked.requests_per_user_day, asked.peak_factor
-    if hours is not None and not 0 < hours <= HOURS_PER_DAY:
-        raise InputError(
-            f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0,"
-            " at most 24"
-        )
-    if each is not None and not (math.isfinite(each) and 0 < each <= 1e15):
-        raise InputError(
-            f"{option('requests_per_user_day')}: {each:g} is not a number of them; write a number"
-            " above 0"
-        )
-    if factor is not None and not (math.isfinite(factor) and factor >= 1):
-        raise InputError(
-            f"{option('peak_factor')}: {factor:g} is not a factor; write how many times the mean"
-            " the peak is, 1 or more"
-        )
 
 
 def with_day(plan: Plan, asked: DemandAsked) -> Plan:

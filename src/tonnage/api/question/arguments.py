@@ -30,7 +30,14 @@ from tonnage.spec.lengths import (
 )
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
-from tonnage.spec.scenario import LengthsAsked, Scenario, leaves, to_document
+from tonnage.spec.scenario import (
+    LARGEST_SETTING,
+    LengthsAsked,
+    Scenario,
+    leaves,
+    to_document,
+    written_leaves,
+)
 from tonnage.spec.use_cases import mixture_of
 from tonnage.spec.written_numbers import number_of
 
@@ -39,7 +46,6 @@ if TYPE_CHECKING:
 
 Many = str | int | Iterable[str | int]  # one value, a comma-separated string, or several values
 
-MOST_SPARE = 1_000_000  # most spare systems that are added
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,10 +104,12 @@ def whole_numbers(values: Many, where: str) -> tuple[int, ...]:
     numbers = []
     for text in listed(values, where):
         number = number_of(text)
-        if number is None or not 1 <= number < 1e9 or not number.is_integer():
+        if number is None or number < 1 or not number.is_integer():
             raise InputError(
                 f"{where}: '{text}' is not a whole number above 0; write for example 1,2,4,8"
             )
+        if number > LARGEST_SETTING:
+            raise InputError(f"{where}: {text} is too large; write at most {LARGEST_SETTING:,}")
         numbers.append(int(number))
     return tuple(numbers)
 
@@ -181,26 +189,6 @@ def lengths_of(value: str | float, where: str) -> Lengths:
     return parse_lengths(str(value), where)
 
 
-def seed_of(seed: int) -> int:
-    """The seed, which is 0 or more. Raises InputError: it is negative."""
-    if seed < 0:
-        raise InputError(f"{option('seed')}: {seed} is negative; write a whole number from 0")
-    return seed
-
-
-def spare_of(count: int) -> int:
-    """Spare systems, 0 or more. Raises InputError: it is negative, or more than anybody keeps."""
-    if count > MOST_SPARE:
-        raise InputError(
-            f"{option('spare')}: {count} is more than anybody keeps; write at most {MOST_SPARE:,}"
-        )
-    if count < 0:
-        raise InputError(
-            f"{option('spare')}: {count} is negative; write how many systems to add, 0 or more"
-        )
-    return count
-
-
 def confidence_asked(text: float | str | None) -> float:
     """Read 95, "95%" or 0.95 as the share 0.95; the default without a value. Raises InputError."""
     from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
@@ -275,7 +263,8 @@ class Faults:
         try:
             return make(*values, **named)
         except InputError as error:
-            self.messages += [self._placed(line) for line in error.marked.splitlines()]
+            for line in error.marked.splitlines():
+                self.say(line)
             return None
 
     def named(
@@ -291,9 +280,19 @@ class Faults:
         ]
         return found
 
+    def check(self, scenario: Scenario, simulated: Mapping[str, object] | None = None) -> None:
+        """Say which numbers of a scenario, and of what ``simulate`` alone takes, are out of the
+        bounds of their leaves.
+        """
+        for leaf, value in written_leaves(scenario, simulated):
+            if fault := leaf.fault(value):
+                self.say(f"{option(leaf.name)}: {fault}")
+
     def say(self, message: str) -> None:
-        """One more thing that is wrong."""
-        self.messages.append(self._placed(message))
+        """One more thing that is wrong, once."""
+        placed = self._placed(message)
+        if placed not in self.messages:
+            self.messages.append(placed)
 
     def _placed(self, message: str) -> str:
         named = spelled(message, self._key)

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import attainments, lengths_of, seed_of, whole_numbers
+from tonnage.api.question.arguments import attainments, lengths_of, whole_numbers
 from tonnage.api.question.loads import loads_of, recording_from
-from tonnage.bench.arguments import BenchArguments
+from tonnage.bench.arguments import BenchArguments, Length
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.connection import Setup, Target, parse_url, request_head
 from tonnage.bench.conversations import read_conversations
@@ -38,6 +38,7 @@ from tonnage.spec.workload import (
     Process,
     TraceArrivals,
 )
+from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def prepare_bench(**asked: Any) -> Bench:
     that cannot be used, in one line.
     """
     a = BenchArguments(**asked)
+    isl, osl = _around(a.isl, a.isl_stddev, "isl"), _around(a.osl, a.osl_stddev, "osl")
+    a = replace(a, isl=isl, osl=osl)
     target = parse_url(a.url, "grpc")
     infers = a.endpoint_type == "infer"
     if target.grpc and (not infers or a.extra_inputs):
@@ -201,6 +204,18 @@ OF_TEXT = (
     "tokenizer",
     "prompt_file",
 )
+
+
+def _around(mean: Length, deviation: float | None, name: str) -> Length:
+    """A length around its mean. Raises InputError: a standard deviation without a mean."""
+    if deviation is None:
+        return mean
+    if mean is None or number_of(str(mean)) is None:
+        raise InputError(
+            f"{option(f'{name}_stddev')}: goes with a mean alone; give {option(name)} a number, or"
+            f" write {option(name)} 2000+-500"
+        )
+    return f"{mean}+-{deviation:g}" if deviation else mean
 
 
 def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[Lengths, ...]]:
@@ -378,7 +393,7 @@ def _question(
         ),
         grace_s=parse_duration(a.benchmark_grace_period, option("benchmark_grace_period")),
         ramp_s=0.0 if a.ramp is None else parse_duration(a.ramp, option("ramp")),
-        seed=seed_of(a.seed),
+        seed=checked_count("seed", a.seed, least=0) or 0,
         talk=talk,
     )
 

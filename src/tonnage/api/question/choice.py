@@ -108,8 +108,8 @@ class Race:
         """What the candidates are sorted by: the objective first, then as the search sorts them.
 
         The fewest GPUs of several types are the cheapest of these types, then the one that draws
-        the least power. ``of_type`` is what the cheapest deployment on as many GPUs of the
-        candidate's type costs and draws: within a type the search decides.
+        the least power. ``of_type`` is what the deployment that the search prefers on as many GPUs
+        of the candidate's type costs and draws, since that one would be the answer.
         """
         watts = _or_infinite(spent.drawn_watts) * candidate.systems
         aimed: dict[str, tuple[float, ...]] = {
@@ -240,16 +240,14 @@ def _usd(spent: Outlay) -> tuple[float, float]:
     return (_or_infinite(spent.job_usd), _or_infinite(spent.own_usd_per_year))
 
 
-def _cheapest_of_types(
+def _of_types(
     running: Sequence[Candidate], spent: Mapping[int, Outlay]
 ) -> dict[tuple[str, int], Outlay]:
-    """What the cheapest deployment costs on each type and number of GPUs."""
-    cheapest: dict[tuple[str, int], Outlay] = {}
-    for candidate in running:
-        place, outlay_here = (candidate.gpu, candidate.gpus), spent[id(candidate)]
-        if place not in cheapest or _usd(outlay_here) < _usd(cheapest[place]):
-            cheapest[place] = outlay_here
-    return cheapest
+    """What the deployment costs that the search prefers on each type and number of GPUs."""
+    preferred: dict[tuple[str, int], Outlay] = {}
+    for candidate in sorted(running, key=by_gpus_needed):
+        preferred.setdefault((candidate.gpu, candidate.gpus), spent[id(candidate)])
+    return preferred
 
 
 def _serving(candidate: Candidate, spare: int) -> int:
@@ -284,9 +282,9 @@ def chosen(
     while True:
         spent = {id(candidate): race.outlay(plan, candidate) for candidate in running}
         _check_priced(race.aim, list(spent.values()))
-        cheapest = _cheapest_of_types(running, spent)
+        of_types = _of_types(running, spent)
         running.sort(
-            key=lambda each: race.key(each, spent[id(each)], cheapest[each.gpu, each.gpus])
+            key=lambda each: race.key(each, spent[id(each)], of_types[each.gpu, each.gpus])
         )
         if plain and running[0] is first:
             return plan

@@ -26,6 +26,7 @@ from tonnage.spec.deployment import (
 from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, hosted, linked
 from tonnage.spec.precision import find_precision
+from tonnage.spec.scenario import MEMORY, simulated_leaves
 from tonnage.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from tonnage.spec.model import Model
     from tonnage.spec.scenario import ScalingAsked, Scenario, SearchAsked, StandbyAsked
     from tonnage.spec.step_times import StepSource
-
-
-MOST = 10**9  # the largest setting of an engine that is taken: more than any counts up to
 
 
 def deployment_of(
@@ -83,12 +81,9 @@ def deployment_of(
     if lacking := spec.lacks(found_precision):
         raise InputError(f"{option('precision')}: {lacking}; choose another")
     set_knobs = {name: value for name, value in (knobs or {}).items() if value is not None}
-    for name, value in set_knobs.items():
-        if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= MOST:
-            raise InputError(
-                f"{option(name)}: {value} is not possible; write"
-                f" {f'at most {MOST:,}' if value > MOST else '1 or more'}"
-            )
+    for leaf in simulated_leaves():
+        if fault := leaf.fault(set_knobs.get(leaf.name)):
+            raise InputError(f"{option(leaf.name)}: {fault}")
     defaults = default_knobs(spec, found_gpu, dp)
     share = shares_of(shares or {}, (spec,)).get(defaults.kv_rule, defaults.kv_fraction)
     chosen: EngineKnobs = replace(defaults, **{"kv_fraction": share, **set_knobs})  # type: ignore[arg-type]
@@ -148,11 +143,8 @@ def shares_of(
         share = values.get(rule)
         if share is None:
             continue
-        if not 0 < share <= 1:
-            raise InputError(
-                f"{option(rule)}: {share:g} is not a share of the memory; write a number above 0"
-                " and at most 1, such as 0.9"
-            )
+        if not MEMORY.allows(share):
+            raise InputError(f"{option(rule)}: {MEMORY.fault(share)}, such as 0.9")
         if engines and all(preset.kv_rule != rule for preset in engines):
             instead = f"write {option(engines[0].kv_rule)} {share:g} or {option('engine')} {engine}"
             raise InputError(f"{option(rule)}: {engines[0].name} has no such setting; {instead}")
@@ -194,7 +186,7 @@ def _check_waits(knobs: EngineKnobs, engine: str) -> None:
             f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: {engine} has no such"
             " settings, TensorRT-LLM does; leave them out"
         )
-    if any(waits) != all(waits) or not 0 <= knobs.batch_wait_ratio <= 1:
+    if any(waits) != all(waits):
         raise InputError(
             f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: "
             "go together, the ratio above 0 and at most 1, for example 20 and 0.9"

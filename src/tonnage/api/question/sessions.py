@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tonnage.spec.precision import Precision
     from tonnage.spec.recorded_sessions import RecordedSessions
 
-MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
+MOST_TURNS = 1_000
 
 
 def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
@@ -63,10 +63,6 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
             " conversation; write fewer"
         )
     calls = 0 if asked.tool_calls is None else asked.tool_calls
-    if not 0 <= calls <= MOST_CALLS:
-        raise InputError(
-            f"{option('tool_calls')}: {calls} is not possible; write 0 to {MOST_CALLS}"
-        )
     if asked.think_time is not None and turns.longest <= 1:
         raise InputError(
             f"{option('think_time')}: is the time between two turns; give {option('turns')} too"
@@ -94,7 +90,7 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
 
 
 def _prefix(asked: SessionsAsked, words: float) -> int:
-    """Tokens of the shared prefix; its share and number are checked with it."""
+    """Tokens of the shared prefix."""
     share, number = asked.shared_prefix_share, asked.shared_prefixes
     if asked.shared_prefix is None:
         if share is not None or number is not None:
@@ -108,15 +104,6 @@ def _prefix(asked: SessionsAsked, words: float) -> int:
         raise InputError(
             f"{option('shared_prefix')}: '{asked.shared_prefix}' is below one token; write 1 or"
             " more"
-        )
-    if share is not None and not 0 < share <= 1:
-        raise InputError(
-            f"{option('shared_prefix_share')}: {share:g} is not a share; write a number above 0, at"
-            " most 1"
-        )
-    if number is not None and not 1 <= number <= MOST_PREFIXES:
-        raise InputError(
-            f"{option('shared_prefixes')}: {number} is not possible; write 1 to {MOST_PREFIXES:,}"
         )
     return round(count * tokens)
 
@@ -473,10 +460,6 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
         )
     lasts_h = float(held.lasts_s.mean()) / 3600
     share = SHARE_ACTIVE if asked.share_active is None else asked.share_active
-    if not 0 < share <= 1:
-        raise InputError(
-            f"{option('share_active')}: {share:g} is not a share; write a number above 0, at most 1"
-        )
     value = float(getattr(asked, given[0]))
     sessions = value * {"sessions": 1.0, "sessions_per_hour": lasts_h, "engineers": share}[given[0]]
     if not (math.isfinite(value) and 0 < sessions <= MOST_SESSIONS):

@@ -4,6 +4,7 @@ arguments next to it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,7 +23,6 @@ from tonnage.api.question.arguments import (
     plain,
     rates,
     replays_lengths,
-    seed_of,
     slo,
     spread_of,
 )
@@ -52,7 +52,7 @@ from tonnage.api.question.sessions import (
 )
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
-from tonnage.simulator.changes import Failures
+from tonnage.simulator.changes import HOUR_S, Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import Alike, Deployment, Slo
@@ -192,6 +192,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
     faults = Faults(source, {**dict.fromkeys(OWN, True), **given})
+    faults.check(found, own)
     unlike = faults.of(_groups, found, own)
     deployment = unlike[0].deployment if unlike else _deployment(found, own, faults)
     lengths = _lengths(found, deployment, faults)
@@ -203,7 +204,6 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
         if deployment is not None
         else None
     )
-    faults.of(seed_of, found.seed or 0)
     faults.of(_check_load, found, own)
     InputErrors.raise_if(faults.messages)
     if lengths is None or deployment is None:
@@ -260,7 +260,25 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
             f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give"
             f" {option('turns')} or the like"
         )
-    return replace(made, tiers=tiers or ())
+    return _reaching_a_change(replace(made, tiers=tiers or ()))
+
+
+def _reaching_a_change(made: Simulation) -> Simulation:
+    """The same. Raises InputError: seasons, and a run that ends in the one that it begins in."""
+    by_hour = () if made.seasons is None else made.seasons.by_hour
+    changes = [hour for hour, season in enumerate(by_hour) if season != by_hour[0]]
+    requests, arrivals = made.workloads[0].requests, made.workloads[0].arrivals
+    if (
+        changes
+        and isinstance(arrivals, OpenLoop)
+        and requests < arrivals.rate * changes[0] * HOUR_S
+    ):
+        raise InputError(
+            f"{option('seasons')}: {requests:,} requests at {arrivals.rate:g}/s end before the"
+            f" first change, at {changes[0]} h; give {option('requests')}"
+            f" {math.ceil(arrivals.rate * (changes[0] + 1) * HOUR_S)} or more"
+        )
+    return made
 
 
 def _check_shared(asked: Simulation) -> None:

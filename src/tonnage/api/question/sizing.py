@@ -12,7 +12,6 @@ from typing import Any
 
 from tonnage.api.question.aims import (
     aim_of,
-    check_day,
     growth_of,
     overrides_of,
     places,
@@ -29,7 +28,6 @@ from tonnage.api.question.arguments import (
     listed,
     replays_lengths,
     slo,
-    spare_of,
     spread_of,
     whole_numbers,
 )
@@ -103,7 +101,6 @@ from tonnage.units import format_duration, parse_duration
 
 DEFAULT_PRECISIONS = ("fp16", "fp8")  # what is tried of a model that is published in 16 bits
 ALONE: UseCase = "chatbot"  # the use case of existing systems where requests are not described
-MOST_FRONT_ENDS = 1_000
 EVERY = "all"  # what stands for every number format; BF16 is as fast as FP16
 # What of the search ``tonnage simulate`` alone understands
 OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
@@ -278,7 +275,6 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
             f"{option(needing)}: needs today's load beside {option('have')}; add for example"
             f" {option('peak_rps')} 20"
         )
-    check_day(scenario.demand)
     return carried_by_existing()
 
 
@@ -614,6 +610,7 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
 
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
+    faults.check(scenario)
     search_asked = scenario.search
     limit = next(
         (name for name in ("power_cap", "gpu_clock") if getattr(search_asked, name) is not None),
@@ -623,20 +620,6 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
         faults.say(
             f"{option(limit)}: {option('benchmarks')} were measured without it; leave one of the"
             " two out"
-        )
-    if scenario.spare is not None:
-        faults.of(spare_of, scenario.spare)
-    if scenario.seed is not None and scenario.seed < 0:
-        faults.say(f"{option('seed')}: {scenario.seed} is negative; write a whole number from 0")
-    if search_asked.stream_interval is not None and search_asked.stream_interval < 1:
-        faults.say(
-            f"{option('stream_interval')}: {search_asked.stream_interval} is not a number of"
-            " tokens; write 1 or more"
-        )
-    if search_asked.front_ends is not None and not 1 <= search_asked.front_ends <= MOST_FRONT_ENDS:
-        faults.say(
-            f"{option('front_ends')}: {search_asked.front_ends} is not a number of them; write 1 to"
-            f" {MOST_FRONT_ENDS:,}"
         )
     if (
         search_asked.cv is not None

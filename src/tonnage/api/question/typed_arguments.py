@@ -48,6 +48,7 @@ class SharedArguments(TypedDict, total=False):
     ttft: Texts
     tpot: Texts
     e2e: Texts
+    use_case: UseCase | None
     max_model_len: int | None
     gpu_memory_utilization: Number
     mem_fraction_static: Number
@@ -109,7 +110,6 @@ class SizeArguments(SharedArguments, total=False):
     slowdown: Texts
     attain: Texts
     mode: Mode | None
-    use_case: UseCase | None
     where: Texts
     have: Text
     growth: Length

@@ -35,6 +35,7 @@ from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import deployed
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.evidence.replay import replay
+from tonnage.formats.prometheus import Page
 from tonnage.plan.launch import CHECKPOINT_NAME
 from tonnage.plan.plan import Plan
 from tonnage.report.verified import Rehearsal
@@ -194,15 +195,7 @@ def _with_a_failure(
 
 def _retries(url: str) -> float:
     """Requests that the gateway has sent to a second instance."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    families = text_string_to_metric_families(fetch(f"{url}/metrics"))
-    return sum(
-        one.value
-        for family in families
-        for one in family.samples
-        if one.name == "tonnage_gateway_retries_total"
-    )
+    return Page(fetch(f"{url}/metrics")).total("tonnage_gateway_retries_total")
 
 
 ALERT = "InstancesMissing"

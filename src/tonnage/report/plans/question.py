@@ -327,7 +327,7 @@ def in_tokens(written: str, mean: float) -> str:
         return f"{mean:,.0f} (histogram, {short_length(written).removesuffix(' (histogram)')})"
     return (
         f"{mean:,.0f} ({length_text(written)})"
-        if written.endswith(("chars", "words"))
+        if re.match(r"[\d.,]+ ?(chars|words)", written)
         else short_length(written)
     )
 
