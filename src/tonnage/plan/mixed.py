@@ -1,4 +1,4 @@
-"""A fleet of several kinds of systems behind one router: those that exist, and those to add to
+"""A fleet of several kinds of systems behind one router: the old ones, and the ones to add to
 them.
 """
 
@@ -11,7 +11,7 @@ from tonnage.plan.document import Shown
 from tonnage.plan.fleet import FleetRun
 from tonnage.spec.typed_values import strict
 
-# Why nothing is said of systems to add: "traffic" that comes as no drawn stream, or shares prompts;
+# Why a plan names no systems to add: "traffic" that comes as no drawn stream, or shares prompts;
 # "ranks" of attention, which are
 # simulated on one kind alone; "pools" of prefill and decode; "standby" systems by an availability;
 # "limits" that no deployment meets on
@@ -51,7 +51,7 @@ class Instead:
 
 @strict
 class Retirement:
-    """Systems that exist, and those that would do their work."""
+    """Systems that exist, and others that would do their work."""
 
     system: str
     systems: int
@@ -89,7 +89,7 @@ class Mixed(Shown):
     DERIVED: ClassVar[tuple[str, ...]] = ("added",)
 
     buys: str = ""  # the kind of system that is added, now or later; "" where nothing is
-    groups: tuple[Group, ...] = ()  # one for each kind of system, those that exist first
+    groups: tuple[Group, ...] = ()  # one for each kind of system, old ones first
     router: str = (
         ""  # what gives requests to the instances by their weights, a name of ``simulator.router``
     )
@@ -104,7 +104,7 @@ class Mixed(Shown):
         Purchase, ...
     ] = ()  # with the growth of the load, from the added ones of today on
     months: int = 0  # of growth that these cover
-    reason: WhyNotAdded | None = None  # why nothing is said; None where ``groups`` are
+    reason: WhyNotAdded | None = None  # why no fleet is known; None where ``groups`` are
 
     @property
     def added(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def with_mixed(
     question: Question, plan: Plan, scenario: Scenario, *, prices: Prices, runs: Runs
 ) -> Plan:
-    """The plan with the systems to add to those that exist; as it is where none exist, or no load
+    """The plan with the systems to add to what exists; as it is where none exist, or no load
     is requested.
     """
     if not question.have or plan.demand.of_existing:

@@ -11,7 +11,7 @@ from tonnage.plan.mixed import Group, Mixed, Purchase, Retirement, WhyNotAdded
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, dollars, number, percent, sentence_of
-from tonnage.report.plans.deployments import deployment_text
+from tonnage.report.plans.deployments import name_of
 
 WHY_NOT: dict[WhyNotAdded, str] = {
     "traffic": "not known: unlike instances are simulated for drawn requests that share nothing",
@@ -49,7 +49,7 @@ def add_text(mixed: Mixed) -> str:
     if not mixed.added:
         return f"nothing; {together}"
     bought = " + ".join(
-        f"{group.added:,} × {group.candidate.system} ({deployment_text(group.candidate.identity)})"
+        f"{group.added:,} × {group.candidate.system} ({name_of(group.candidate.identity)})"
         for group in mixed.groups
         if group.added
     )
@@ -183,7 +183,7 @@ def _group_row(group: Group, limits: Sequence[Limit]) -> tuple[str, ...]:
         group.candidate.system,
         f"{group.owned:,}",
         f"{group.added:,}",
-        deployment_text(group.candidate.identity),
+        name_of(group.candidate.identity),
         f"{group.candidate.instances:,}",
         percent(group.share),
         number(group.requests_per_second),

@@ -1,4 +1,4 @@
-"""Systems to add to those that exist: how many of which kind, so that all of them together carry
+"""Systems to add to what exists: how many of which kind, so that all of them together carry
 the load at the confidence.
 
 The sum of what the kinds carry alone says where to begin; the answer is the fewest systems with
@@ -103,7 +103,7 @@ class Fleets:
         return {each: count for each, count in self.owned.items() if each != name}
 
     def least(self, name: str) -> int:
-        """The systems of a kind that carry load where none is added: those that exist, less spare
+        """The systems of a kind that carry load where none is added: all of it that exist, less spare
         ones, which are of that kind.
         """
         return max(0, self.owned.get(name, 0) - self.question.spare)
@@ -213,8 +213,13 @@ def with_added(
     if not active:
         runnable = any(fleets.sized(name, MOST_SYSTEMS_PER_INSTANCE) is not None for name in prices)
         return Mixed(reason="many" if runnable else "limits")
+    # where none is needed today, the kind that costs least for what it carries is bought next
+    dear = {
+        name: prices[name] / (fleets.carried({name: MOST_SYSTEMS_PER_INSTANCE}) or 1e-9)
+        for name in active
+    }
     bought = {name: fleets.bought(name, count) for name, count in active.items()}
-    name, *dearer = sorted(bought, key=lambda each: (bought[each] * prices[each], bought[each]))
+    name, *dearer = sorted(bought, key=lambda each: (bought[each] * prices[each], dear[each]))
     instead = tuple(
         Instead(system=each, systems=bought[each], gpus=bought[each] * fleets.system(each).gpus)
         for each in dearer
