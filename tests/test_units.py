@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -253,3 +255,19 @@ def test_names_hold_no_numbers_and_numbers_keep_their_units() -> None:
     )
     assert not FITTED.holds([1.0], [2.0])
     assert Tolerance(absolute=1.0).holds([1.0], [2.0])
+
+
+def test_a_pipe_is_read_where_somebody_writes_and_what_never_ends_is_refused(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match=r"pipe: cannot be read .a pipe that nothing writes to"):
+        read_text(pipe)
+    with subprocess.Popen(["sh", "-c", f"exec >{pipe}; echo one; sleep 0.3; echo two"]) as writer:
+        descriptor = os.open(pipe, os.O_RDONLY)  # waits for the writer
+        assert read_text(pipe) == "one\ntwo\n"
+        os.close(descriptor)
+        assert writer.wait() == 0
+    with pytest.raises(InputError, match=r"/dev/zero: larger than 0.001 MB; give a part of it"):
+        read_text("/dev/zero", most=1_000)

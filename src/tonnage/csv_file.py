@@ -7,8 +7,12 @@ times or measurements.
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import os
 import re
+import select
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,14 +41,13 @@ def read_text(
         InputError: no such file, a folder, too large, not UTF-8 text, or a proxy's log in text.
     """
     place = f"{where}: {path}" if where else str(path)
-    file = Path(path)
     try:
-        if file.stat().st_size > most:
-            raise InputError(f"{place}: larger than {most / 1e6:g} MB; give a part of it")
-        data = file.read_bytes()
+        data = _bytes_of(path, most)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{place}: cannot be read ({reason}); give {give}") from None
+    if len(data) > most:
+        raise InputError(f"{place}: larger than {most / 1e6:,g} MB; give a part of it")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -58,6 +61,25 @@ def read_text(
         )
     refuse_text_log(text, place)
     return text
+
+
+def _bytes_of(path: str | Path, most: int) -> bytearray:
+    """The first ``most`` bytes of a file or of a pipe that is being written, and one more where
+    there is one. Raises OSError: unreadable, or a pipe that no process has open for writing.
+    """
+    data = bytearray()
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+        while len(data) <= most:
+            piece = file.read(min(1 << 24, most + 1 - len(data)))
+            if piece is None:  # a pipe whose writer has not written yet
+                select.select([file], [], [])
+            elif piece:
+                data += piece
+            else:
+                break
+        if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EPIPE, "a pipe that nothing writes to")
+    return data
 
 
 def text_lines(path: str | Path, where: str = "") -> list[str]:

@@ -161,6 +161,20 @@ def test_a_profile_of_nim_1_is_composed_or_known_or_refused_with_the_nearest() -
             )
 
 
+def test_an_image_of_nim_has_a_tag_and_its_own_registry_or_nvidias() -> None:
+    plan = dense("vllm-0.32")
+    for given, image in (
+        ("meta/llama-3.1-8b-instruct:2.1.5", "nvcr.io/nim/meta/llama-3.1-8b-instruct:2.1.5"),
+        ("nvcr.io/nim/meta/llama-3.1-8b-instruct:2.1.5",) * 2,
+        ("registry.example:5000/llama:2",) * 2,
+    ):
+        files = objects_of(target_files(deployed(plan, "nim", checkpoint=given), "nim"))
+        spec = files["Deployment", "llama-3-1-8b"]["spec"]["template"]["spec"]
+        assert spec["containers"][0]["image"] == image
+    with pytest.raises(InputError, match="has a registry and no tag; write the image with its tag"):
+        deployed(plan, "nim", checkpoint="nvcr.io/nim/meta/llama-3.1-8b-instruct")
+
+
 # Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested
 # in tests/engines.
 

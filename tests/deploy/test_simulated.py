@@ -20,6 +20,7 @@ import yaml
 from tests.deploy.plans import dense, experts
 from tests.deploy.written import check_files, objects_of
 from tests.questions import plans_with
+from tests.serve.engines import ask
 from tonnage import api
 from tonnage.api.bench import bench
 from tonnage.api.running.plans import planned
@@ -30,9 +31,11 @@ from tonnage.deploy.references import Written, pods_of
 from tonnage.deploy.service import SIMULATED
 from tonnage.deploy.targets import REHEARSED, deployed, target_files
 from tonnage.evidence.replay import replay
+from tonnage.formats.prometheus import Page
 from tonnage.plan.plan import Plan
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import Requests
+from tonnage.serve.server import in_thread
 from tonnage.serve.supervisor import Program, Supervisor
 from tonnage.spec.targets import TARGETS
 
@@ -86,15 +89,17 @@ def test_all_but_the_engine_and_its_gpus_is_the_plans(
         pytest.skip("llm-d does not run TensorRT-LLM")
     plan = dense(engine)
     real, files = (written(plan, target, simulated=simulated) for simulated in (False, True))
+    real.pop("nim-service.yaml", None)  # the same again for NVIDIA's operator
     for name in KEPT:
         # whose LLMInferenceService brings a router and an autoscaler of its own
         if target != "kserve" or engine != "vllm-0.32":
             assert files.get(name) == real.get(name), name
     own = engines_of(target, files)
+    replaced = REPLACED | ({"env"} if target == "nim" else set())  # NIM's own image has others
     for one, before in zip(own, engines_of(target, real), strict=True):
         assert one["image"] == SIMULATED
         if target != "kserve":
-            assert {key for key in {*one, *before} if one.get(key) != before.get(key)} <= REPLACED
+            assert {key for key in {*one, *before} if one.get(key) != before.get(key)} <= replaced
     whole = "".join(files.values())
     assert not [
         word
@@ -106,7 +111,37 @@ def test_all_but_the_engine_and_its_gpus_is_the_plans(
     served = serve_simulated(
         plan=tmp_path / "plan.json", instances=1, emulate=words[words.index("--emulate") + 1]
     )
-    assert served.dialect.name == deployed(plan, target).family
+    family = "nim" if target == "nim" else deployed(plan, target).family
+    assert served.dialect.name == family
+
+
+@pytest.mark.parametrize(
+    ("target", "engine"),
+    [("kubernetes", "vllm-0.32"), *(("nim", engine) for engine in (*ENGINES, "nim-2024"))],
+)
+def test_what_scrapes_and_probes_ask_for_is_served(
+    target: str, engine: str, tmp_path: Path
+) -> None:
+    plan = dense(engine)
+    files = written(plan, target, simulated=True)
+    (container,) = engines_of(target, files)
+    words = container["args"]
+    monitors = [found for (kind, _), found in objects_of(files).items() if kind == "PodMonitor"]
+    (tmp_path / "plan.json").write_text(plan_text(files, target, plan), encoding="utf-8")
+    emulated = words[words.index("--emulate") + 1]
+    asked = {"plan": tmp_path / "plan.json", "instances": 1, "emulate": emulated, "port": 0}
+    signals = deployed(plan, target, simulated=True).signals
+    with in_thread(serve_simulated(**asked)) as running:
+        scraped = [endpoint["path"] for endpoint in monitors[0]["spec"]["podMetricsEndpoints"]]
+        probed = [
+            container[f"{name}Probe"]["httpGet"]["path"]
+            for name in ("startup", "readiness", "liveness")
+        ]
+        answers = {path: ask(running.port, "GET", path, None) for path in (*scraped, *probed)}
+    assert {status for status, _ in answers.values()} == {200}
+    page = Page(answers[scraped[0]][1])
+    names = [signals.running, signals.waiting, *signals.histograms.values()]
+    assert [name for name in names if name not in page and f"{name}_count" not in page] == []
 
 
 def plan_text(files: dict[str, str], target: str, plan: Plan) -> str:
@@ -252,6 +287,64 @@ def test_a_rehearsal_runs_nothing_that_the_folder_names(
         "is not that of the plan's simulated engine; write the folder by tonnage deploy"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "gateway.yaml",
+            ("http://127.0.0.1:8001", "http://192.0.2.1:8001"),
+            "sends to 192.0.2.1:8001",
+        ),
+        ("gateway.yaml", ("http://127.0.0.1:8001", "http://127.0.0.1:22"), "sends to 127.0.0.1:22"),
+        (
+            "compose.yaml",
+            ("127.0.0.1:8001:8000", "8000"),
+            "is not as deploy writes it (IndexError)",
+        ),
+        ("compose.yaml", ("services:", "services: 5\nothers:"), "is not as deploy writes it"),
+        (
+            "compose.yaml",
+            ("services:", "services: [\nothers:"),
+            "is not as deploy writes it (ParserError)",
+        ),
+        ("plan.json", ("{", "["), "plan.json: is no JSON"),
+    ],
+)
+def test_a_rehearsal_sends_nothing_to_addresses_that_the_folder_names(
+    name: str,
+    change: tuple[str, str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
+    folder = str(tmp_path / "out")
+    assert run(["deploy", str(plan), "--target", "compose", "--output", folder, "--simulated"]) == 0
+    file = tmp_path / "out" / name
+    text = file.read_text(encoding="utf-8")
+    assert change[0] in text
+    file.write_text(text.replace(*change, 1), encoding="utf-8")
+    assert run(["deploy", "rehearse", folder]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_rehearsal_listens_on_this_machine_alone(tmp_path: Path) -> None:
+    from tonnage.api.running.demo import _engines
+
+    plan = dense("vllm-0.32")
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()), encoding="utf-8")
+    folder = tmp_path / "out"
+    words = ["deploy", str(tmp_path / "plan.json"), "--target", "compose", "--simulated"]
+    assert run([*words, "--output", str(folder)]) == 0
+    file = folder / "compose.yaml"
+    text = file.read_text(encoding="utf-8").replace("127.0.0.1:8001:", "0.0.0.0:8001:")
+    file.write_text(text, encoding="utf-8")
+    programs, _ = _engines(folder, plan)
+    assert programs[0].address == "127.0.0.1:8001"
+    assert programs[0].argv[programs[0].argv.index("--host") + 1] == "127.0.0.1"
 
 
 HAPROXY = pytest.param(

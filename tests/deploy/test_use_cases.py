@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from tonnage import api
 from tonnage.deploy.targets import TARGETS, TOGETHER
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Identity
-from tonnage.plan.use_cases import Arrangement, PoolSystems, UseCasePool, UseCases
+from tonnage.plan.limit import Limit, LimitUse
+from tonnage.plan.use_cases import (
+    Arrangement,
+    CaseAtPeak,
+    PoolSystems,
+    UseCasePool,
+    UseCases,
+)
+from tonnage.results.metrics import Latencies
 
 NAMES = ("Chat", "Long answers")
 
@@ -183,3 +192,34 @@ def test_what_cannot_stand_side_by_side_is_refused_in_a_line(
         api.deploy(saved(tmp_path, **changed), target=target, output=tmp_path / "out")
     assert line in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def case_at_peak(name: str, rate: float) -> CaseAtPeak:
+    limit = Limit(metric="ttft", statistic="p95", milliseconds=500.0)
+    latencies = Latencies(mean=2_000.0, p50=1_900.0, p90=3_000.0, p95=4_000.0, p99=5_000.0)
+    use = LimitUse(limit=limit, value_ms=320.0, used=0.64)
+    seen = {"ttft_ms": latencies, "tpot_ms": latencies, "e2e_ms": latencies}
+    return CaseAtPeak(name=name, requests_per_second=rate, limits=(use,), **seen)
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "compose", "dynamo", "llm-d"])
+def test_a_pool_by_priority_is_one_deployment_whose_engines_go_by_it(
+    target: str, tmp_path: Path
+) -> None:
+    plan = dense()
+    pool = replace(
+        _pool(plan.candidates[0].identity, 6),
+        knobs=replace(plan.candidates[0].pool.knobs, queue_order="priority"),
+        cases=(case_at_peak(NAMES[0], 30.0), case_at_peak(NAMES[1], 6.0)),
+    )
+    one = Arrangement(pools=(pool,), systems=(PoolSystems(system="dgx-h100", systems=1, gpus=8),))
+    made = {"shared": one, "chosen": "shared", "priorities": (0, 3)}
+    done = api.deploy(saved(tmp_path, **made), target=target, output=tmp_path / "out")
+    assert not any("/" in name and "chat" in name for name in done.files)
+    written = {name: (tmp_path / "out" / name).read_text() for name in done.files}
+    flagged = [name for name, text in written.items() if "--scheduling-policy=priority" in text]
+    assert set(flagged) > {"plan.json"}
+    assert '| Long answers | `{"priority": 3}` | 6 | TTFT p95 ≤ 500 ms |' in written["README.md"]
+    assert api.verify_folder(tmp_path / "out").faults == ()
+    assert json.loads(written["plan.json"])["demand"]["sizing_requests_per_second"] == 36.0
+    assert json.loads(written["plan.json"])["choice"]["instances"] == 6

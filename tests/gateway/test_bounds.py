@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.gateway.fakes import asked, before, counted, fine, get, post, silent, talk, until
@@ -97,6 +99,30 @@ async def test_a_body_that_drips_in_is_given_up() -> None:
         await client.rest()
         await until(lambda: running.gateway.in_flight == 0)
         assert fake.got == []
+
+
+async def test_a_header_that_drips_in_is_given_up_and_an_idle_connection_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tonnage.serve.bounded_headers.HEADER_S", 0.4)
+    async with before(fine) as (running, [fake]):
+        async with talk(running) as client:
+            client.writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX: ")
+            began = asyncio.get_running_loop().time()
+            while not client.reader.at_eof() and asyncio.get_running_loop().time() < began + 5:
+                client.writer.write(b"a")
+                await asyncio.sleep(0.05)
+            assert 0.3 < asyncio.get_running_loop().time() - began < 3
+        assert fake.got == []
+        async with talk(running) as client:
+            for _ in range(2):
+                client.writer.write(post())
+                assert (await client.head()).startswith(b"HTTP/1.1 200")
+                assert await client.reader.readexactly(2) == b"ok"
+                await asyncio.sleep(0.6)
+            client.writer.write(b"POST /v1/")
+            assert await asyncio.wait_for(client.rest(), 3) == b""
+        assert len(fake.got) == 2
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from tonnage.results.store import (
     Batch,
     RunWriter,
     check_free,
+    checked,
     json_text,
+    parquet_table,
+    read_mapping,
     read_run,
     write_json,
     write_run,
@@ -311,3 +315,22 @@ def test_files_that_belong_together_are_all_there_or_none(
         "a.csv": b"first",
         "b.yaml": b"third",
     }
+
+
+def test_a_small_file_that_expands_to_a_thousand_times_its_size_is_not_read(tmp_path: Path) -> None:
+    ids = pa.table({"id": np.zeros(5_000_000, np.int64)})
+    with pq.ParquetWriter(tmp_path / "bomb.parquet", ids.schema) as file:
+        for _ in range(4):
+            file.write_table(ids, row_group_size=len(ids))
+    assert (tmp_path / "bomb.parquet").stat().st_size < 100_000
+    with pytest.raises(ValueError, match="it has 20,000,000 values in "):
+        parquet_table(tmp_path / "bomb.parquet")
+    several = pa.table({"id": np.arange(1_000_000)})
+    pq.write_table(several, tmp_path / "long.parquet")
+    assert parquet_table(tmp_path / "long.parquet").equals(several)
+
+
+def test_a_pipe_in_a_run_folder_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "summary.json")
+    with pytest.raises(DataError, match=r"summary.json: is damaged .it is no file"):
+        checked(tmp_path / "summary.json", read_mapping)

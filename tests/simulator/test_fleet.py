@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from tests.deployments import knobs_of
 from tests.simulator.test_engine import engine_of, opened
-from tests.simulator.test_kernel import assert_same
-from tests.strategies import SCHEDULERS, examples, runs
+from tests.simulator.test_kernel import CLASSES_COMPILED, assert_same
+from tests.strategies import SCHEDULERS, examples, ranked_runs, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
-from tonnage.results.requests import COMPLETED
+from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import fleet, reference
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet, simulate_routed
@@ -80,6 +80,43 @@ def test_the_compiled_fleet_is_the_plain_one_behind_every_router_and_every_reque
     np.testing.assert_array_equal(record.osl[served], run.trace.osl[served])
     if router == "session":
         assert all(len(set(plain.chosen[sessions == s])) <= 1 for s in range(3))
+
+
+@CLASSES_COMPILED
+@pytest.mark.parametrize("router", sorted(ROUTERS))
+@EASY
+@given(data=st.data())
+def test_the_compiled_fleet_by_class_is_the_plain_one_and_every_request_ends_once(router, data):
+    run = opened(data.draw(ranked_runs(SCHEDULERS)))
+    knobs = replace(run.knobs, shed=False, queue_order="priority")
+    plain = replace(run.step, drafting=None)
+    run = replace(run, knobs=knobs, step=plain, trace=replace(run.trace, ttft_ps=None))
+    unranked = replace(run, knobs=replace(knobs, queue_order="fcfs"))
+    count = data.draw(st.integers(1, 3))
+    expected = simulate_fleet(
+        run.trace, [engine_of(reference.Engine, run) for _ in range(count)], router, seed=5
+    )
+    routed = run_fleet(
+        run.trace,
+        [engine_of(Engine, unranked).machine for _ in range(count)],
+        router,
+        seed=5,
+        knobs=knobs,
+    )
+    np.testing.assert_array_equal(routed.chosen, expected.chosen)
+    assert_same(routed.requests, expected.requests)
+    ended = expected.requests.status
+    assert np.isin(ended, (COMPLETED, REJECTED)).all()
+    for place in np.unique(run.trace.priority):
+        mine = run.trace.priority == place
+        served = ended[mine] == COMPLETED
+        assert (expected.requests.osl[mine][served] == run.trace.osl[mine][served]).all()
+
+
+def test_a_fleet_by_class_neither_sheds_nor_changes() -> None:
+    knobs = replace(KNOBS, queue_order="priority", shed=True)
+    with pytest.raises(InputError, match="not simulated for several instances with classes"):
+        run_fleet(poisson(3, 1.0), [engine(0.01).machine], "random", knobs=knobs)
 
 
 KNOBS = knobs_of(8, 4096)

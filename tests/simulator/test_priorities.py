@@ -3,10 +3,12 @@ held against it in ``test_kernel.py``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import simpy
 from hypothesis import HealthCheck, given, settings
 
 from tests.simulator.test_reference import TICK, VLLM
@@ -219,3 +221,47 @@ def test_the_kernel_refuses_what_only_the_reference_knows():
             kernel.run(asked, step, ranked, 100)
     with pytest.raises(InputError, match="on a single instance"):
         Engine(TICK, ranked, 100)
+
+
+def priority_queue(trace: Trace) -> np.ndarray:
+    """When each request ends by SimPy's priority resource, in picoseconds: an output token takes a
+    millisecond, and nobody who is served is put back."""
+    ends = np.zeros(len(trace), np.int64)
+    world = simpy.Environment()
+    servers = simpy.PriorityResource(world, capacity=1)
+
+    def request(number: int, due: int, priority: int, tokens: int) -> Iterator[simpy.Event]:
+        yield world.timeout(due)
+        with servers.request(priority=priority) as turn:
+            yield turn
+            yield world.timeout(tokens * MS)
+        ends[number] = world.now
+
+    columns = (trace.due_ps, trace.priority, trace.osl)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for number, (due, priority, tokens) in enumerate(rows):
+        world.process(request(number, due, priority, tokens))
+    world.run()
+    return ends
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_simpy_serves_the_same_requests_by_priority_at_the_same_instants(classes):
+    """One slot, steps of a millisecond whatever they hold, and prompts that fit any step."""
+    rng, count, most = np.random.default_rng(classes), 600, 12
+    due = np.cumsum(rng.integers(0, MS * most, count))
+    trace = Trace(
+        due_ps=due,
+        isl=np.ones(count, np.int64),
+        osl=rng.integers(1, most, count),
+        concurrency=0,
+        turnaround_ps=0,
+        priority=rng.integers(0, classes, count),
+    )
+    knobs = replace(ONE_SLOT, max_num_tokens=10_000, queue_order="priority")
+    record = run_reference(trace, TICK, knobs, 10_000).requests
+    np.testing.assert_array_equal(record.last_token_ns, priority_queue(trace) // 1000)
+    waits = record.last_token_ns - due // 1000
+    of_class = [waits[trace.priority == place].mean() for place in range(classes)]
+    assert of_class == sorted(of_class)
+    assert of_class[0] < of_class[-1]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tonnage.api.grids import read_grid, sweep
     from tonnage.api.question.aims import prices_of
     from tonnage.api.question.arguments import check_given, slo
+    from tonnage.api.question.classes import by_class
     from tonnage.api.question.deployment import deployment_of
     from tonnage.api.question.simulation import simulation_of
     from tonnage.api.question.sweeps import simulations_of
@@ -94,6 +95,7 @@ _PLACES = {
     ),
     "api.question.aims": ("prices_of",),
     "api.question.arguments": ("check_given", "slo"),
+    "api.question.classes": ("by_class",),
     "api.question.deployment": ("deployment_of",),
     "api.question.simulation": ("simulation_of",),
     "api.question.sweeps": ("simulations_of",),

@@ -143,7 +143,7 @@ def sweep(
             progress(done, len(every), name)
     names = {name for name, _ in every}
     reasons = {
-        file.stem: json.loads(file.read_text(encoding="utf-8"))["reason"]
+        file.stem: json.loads(read_text(file))["reason"]
         for file in sorted((folder / LEFT_OUT).glob("*.json"))
     }
     return Sweep(

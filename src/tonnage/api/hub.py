@@ -128,8 +128,8 @@ def _model(folder: Path, repository: str, layout: str) -> Model:
 
 
 def _apart(model: Model, about: Path) -> str:
-    """By how much the weights as counted differ from the sum in the repository's index; "" where
-    that is little, or no sum is known.
+    """How far the counted weights are from the total in the repository's index; "" where they
+    agree, or the index has no total.
     """
     from tonnage.api.question.deployment import deployment_of
     from tonnage.perf.memory import weight_bytes
@@ -297,8 +297,8 @@ def _token() -> str:
 
 
 def _get(address: str, most: int, *, begins: bool = False) -> tuple[bytes, Any]:
-    """At most so many bytes at an address, and the headers; with ``begins`` the first bytes are
-    enough, and of none the headers.
+    """Fetch at most ``most`` bytes of an address, and its headers; with ``begins`` the first bytes
+    are enough, and with no bytes the headers alone.
 
     The token goes to the host of the address alone, and no redirect leads from https to http.
 

@@ -23,6 +23,7 @@ from tonnage.api.question.arguments import (
     whole_numbers,
     with_signature,
 )
+from tonnage.api.question.classes import by_class
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
@@ -502,14 +503,16 @@ def size_use_cases(
     """Whether several use cases take fewer GPUs in one pool or apart, each inside its own limits.
 
     Args:
-        scenarios: two or more, each a file, nested values or a ``Scenario`` of one model.
+        scenarios: two or more, each a file, nested values or a ``Scenario`` of one model; or one
+            or none with ``classes``, such as ``["chat:peak_rps=20,isl=1000,ttft=1s", …]``.
         progress: as in ``size``.
         command, today: as typed, and the day, for the plans to name.
         asked: values in place of what every scenario says.
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
-    understood = [ask(scenario, **asked) for scenario in scenarios]
+    classes = by_class(next(iter(scenarios), None), asked) if len(scenarios) < 2 else ()
+    understood = [ask(**one) for one in classes] or [ask(each, **asked) for each in scenarios]
     names = _names(understood)
     for name, one in zip(names, understood, strict=True):
         _check(name, one)
@@ -537,7 +540,12 @@ def answer_use_cases(
 
     plans = [answer(one, progress=progress, command=command, today=today)[0] for one in understood]
     cases = [
-        Case(name=name, question=one.questions[0], plan=plan)
+        Case(
+            name=name,
+            question=one.questions[0],
+            plan=plan,
+            priority=one.scenario.priority or 0,
+        )
         for name, one, plan in zip(names, understood, plans, strict=True)
     ]
     told = None if progress is None else (lambda text: progress(0, 0, text))
@@ -606,6 +614,7 @@ def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserv
                 f"{name}: {option('objective')} differs from {names[0]}; write the same in every"
                 " file"
             )
+    _check_priorities(understood)
     aim = first.choice.objective or "gpus"
     if aim == "latency":
         raise InputError(
@@ -619,3 +628,31 @@ def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserv
             f" {', '.join(sorted(gpus))}"
         )
     return reserve_of(first.standby)
+
+
+def _check_priorities(understood: Sequence[Asked]) -> None:
+    """Refuse priorities of which no engine that may be chosen knows, and negative ones."""
+    from tonnage.sizing.use_cases import has_priorities
+    from tonnage.spec.catalog import engines
+
+    priorities = {one.scenario.priority or 0 for one in understood}
+    if min(priorities) < 0:
+        raise InputError(
+            f"{option('priority')}: {min(priorities)} is negative; write 0 for what goes first"
+        )
+    jobs = [one for one in understood if one.questions[0].offline]
+    others = {one.scenario.priority or 0 for one in understood if one not in jobs}
+    if len(priorities) > 1 and jobs:
+        lowest = all((job.scenario.priority or 0) > max(others, default=-1) for job in jobs)
+        if len(jobs) > 1 or not lowest:
+            raise InputError(
+                f"{option('priority')}: background work ({option('requests')},"
+                f" {option('within')}) is one class, which goes last; name it as the last class"
+            )
+    asked = {engine for one in understood for engine in one.questions[0].engines}
+    if len(priorities) > 1 and not any(map(has_priorities, asked)):
+        able = sorted({engine.family for engine in engines() if has_priorities(engine.name)})
+        raise InputError(
+            f"{option('engine')}: {', '.join(sorted(asked))} serves no request by priority;"
+            f" {' and '.join(able)} do, or give every class the same {option('priority')}"
+        )

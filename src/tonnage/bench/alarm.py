@@ -119,7 +119,7 @@ class Heartbeat:
         self._alarm.set(self._next)
 
     def stop(self) -> float:
-        """Beat no more; the share of a core over the whole time."""
+        """Stop, and return the share of a core that the process used while it ran."""
         self._alarm.close()
         seconds = time.monotonic_ns() - self._began
         return (time.process_time_ns() - self._cpu_began) / max(seconds, 1)

@@ -50,8 +50,8 @@ class _Conducting:
         taken: Callable[[Exchange], None],
         due: Callable[[], None],
     ) -> None:
-        """Nothing is sent yet; ``taken`` gets each exchange that is over, on the loop's thread, and
-        ``due`` is called at its time.
+        """Prepare; nothing is sent yet. ``taken`` gets each exchange that has ended, on the loop's
+        thread, and ``due`` is called at its time.
         """
         self._loop, self.load, self._taken = loop, load, taken  # load: requests with their times
         self._client: Client | None = None
@@ -336,7 +336,7 @@ class TalkConductor(_Conducting):
         self._check()
 
     def _begin(self, due_ns: int, failures: int = 0) -> None:
-        """Begin the next conversation, if there is one, by a client with so many failures in a
+        """Start the next conversation, if one is left, for a client that has had ``failures`` in a
         row.
         """
         if self._begun < len(self._talks):

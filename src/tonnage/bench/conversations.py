@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.bench.prompts import USERS, TokenizerFile, length_of, share_gpt, text_of_file
+from tonnage.bench.prompts import MOST_BYTES, USERS, TokenizerFile, length_of, share_gpt
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.spec.lengths import Lengths
@@ -104,8 +105,8 @@ def recorded(trace: Trace) -> Conversations:
 def drawn(
     *, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int
 ) -> Conversations:
-    """So many conversations; ``isl`` and ``osl`` are tokens that each turn adds, and of its
-    answer.
+    """Draw ``count`` conversations; ``isl`` are the tokens that each turn adds, ``osl`` those of
+    its answer.
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 1]).spawn(4)]
     each = np.maximum(turns.draw(count, streams[0]).astype(np.int64), 1)
@@ -216,7 +217,7 @@ def read_conversations(
     above; the first bad line is named.
     """
     where = option("conversation_file")
-    text = text_of_file(path, where)
+    text = read_text(path, where, most=MOST_BYTES)
 
     if path.suffix.lower() == ".jsonl":
         lines = [

@@ -305,7 +305,7 @@ class Completions(Endpoint):
         return {"prompt": prompt, **self._asked(osl)}
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
-        """Everything that was history, a line each, and the next question."""
+        """The earlier messages, one line each, followed by the next question."""
         return self.body("\n".join([*(part for pair in history for part in pair), prompt]), osl)
 
     def whole(self, document: dict[str, Any]) -> Delta:

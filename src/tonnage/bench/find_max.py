@@ -58,7 +58,7 @@ class Threshold:
     """Where loads begin to fail, as far as the answers tell."""
 
     def __init__(self, start: float, *, whole: bool = False, precision: float = 0.05) -> None:
-        """Begin at a load that may pass or fail; ``precision`` is the width of the interval over
+        """Start from a load that may pass or fail; ``precision`` is the width of the interval over
         its middle at which the search may end.
         """
         self._whole = whole
@@ -185,7 +185,7 @@ class Trial:
     measured: Measured
 
     def to_json(self) -> dict[str, Any]:
-        """By name, without the run."""
+        """The values as JSON has them, by name, without the run."""
         summary = self.measured.summary
         return {
             "load": self.load,
@@ -215,7 +215,7 @@ class Maximum:
     trials: tuple[Trial, ...]  # every run, in order
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return {
             "find_max": {
                 "load": self.load,

@@ -203,7 +203,7 @@ class Http2:
         self._headers: dict[str, str] = {}
 
     async def shake_hands(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
-        """Begin the connection. Raises OSError: it was lost."""
+        """Open the HTTP/2 connection. Raises OSError: it was lost."""
         await loop.sock_sendall(connected, self._h2.data_to_send())
 
     def encrypted(self, data: bytes) -> bytes:
@@ -321,7 +321,7 @@ class Tensors:
     _made: dict[int, tuple[bytes, bytes]] = field(default_factory=dict, compare=False)
 
     def text(self, number: int, tokens: int) -> str:
-        """No text: a request is its tensors."""
+        """Return no text, since a request consists of its tensors."""
         return ""
 
     def body(self, items: int, extra: dict[str, Any]) -> tuple[bytes, bytes]:

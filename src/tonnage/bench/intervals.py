@@ -360,7 +360,7 @@ class Ratio:
         return None if math.isnan(self.low) else not self.low <= 1 <= self.high
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         names = ("metric", "statistic", "first", "second", "ratio", "low", "high", "differs")
         return {name: getattr(self, name) for name in names}
 
@@ -376,7 +376,7 @@ class Comparison(InNotebooks):
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return {
             "ratios": [ratio.to_json() for ratio in self.ratios],
             "confidence": CONFIDENCE,

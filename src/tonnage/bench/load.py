@@ -240,8 +240,8 @@ class Question:
         )
 
     def _sessions(self, sessions: RecordedSessions, count: int | None) -> Conversations:
-        """So many recorded sessions in the order of the file, and then copies; without a number
-        more than the clients get through.
+        """The first ``count`` recorded sessions in the order of the file, then copies of them;
+        without a count, more than the clients can finish.
         """
         from tonnage.spec.recorded_sessions import recorded_trace
 

@@ -260,7 +260,7 @@ class Live:
         self._conductor: Conductor | TalkConductor | None = None
 
     def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
-        """Begin to look on."""
+        """Start watching the run."""
         self._conductor = conductor
 
     def seen(self, exchange: Exchange, times: TokenTimes) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.arguments import CHARACTERS_PER_TOKEN
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
     above; the first bad line is named.
     """
     where = option("prompt_file")
-    text = text_of_file(path, where)
+    text = read_text(path, where, most=MOST_BYTES)
     kind = path.suffix.lower()
     if kind == ".json":
         found = [(*pairs[0], 0) for pairs in share_gpt(text, f"{where}: {path}")]
@@ -351,20 +352,3 @@ def length_of(text: str, counter: TokenizerFile | None, characters: float) -> in
     least 1.
     """
     return counter.count(text) if counter is not None else max(1, round(len(text) / characters))
-
-
-def text_of_file(path: Path, where: str) -> str:
-    """The text of a file that ``where`` named. Raises InputError: unreadable, no UTF-8 text, or
-    larger than ``MOST_BYTES``.
-    """
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(
-                f"{where}: {path} is larger than {MOST_BYTES // 10**9} GB; give a part of it"
-            )
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{where}: {path} cannot be read"
-            f" ({getattr(error, 'strerror', None) or 'not UTF-8 text'})"
-        ) from None

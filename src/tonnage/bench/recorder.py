@@ -162,7 +162,7 @@ class Recorder:
     def __init__(
         self, writer: RunWriter, *, count: Callable[[str], int] | None = None, gaps: bool = True
     ) -> None:
-        """Begin a record; ``count`` counts a text's tokens for servers that do not, ``gaps`` says
+        """Open a record; ``count`` counts a text's tokens for servers that do not, ``gaps`` says
         whether single events have moments.
         """
         self._single = gaps

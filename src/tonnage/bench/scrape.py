@@ -273,7 +273,7 @@ class Scraper:
         self._thread.start()
 
     def seen(self, exchange: Exchange, times: TokenTimes) -> None:
-        """Nothing: the server's metrics come from the server."""
+        """Ignore the exchange: the server's metrics come from the server."""
 
     def end(self) -> None:
         """Read no more."""
@@ -316,7 +316,7 @@ class Scraper:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Of each series how often it was read, and its first, mean, greatest and last value."""
+        """For each series, how often it was read and its first, mean, greatest and last value."""
         by_name: dict[str, list[float]] = {}
         for _, name, value in self.rows:
             by_name.setdefault(name, []).append(value)

@@ -53,7 +53,7 @@ class SelfTest:
     lateness_mean_ms: float  # of the event loop
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return asdict(self)
 
 

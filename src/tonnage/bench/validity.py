@@ -56,7 +56,7 @@ class Check:
     words: str  # the whole as a sentence
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return {"value": self.value, "limit": self.limit, "unit": self.unit, "passed": self.passed}
 
 
@@ -92,7 +92,7 @@ class Validity:
         return bool(self.client_reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         steady = self.steady
         return {
             "verdict": self.verdict,

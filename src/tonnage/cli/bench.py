@@ -231,7 +231,7 @@ class LiveView(Live):
         self._thread: threading.Thread | None = None
 
     def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
-        """Begin to draw."""
+        """Start drawing."""
         super().begin(conductor, client)
         self._thread = threading.Thread(target=self._draw, daemon=True)
         self._thread.start()

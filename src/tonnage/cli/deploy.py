@@ -56,7 +56,7 @@ def deploy(
             16-bit one, which the engine quantises at start). For nim also an image, owner/name:tag.
         drafter: Checkpoint of the drafter, where the plan decodes speculatively with one.
         simulated: Run the simulated engine (tonnage serve) in place of the plan's, without GPUs: a
-            rehearsal of the deployment on compose, kubernetes, kserve or llm-d.
+            rehearsal of the deployment on compose, kubernetes, kserve, llm-d or nim.
         json: Print one JSON object.
     """
     if plan.suffix != ".json" and is_service(plan):

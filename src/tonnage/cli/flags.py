@@ -198,7 +198,7 @@ def _kind(leaf: Leaf) -> Any:
     choices = next((part for part in get_args(leaf.kind) if get_origin(part) is Literal), None)
     if choices is not None:
         return choices | None
-    if leaf.path[0] == "limits":
+    if leaf.path[0] == "limits" or leaf.name == "classes":
         return list[str] | None
     if takes(leaf.kind, str):
         return str | None

@@ -39,7 +39,7 @@ class Apart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """Of an engine that is started on this machine."""
+    """Flags of an engine that is started on this machine."""
 
     checkpoint: str | None = about(
         "Checkpoint that the engine loads, a folder or owner/name (default: the published one, in"
@@ -196,7 +196,7 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
 
 
 def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
-    """In separate processes; each gets the flags that describe one instance."""
+    """Run every instance in a separate process, with the flags that describe one instance."""
     if "plan" in asked and "instances" not in asked:
         from tonnage.api.running.plans import planned
 

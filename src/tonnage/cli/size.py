@@ -109,12 +109,21 @@ def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> 
         )
     output = Output(**{one.name: asked.pop(one.name, None) for one in fields(Output)})
     _check_output(output.output)
-    if len(scenario) > 1:
+    if len(scenario) > 1 or _of_classes(first, given(asked)):
         return _several(scenario, given(asked), output)
     plans = _answered(first, given(asked), quiet=bool(output.quiet))
     _write(plans, output)
     print_plans(plans, output.form)
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
+
+
+def _of_classes(scenario: Path | None, asked: Mapping[str, Any]) -> bool:
+    """Whether a question names classes of traffic, each of which is a use case."""
+    if scenario is None and "classes" not in asked:
+        return False
+    from tonnage import api
+
+    return bool(api.by_class(scenario, asked))
 
 
 OTHER_FORMATS = (

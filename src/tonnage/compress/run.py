@@ -228,7 +228,7 @@ def _needs(job: Job) -> str:
 
 
 def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dict[str, Any]:
-    """Everything that says what the checkpoint is."""
+    """What identifies the checkpoint: its source, recipe, tools and figures."""
     files = sorted(file for file in made.rglob("*") if file.is_file())
     return {
         "schema": SCHEMA,

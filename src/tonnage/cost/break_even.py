@@ -203,7 +203,7 @@ def power_per_request(serving: Serving, prices: Prices) -> float:
 def _owned_curve(
     traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float
 ) -> Curve | None:
-    """A jump at every volume where the owned systems are full."""
+    """The cost of owned systems at every volume; it jumps wherever they are full."""
     parts = system_parts(serving, prices, 1)
     volume = traffic.requests_per_year
     if isinstance(parts, NoCost) or not volume:
@@ -223,8 +223,8 @@ def _owned_curve(
 def _rented_curve(
     traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float
 ) -> Curve | None:
-    """At every volume the machines that cost least for it; a jump wherever an hour needs one more
-    of them.
+    """The cost of the cheapest rented machines at every volume; it jumps wherever an hour needs one
+    more of them.
     """
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost) or not traffic.requests_per_year:

@@ -117,7 +117,7 @@ def spread(cost: WayCost, traffic: Traffic, prices: Prices) -> WayCost:
 def priced_part(
     name: str, kind: Literal["capex", "opex"], price: Figure, count: float, how: str
 ) -> CostPart:
-    """So many of a price, with the ends of its range where it has one."""
+    """The cost of ``count`` units at a price, with both ends of the price's range, if any."""
     usd = (count * price.value, count * price.low, count * price.high)
     return ranged_part(name, kind, how, usd, ranges=price.low < price.high)
 

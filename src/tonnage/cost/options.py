@@ -324,7 +324,7 @@ def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int)
 
 
 def _around(groups: Iterable[float], span: int) -> list[int]:
-    """No systems, and those of the whole numbers of groups of ``span`` around each."""
+    """Zero systems, and the whole numbers of groups on either side of each value."""
     return sorted(
         {whole(each) * span for each in (0, *groups) for whole in (math.floor, math.ceil)}
     )
@@ -487,7 +487,11 @@ def with_cost_together(
     def priced(one: Arrangement | None) -> Arrangement | None:
         if one is None:
             return None
-        loads = [summed([traffic[case.name] for case in pool.cases]) for pool in one.pools]
+        # a job, which has a pool for itself, has no requests at the peak
+        loads = [
+            summed([traffic[case.name] for case in pool.cases] or [traffic[name]])
+            for pool, name in zip(one.pools, found.names, strict=False)
+        ]
         pools = [
             (_pool_serving(pool, peak_of(load)), load, pool.instances)
             for pool, load in zip(one.pools, loads, strict=True)
@@ -505,7 +509,12 @@ def with_cost_together(
             rented_usd_per_year=_total(rented) if "cloud" in where else None,
         )
 
-    return replace(found, shared=priced(found.shared), separate=priced(found.separate))
+    return replace(
+        found,
+        shared=priced(found.shared),
+        separate=priced(found.separate),
+        first_come=priced(found.first_come),
+    )
 
 
 def summed(traffics: Sequence[Traffic]) -> Traffic:

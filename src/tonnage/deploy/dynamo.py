@@ -219,7 +219,7 @@ def _role_words(service: Service) -> tuple[str, ...]:
 
 
 def file_name(service: Service) -> str:
-    """Of TensorRT-LLM's configuration; each of two pools has one."""
+    """The name of TensorRT-LLM's configuration file; each of two pools has its own."""
     return FILE if service.pool.role == "serve" else f"{service.pool.role}.yaml"
 
 

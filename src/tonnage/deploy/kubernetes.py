@@ -143,10 +143,15 @@ def waits(service: Service) -> str:
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
-    beside = {"README.md": readme(service)}
+    return bundle(service, objects(service), unapplied(service))
+
+
+def unapplied(service: Service) -> dict[str, str]:
+    """The files that kubectl does not apply."""
+    further = {"README.md": readme(service)}
     if service.target_in_flight is not None and service.signals.running:
-        beside["autoscaling-without-keda.yaml"] = yaml_text(hpa(service), head=adapter(service))
-    return bundle(service, objects(service), beside)
+        further["autoscaling-without-keda.yaml"] = yaml_text(hpa(service), head=adapter(service))
+    return further
 
 
 def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:

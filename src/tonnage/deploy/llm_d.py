@@ -145,7 +145,7 @@ def permissions(service: Service) -> tuple[dict[str, Any], ...]:
 
 
 def picker_config(service: Service) -> dict[str, Any]:
-    """How pods are scored; of two pools each by itself, and no request is computed where it
+    """How pods are scored; each of two pools by itself, so that no prompt is computed where it
     decodes.
     """
     plugins: list[dict[str, Any]] = [{"type": name} for name in (*WEIGHTS, "max-score-picker")]

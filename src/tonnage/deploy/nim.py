@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from tonnage.deploy import kubernetes
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes import model_cache, network_service, waits
 from tonnage.deploy.plan_text import cluster_page, head, scaling_rows
@@ -33,6 +34,9 @@ from tonnage.spec.precision import find_precision
 
 CACHE = "/opt/nim/.cache"
 METRICS = "/v1/metrics"
+READY = "/v1/health/ready"
+LIVE = "/v1/health/live"
+SCRAPED: dict[str, Any] = {"portNumber": PORT, "path": METRICS}
 SAID = {
     "vllm": ("--max-model-len", "--tensor-parallel-size", "--pipeline-parallel-size"),
     "sglang": ("--context-length", "--tp-size", "--pp-size"),
@@ -97,7 +101,7 @@ SOURCE_1 = (
 
 def prepared(service: Service) -> Service:
     """The deployment as NIM has it: TensorRT-LLM runs inside NIM 1 with its metrics, and a
-    model-specific image contains the model.
+    model-specific image contains the model. Raises InputError: an image without its tag.
     """
     if service.family == "tensorrt-llm" and (interface := find_interface("nim-2024")):
         pool = replace(service.pool, launch_file={})
@@ -107,6 +111,14 @@ def prepared(service: Service) -> Service:
             pool=pool,
             interface=interface,
             signals=HISTORIES["nim"].of(interface),
+        )
+    if service.simulated:
+        return replace(service, emulated="nim")
+    if not _named(service) and _registry(service.checkpoint):
+        raise InputError(
+            f"{option('checkpoint')}: {service.checkpoint} has a registry and no tag; write the"
+            f" image with its tag, such as {service.checkpoint}:1.8.4, or owner/name of a"
+            " checkpoint"
         )
     if not _named(service):
         return service
@@ -120,6 +132,8 @@ def prepared(service: Service) -> Service:
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
+    if service.simulated:
+        return _rehearsal(service)
     written = {
         "deployment.yaml": yaml_text(
             instances(service), head=f"{head(service)}\n{SOURCE_1 if _first(service) else SOURCE}."
@@ -137,7 +151,18 @@ def files(service: Service) -> dict[str, str]:
         "README.md": page(service),
         "nim-service.yaml": yaml_text(nim_service(service), head=_operated(service)),
     }
-    return bundle(service, written, further, endpoint={"portNumber": PORT, "path": METRICS})
+    return bundle(service, written, further, endpoint=SCRAPED)
+
+
+def _rehearsal(service: Service) -> dict[str, str]:
+    """The files with a simulated engine, which answers under NIM's paths, in place of NIM."""
+    engine = {**container(service), "name": "nim", **probes(service, "", READY, LIVE)}
+    instances = deployment(service, {**pod(service), "containers": [engine]})
+    applied = {
+        **kubernetes.objects(service),
+        "deployment.yaml": yaml_text(instances, head=head(service)),
+    }
+    return bundle(service, applied, kubernetes.unapplied(service), endpoint=SCRAPED)
 
 
 def image(service: Service) -> str:
@@ -146,8 +171,14 @@ def image(service: Service) -> str:
     """
     if not _named(service):
         return service.image if _first(service) else FREE[service.family]
-    registry = "." in service.checkpoint.split("/")[0]
-    return service.checkpoint if registry else f"nvcr.io/nim/{service.checkpoint}"
+    if _registry(service.checkpoint):
+        return service.checkpoint
+    return f"nvcr.io/nim/{service.checkpoint}"
+
+
+def _registry(name: str) -> bool:
+    """Whether the name of an image begins with a registry's host."""
+    return "." in name.split("/", maxsplit=1)[0] and not name.startswith((".", "/"))
 
 
 def _named(service: Service) -> bool:
@@ -303,7 +334,7 @@ def nim(service: Service) -> dict[str, Any]:
         ),
         "env": environment(service),
         "ports": [{"name": "http", "containerPort": PORT}],
-        **probes(service, told, "/v1/health/ready", "/v1/health/live"),
+        **probes(service, told, READY, LIVE),
         "lifecycle": own["lifecycle"],
         "resources": own["resources"],
         "securityContext": own["securityContext"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import textwrap
@@ -68,6 +69,8 @@ def paragraph(text: str) -> str:
 def summary(service: Service) -> str:
     """The first paragraphs of every page: deployment, limits, capacity and checkpoint."""
     told = [f"{choice_line(service)}.", f"Limits: {limits_line(service)}.", carries_line(service)]
+    if service.by_priority:
+        told = [f"{choice_line(service)}.", carries_line(service), "", priorities_text(service)]
     instead = instead_line(service)
     made = ["", *(f"    {line}" for line in service.loading.make)] if service.loading.make else []
     return "\n".join(
@@ -79,6 +82,22 @@ def summary(service: Service) -> str:
             *made,
         ]
     )
+
+
+def priorities_text(service: Service) -> str:
+    """How clients tell the engines the priority of a request, and the use cases with theirs."""
+    rows = "\n".join(
+        f"| {case.name} | `{json.dumps({'priority': priority})}` |"
+        f" {case.requests_per_second:.4g} | {'; '.join(str(use.limit) for use in case.limits)} |"
+        for case, priority in service.by_priority
+    )
+    told = paragraph(
+        "Several classes of traffic share these instances, and the engines serve waiting requests"
+        " by priority, the lowest first. Each request must carry its priority in the JSON body; one"
+        " without it counts as 0. The gateway and the routers pass it on as it is. No rule watches"
+        " the limits, because the metrics of the engines do not tell the classes apart."
+    )
+    return f"{told}\n\n| class | in the body | requests/s | limits |\n|---|---|---|---|\n{rows}"
 
 
 def gpu_words(service: Service) -> str:

@@ -117,7 +117,7 @@ def values(service: Service) -> dict[str, Any]:
 
 
 def _labels(service: Service) -> dict[str, str]:
-    """In place of the chart's, which are the same for every release of a namespace."""
+    """Labels that replace the chart's, which are the same for every release in a namespace."""
     return {"environment": "tonnage", "release": service.name}
 
 

@@ -393,7 +393,7 @@ class Declared:
 
     @property
     def name(self) -> str:
-        """Of an entry: its kind."""
+        """The kind of an entry."""
         return self.kind
 
 

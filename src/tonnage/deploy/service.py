@@ -29,6 +29,7 @@ from tonnage.plan.launch import (
 )
 from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
+from tonnage.plan.use_cases import CaseAtPeak
 from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import Interface, find_interface
@@ -159,12 +160,16 @@ class Service:
     instead_of: Candidate | None = None
     why: str = ""
     # whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint
+    emulated: str = ""  # engine that a simulated one answers as; "" for that of its family
     simulated: bool = False
     # its use case or kind of systems, which begins the names of its objects where several are
     # deployed side by side; empty for one
     case: str = ""
     # the name of the model that clients use where another deployment behind the same router sets it
     alias: str = ""
+    # use cases that share it, each with its priority, the lowest first; empty where it serves first
+    # come, first served
+    by_priority: tuple[tuple[CaseAtPeak, int], ...] = ()
 
     @property
     def router(self) -> str:
@@ -233,7 +238,7 @@ class Service:
                 "--instances",
                 "1",
                 "--emulate",
-                self.family,
+                self.emulated or self.family,
             ]
             return (
                 *words,
@@ -256,15 +261,15 @@ class Service:
 
     @property
     def file_name(self) -> str:
-        """Of the file that the command names, which every target replaces by its path inside the
+        """The name of the file in the command; every target replaces it with the path inside the
         instance.
         """
         return PLAN if self.simulated else FILE
 
     @property
     def file_text(self) -> str:
-        """Of that file; empty where the command needs none. The simulated engine's is the plan
-        without what was not chosen.
+        """The text of that file; empty where the command needs none. The simulated engine's is the
+        plan without what was not chosen.
         """
         if self.simulated:
             return json_text(

@@ -44,7 +44,7 @@ TARGETS = ("triton", "kserve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedFiles:
-    """Everything that the files are made of."""
+    """What the files are written from."""
 
     name: str  # of the deployment, for objects and containers
     service: Service  # one server with the chosen settings and its share of the traffic

@@ -28,8 +28,10 @@ from tonnage.deploy.service import Service, around, dns_label, obstacle, service
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
+from tonnage.plan.launch import priority_words
 from tonnage.plan.plan import Plan
-from tonnage.plan.use_cases import UseCasePool, UseCases
+from tonnage.plan.use_cases import Background, CaseAtPeak, UseCasePool, UseCases
+from tonnage.results.metrics import Latencies
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import TARGETS as RUNS
@@ -55,13 +57,15 @@ PREPARED = {
 }
 """Where a target has other checkpoints or metrics than its engines."""
 
-REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
+REHEARSED = ("compose", "kubernetes", "kserve", "llm-d", "nim")
 """Targets that run an engine as an image with a command, in place of which they run the simulated
 engine as well."""
 
 
 class NothingRuns(InputError):
-    """No deployment of a plan runs on the target, whose question may have another answer there."""
+    """The target runs none of a plan's deployments; the same question may have another answer
+    there.
+    """
 
 
 def target_files(service: Service, target: str) -> dict[str, str]:
@@ -205,6 +209,91 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
             " give them other titles"
         )
     return found
+
+
+def deployed_by_priority(cases: UseCases, target: str, **given: Any) -> Service:
+    """The one pool of use cases that share it by priority; ``given`` is as for ``deployed``.
+
+    Raises InputError: as ``deployed``, or a plan that no longer has the pool's deployment.
+    """
+    (pool,) = cases.shared.pools if cases.shared is not None else ()
+    found = next(
+        (
+            (plan, candidate)
+            for _, plan in sorted(zip(cases.priorities or (), cases.plans, strict=True), key=_first)
+            for candidate in plan.candidates
+            if candidate.identity == pool.identity
+        ),
+        None,
+    )
+    if found is None:
+        raise InputError(f"{option('plan')}: holds no deployment of its shared pool; size again")
+    plan, candidate = found
+    rate = math.fsum(case.requests_per_second for case in pool.cases)
+    words = priority_words(find_engine(pool.engine_preset or pool.engine).launch)
+    shared = replace(
+        candidate.pool,
+        instances=pool.instances,
+        systems=math.ceil(pool.gpus / pool.gpus_per_system),
+        knobs=pool.knobs,
+        launch=(*candidate.pool.launch, *words),
+    )
+    demand = replace(
+        plan.demand,
+        peak_requests_per_second=rate,
+        sizing_requests_per_second=rate,
+        mean_requests_per_second=None,
+        profile=None,
+    )
+    in_flight = math.fsum(
+        case.requests_per_second * (case.e2e_ms.mean or 0.0) / 1e3 for case in pool.cases
+    )
+    slowest = max(pool.cases, key=lambda case: case.e2e_ms.p99 or 0.0)
+    served = replace(
+        candidate,
+        pools=(shared,),
+        requests_per_second_per_instance=rate / pool.instances,
+        sized_requests_per_second_per_instance=None,
+        concurrency_per_instance=in_flight / pool.instances,
+        e2e_ms=slowest.e2e_ms,
+        at_peak=None,
+    )
+    plan = replace(
+        plan,
+        demand=demand,
+        scenario=replace(plan.scenario, limits=(), limits_that_count=()),
+        candidates=tuple(one for one in plan.candidates if one is not candidate),
+    )
+    service = deployed(around(plan, served), target, **given)
+    if service.instead_of is not None:
+        raise InputError(
+            f"{option('target')}: {service.why}; size the classes again with"
+            f" {option('deploy_on')} {target}"
+        )
+    by_name = dict(zip(cases.names, cases.priorities or (), strict=True))
+    served_cases = [*pool.cases, *map(_in_background, filter(None, [cases.background]))]
+    ordered = sorted(
+        ((case, by_name[case.name]) for case in served_cases), key=lambda pair: pair[1]
+    )
+    return replace(service, by_priority=tuple(ordered))
+
+
+def _in_background(job: Background) -> CaseAtPeak:
+    """A job in the background as a use case without limits, evenly over its time."""
+    rate = job.requests / job.within_seconds
+    nothing = Latencies()
+    return CaseAtPeak(
+        name=job.name,
+        requests_per_second=rate,
+        limits=(),
+        ttft_ms=nothing,
+        tpot_ms=nothing,
+        e2e_ms=nothing,
+    )
+
+
+def _first(pair: tuple[int, Plan]) -> int:
+    return pair[0]
 
 
 def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:

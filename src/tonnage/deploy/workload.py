@@ -335,7 +335,7 @@ def resources(service: Service) -> dict[str, Any]:
 
 
 def labels(service: Service) -> dict[str, str]:
-    """Of everything that belongs to the deployment."""
+    """The labels of every object of the deployment."""
     return {"app.kubernetes.io/name": service.name, "app.kubernetes.io/managed-by": "tonnage"}
 
 

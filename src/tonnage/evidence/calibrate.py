@@ -198,7 +198,7 @@ as long."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TtftError:
-    """By how much a part of the mean TTFT is off, with the shipped terms."""
+    """How far a part of the mean TTFT is off with the shipped terms."""
 
     part: TtftPart
     seconds: float  # in the mean of the rows; negative where the part is shorter than predicted

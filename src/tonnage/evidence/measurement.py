@@ -230,8 +230,8 @@ class _Outcomes:
         )
 
     def _after(self, level: float, found: float) -> Slowdown:
-        """By which factors times are longer at a confidence after a calibration that finds them at
-        a quantile.
+        """The factors by which times are longer at a confidence, after a calibration that finds
+        them at a quantile.
         """
         errors = self.contender.errors
         after = {

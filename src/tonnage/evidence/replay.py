@@ -155,7 +155,7 @@ class MetricBeside:
         return self.low <= self.measured <= self.high if known else None
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         names = ("metric", "statistic", "measured", "predicted", "ratio", "low", "high", "inside")
         return {name: getattr(self, name) for name in names}
 
@@ -176,7 +176,7 @@ class RunBesidePlan(InNotebooks):
     marks: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         d = self.deployment
         return {
             **d.named,

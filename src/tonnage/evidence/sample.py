@@ -172,7 +172,7 @@ class _Model:
         self.along = left.T @ residuals
 
     def decrease(self, step: Floats) -> float:
-        """By how much a step lowers half the sum of squares of the linear model."""
+        """How much a step lowers half the sum of squares of the linear model."""
         change = self.scaled @ step
         return -float(change @ self.residuals + 0.5 * change @ change)
 

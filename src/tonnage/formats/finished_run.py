@@ -4,15 +4,13 @@ other tools count them.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import DataError
 from tonnage.results.requests import COMPLETED, Requests
-from tonnage.results.store import read_run, read_tokens
+from tonnage.results.store import checked, read_mapping, read_run, read_tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,13 +125,7 @@ def read_finished(directory: Path) -> FinishedRun:
     """
     found = read_run(directory)
     offsets, lengths = read_tokens(directory)
-    path = directory / "run.json"
-    try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); measure again"
-        ) from None
+    run = checked(directory / "run.json", read_mapping, "measure again")
     return FinishedRun(
         requests=found.requests,
         offsets_ns=offsets,

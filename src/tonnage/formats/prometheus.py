@@ -100,7 +100,7 @@ class Buckets:
 
     @property
     def mean(self) -> float:
-        """In seconds; NaN without observations."""
+        """The mean in seconds; NaN without observations."""
         return self.total / self.count if self.count else math.nan
 
     def since(self, before: Buckets) -> Buckets:

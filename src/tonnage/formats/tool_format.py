@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tonnage.csv_file import column_names, csv_rows, refuse_text_log
+from tonnage.csv_file import column_names, csv_rows, read_text
 from tonnage.errors import InputError, UnknownName
 from tonnage.formats.finished_run import FinishedRun, read_finished
 from tonnage.formats.table import shown
@@ -181,18 +181,7 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
     line says where.
     """
     source = (request_file(path) or path) if path.is_dir() else path
-    try:
-        if source.stat().st_size > MAX_BYTES:
-            raise InputError(
-                f"{source}: larger than {MAX_BYTES // 10**9} GB; give the file of one run"
-            )
-        text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise InputError(
-            f"{source}: cannot be read ({why}); give a file with single requests"
-        ) from None
-    refuse_text_log(text, str(source))
+    text = read_text(source, give="a file with single requests", most=MAX_BYTES)
     if source.suffix.lower() == ".csv":
         text = csv_lines(text, str(source))
     return _runs(source, text, lines=source.suffix.lower() in (".jsonl", ".csv"), reading=reading)

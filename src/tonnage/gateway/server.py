@@ -30,6 +30,7 @@ from tonnage.formats.prometheus import Page
 from tonnage.gateway.balancer import Asked, Backend, Balancer
 from tonnage.gateway.haproxy import PASSED
 from tonnage.gateway.settings import Settings
+from tonnage.serve.bounded_headers import BoundedStrictHeaders
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -537,7 +538,8 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
     limits = settings.limits
     config = uvicorn.Config(
         gateway.app,
-        http="h11",  # the strictest of its readers
+        http=BoundedStrictHeaders,
+        ws="none",
         log_level="error",
         access_log=False,
         lifespan="off",

@@ -84,7 +84,7 @@ async def first(request: Request) -> Response:
 
 
 async def token_checked(request: Request) -> Response:
-    """Nothing; the guard has checked the token."""
+    """Answer with no content: the guard has checked the token."""
     return Response(status_code=204)
 
 

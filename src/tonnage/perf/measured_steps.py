@@ -136,7 +136,7 @@ def _count(text: str, name: str, default: int, where: str, errors: list[str]) ->
 
 
 def _faults(counts: Mapping[str, int]) -> list[str]:
-    """Everything about a step that is impossible."""
+    """What is impossible about a step."""
     prompts, new, decodes = (
         counts["prefill_sequences"],
         counts["prefill_tokens"],

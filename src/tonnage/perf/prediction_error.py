@@ -100,7 +100,7 @@ def regime_of(
 
 
 def _apart(deployment: Deployment, preset: str, *, burst: bool) -> Iterator[str]:
-    """In what a deployment under load differs from the measured ones (keys of
+    """The properties in which a deployment under load differs from the measured ones (keys of
     ``perf.residuals.ELSEWHERE``).
     """
     gpu, model, split = deployment.gpu, deployment.model, deployment.parallelism

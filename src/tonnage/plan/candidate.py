@@ -109,7 +109,7 @@ Role = Literal["serve", "prefill", "decode"]
 
 @strict
 class Pool(Identity):
-    """So many instances of one deployment."""
+    """A number of instances of one deployment."""
 
     role: Role = "serve"  # "serve" does everything; "prefill" and "decode" share the work
     model: str  # catalog id
@@ -383,7 +383,7 @@ class Candidate(Shown):
         return sum(pool.fleet.gpus for pool in self._shared())
 
     def _shared(self) -> list[Pool]:
-        """Of the pools on each kind of system the one with most of them, which houses the others
+        """For each kind of system, the pool with the most of them; the other pools are housed there
         too.
         """
         most: dict[str, Pool] = {}

@@ -76,7 +76,9 @@ class Serving:
 
     @property
     def fleet(self) -> Fleet:
-        """No systems yet, with what an instance takes of one: ``fleet.of(3)`` are three of them."""
+        """An empty fleet that knows what an instance takes of a system; ``fleet.of(3)`` is one of
+        three.
+        """
         return Fleet(
             systems=0,
             gpus_per_instance=self.gpus_per_instance,

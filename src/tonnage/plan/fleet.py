@@ -70,7 +70,7 @@ class Fleet:
 
 
 def fleet(gpus_per_instance: int, gpus_per_system: int, systems: int = 0) -> Fleet:
-    """So many systems, of which each instance takes ``gpus_per_instance`` GPUs."""
+    """A fleet of ``systems``, in which each instance takes ``gpus_per_instance`` GPUs."""
     return Fleet(
         systems=systems, gpus_per_instance=gpus_per_instance, gpus_per_system=gpus_per_system
     )

@@ -38,6 +38,8 @@ SETTINGS: dict[str, str] = {
     ),
     "requests": "requests that run at once in all attention ranks together",
     "prompt_tokens": "prompt tokens of one step where prompts are not split",
+    "by_priority": "whether requests are served by their priorities",
+    "lowest_first": "whether the lowest of these goes first, which is always so where they count",
     "kv_8bit": "whether the KV cache is kept in FP8",
     "kv_16bit": "whether the KV cache is kept in 16 bits though the checkpoint declares fewer",
     "kv_format": "number format of the KV cache, where that is not the engine's choice",
@@ -113,6 +115,14 @@ def command(
     return Command(argv=tuple(argv), file=file)
 
 
+def priority_words(launch: Launch | None) -> tuple[str, ...]:
+    """The flags by which an engine serves requests by their priorities, the lowest first; empty
+    where it has none.
+    """
+    switches = [] if launch is None else map(launch.switch, ("by_priority", "lowest_first"))
+    return tuple(switch.enable for switch in switches if switch is not None and switch.enable)
+
+
 def _settings(
     parallelism: Parallelism, knobs: EngineKnobs, max_context: int, kv_8bit: bool
 ) -> dict[str, Value | None]:
@@ -128,6 +138,8 @@ def _settings(
         "chunk_tokens": knobs.max_num_tokens * parallelism.dp if chunked else -1,
         "requests": knobs.max_batch_size * parallelism.dp,
         "prompt_tokens": None if chunked else knobs.max_num_tokens,
+        "by_priority": knobs.queue_order == "priority",
+        "lowest_first": knobs.queue_order == "priority",
         "kv_8bit": kv_8bit,
         "kv_format": "fp8" if kv_8bit else None,
         "graph_tokens": knobs.graph_tokens or None,

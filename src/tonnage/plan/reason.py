@@ -74,8 +74,8 @@ class CannotRun:
 
 @strict
 class Outdone:
-    """By closed form it carries at most so many requests/s per GPU, less than it would have to, to
-    do better than another.
+    """The closed form's upper limit of its requests/s per GPU is below what it would need in order
+    to beat another candidate.
 
     ``needed_per_gpu`` is None where no load would be enough, as its answers take longer at any.
     """

@@ -19,8 +19,8 @@ from tonnage.spec.typed_values import strict
 
 SCHEMA = "tonnage-use-cases/1"
 
-Chosen = Literal["shared", "separate"]
-WhyNot = Literal["models", "demand", "no-deployment", "limit", "more-gpus"]
+Chosen = Literal["shared", "separate", "first-come"]
+WhyNot = Literal["models", "demand", "no-deployment", "no-priority", "limit", "more-gpus"]
 
 
 @strict
@@ -58,7 +58,7 @@ class UseCasePool(Identity):
 
 @strict
 class PoolSystems:
-    """So many systems of one kind."""
+    """A number of systems of one kind."""
 
     system: str
     systems: int
@@ -97,8 +97,9 @@ class NotShared:
     """Why one pool for all use cases is not chosen."""
 
     # "models" or "demand" where they cannot be simulated together; "no-deployment" where no
-    # deployment meets the limits of each; "limit" where none holds the limits of all on as many
-    # GPUs as the separate pools take; "more-gpus" where it takes more
+    # deployment meets the limits of each; "no-priority" where no engine of these serves by
+    # priority; "limit" where none holds the limits of all on as many GPUs as the separate pools
+    # take; "more-gpus" where it takes more
     code: WhyNot
     case: str = ""  # the use case that decides; "" where none does
     # of the shared pool, or the most that were tried; None where nothing was simulated.
@@ -110,8 +111,35 @@ class NotShared:
 
 
 @strict
+class Background:
+    """A job of the lowest priority, done in what the hours below the peak leave free."""
+
+    name: str  # of its use case
+    requests: float  # in one job
+    within_seconds: float
+    # requests of it that the instances do within its time which the others take without it
+    free_requests: float
+    more_instances: int  # that the pool has for it
+    # requests per second at which it may be sent in each hour of the profile, the limits of all
+    # others held
+    requests_per_second: tuple[float, ...]
+
+    @property
+    def free_share(self) -> float:
+        """Share of it that takes no further instance."""
+        return min(1.0, self.free_requests / self.requests)
+
+
+@strict
 class UseCases(Saved, Displayed):
     """The answer."""
+
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = (
+        "priorities",
+        "first_come",
+        "not_first_come",
+        "background",
+    )
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -121,18 +149,22 @@ class UseCases(Saved, Displayed):
     separate: Arrangement | None
     shared: Arrangement | None  # one pool for all; None where there is none that could be chosen
     not_shared: NotShared | None  # why ``shared`` is not chosen; None where it is
-    chosen: Chosen | None  # which of the two; None where neither is possible
+    chosen: Chosen | None  # which of them; None where none is possible
+    # of each use case, the lowest first, by which ``shared`` is served; None where it is served
+    # first come, first served
+    priorities: tuple[int, ...] | None = None
+    # with priorities, one pool for all that is served first come, first served, to compare with;
+    # None where there is none on as many GPUs as the separate pools take, and why
+    first_come: Arrangement | None = None
+    not_first_come: NotShared | None = None
+    # with priorities, a job that ``shared`` does in the background of the others
+    background: Background | None = None
 
     @property
     def choice(self) -> Arrangement | None:
         """The arrangement that is chosen."""
-        return (
-            None
-            if self.chosen is None
-            else self.shared
-            if self.chosen == "shared"
-            else self.separate
-        )
+        kinds = {"shared": self.shared, "separate": self.separate, "first-come": self.first_come}
+        return None if self.chosen is None else kinds[self.chosen]
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> UseCases:

@@ -344,7 +344,7 @@ def _line(one: Profile, width: int) -> str:
 
 
 def starting(machine: Machine, start: Start) -> Document:
-    """Everything that would be started."""
+    """What would be started."""
     import yaml
 
     facts = Facts(

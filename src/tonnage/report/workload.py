@@ -39,7 +39,7 @@ PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"
 
 
 def described(found: Description, *, figures: bool = True) -> Document:
-    """Everything that was found; ``figures`` adds the drawings of the page."""
+    """The whole description; ``figures`` adds the drawings of the page."""
     first, lengths = (
         section("traffic", "Traffic", Text(_first(found), tone="answer")),
         _lengths(found, figures=figures),

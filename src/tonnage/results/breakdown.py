@@ -89,7 +89,7 @@ def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassResult:
-    """Of one class."""
+    """Results of one class of traffic."""
 
     # name, share: as they were requested
     name: str

@@ -265,7 +265,7 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLatencies:
-    """Of the requests of sessions."""
+    """Latencies of the requests of sessions."""
 
     # first_ttft_ms, further_ttft_ms: TTFT of the first request of a session, and of all others
     first_ttft_ms: Latencies

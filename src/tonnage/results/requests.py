@@ -49,7 +49,7 @@ def gap_edges_ns() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Of the requests of sessions."""
+    """Turns and calls of the requests of sessions."""
 
     session: NDArray[np.int64]  # the number of each one's session
     first: NDArray[np.bool_]  # whether it is the session's first

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tonnage.csv_file import read_text
 from tonnage.errors import DataError, InputError, option, short_of_memory
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import (
@@ -258,7 +259,7 @@ def read_requests(directory: Path) -> Requests:
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The mapping of a YAML or JSON file. Raises ValueError: it holds something else."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     mapping = json.loads(text) if path.suffix == ".json" else parse_yaml(text, str(path))
     if not isinstance(mapping, dict):
         raise ValueError("not a mapping")
@@ -275,6 +276,8 @@ def checked(
     import yaml
 
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file")
         return read(path)
     except (
         InputError,
@@ -293,11 +296,27 @@ def checked(
         raise DataError(f"{path}: is damaged ({why}); {again}") from None
 
 
-def _read_columns(path: Path) -> dict[str, Any]:
-    """The columns of ``Requests`` except the gaps, checked."""
+MOST_EXPANSION = 200
+"""Times a file's size that its values may take; those of runs take up to 30 times as much."""
+
+
+def parquet_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """The columns of a file, all unless named. Raises ValueError: it would expand to more than
+    ``MOST_EXPANSION`` times its size, and to more than 100 MB.
+    """
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(path).read(use_threads=False)
+    file = pq.ParquetFile(path)
+    groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+    cells = sum(group.column(j).num_values for group in groups for j in range(group.num_columns))
+    if 8 * cells > max(MOST_EXPANSION * path.stat().st_size, 10**8):
+        raise ValueError(f"it has {cells:,} values in {path.stat().st_size:,} bytes")
+    return file.read(columns=columns, use_threads=False)
+
+
+def _read_columns(path: Path) -> dict[str, Any]:
+    """The columns of ``Requests`` except the gaps, checked."""
+    table = parquet_table(path)
     if tuple(table.column_names) != COLUMNS:
         raise ValueError(f"its columns are {', '.join(table.column_names)}")
     if any(table.column(name).null_count for name in COLUMNS):
@@ -329,9 +348,7 @@ def _integers(table: pa.Table, name: str, kind: str) -> Any:
 
 def _read_gaps(path: Path) -> Any:
     """The histogram, int64 of (POSITION_BUCKETS, GAP_BINS)."""
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(path).read(use_threads=False)
+    table = parquet_table(path)
     bucket, low, count = (
         _integers(table, n, k)
         for n, k in (("bucket", "int32"), ("bin_low_ns", "int64"), ("count", "int64"))
@@ -540,14 +557,8 @@ def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def _read_tokens(path: Path) -> tuple[Any, Any]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    column = (
-        pq.ParquetFile(path)
-        .read(columns=["offsets_ns"], use_threads=False)
-        .column("offsets_ns")
-        .combine_chunks()
-    )
+    column = parquet_table(path, ["offsets_ns"]).column("offsets_ns").combine_chunks()
     lists = column if isinstance(column, pa.ListArray) else pa.concat_arrays(column.chunks)
     return lists.flatten().to_numpy(), np.asarray(
         lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64

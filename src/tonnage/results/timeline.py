@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
+from tonnage.results.store import parquet_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,10 +108,9 @@ def read_timeline(path: Path) -> Timeline:
     such file.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, use_threads=False)
+        table = parquet_table(path)
         said = {
             key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()
         }

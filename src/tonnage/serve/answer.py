@@ -24,7 +24,9 @@ class StopTexts:
     """
 
     def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
-        """Nothing has come yet; ``kept`` says whether the stop that is found is given out."""
+        """Wait for the first text; ``kept`` says whether the stop text itself is part of the
+        output.
+        """
         self._stops, self._kept = tuple(stops), kept
         self._held = ""
         self.found = ""  # the stop text that has come, "" before; what follows is not given out
@@ -113,10 +115,10 @@ class Source(Protocol):
         """Tokens of its prompt that the prefix cache had."""
 
     def begin(self, answer: Answer) -> None:
-        """Begin to make pieces, which are given to ``answer.take``."""
+        """Start making pieces, which are handed to ``answer.take``."""
 
     def end(self) -> None:
-        """No piece is wanted any more. Called once, whether the source has ended or not."""
+        """Stop making pieces. Called once, whether the source has ended or not."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True, weakref_slot=True)

@@ -42,7 +42,7 @@ class Engines(Protocol):
 
     @property
     def metrics(self) -> Metrics:
-        """Of the server."""
+        """The server's own metrics."""
 
     @property
     def waiting(self) -> int:
@@ -157,7 +157,7 @@ Handler = Callable[["Request"], Awaitable[Response]]
 
 
 def counted(service: Service, handler: Handler) -> Handler:
-    """A handler whose refusals are answered, and whose responses are counted."""
+    """Wrap a handler: its refusals are answered, and its responses counted."""
 
     async def answered(request: Request) -> Response:
         service.busy += 1

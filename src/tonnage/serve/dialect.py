@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tonnage.serve.published import SGLANG, TENSORRT_LLM, VLLM, Published
+from tonnage.serve.published import NIM_1, SGLANG, TENSORRT_LLM, VLLM, Published
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import HALF
 from tonnage.spec.catalog.interfaces import find_interface
@@ -159,6 +159,15 @@ OF_NIM = replace(
     source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few more paths (serve/native.py)",
 )
 
+OF_NIM_1 = replace(OF_NIM, published=NIM_1, source=f"{OF_NIM.source}; {NIM_1.source}")
+INSIDE_NIM = {
+    "sglang": replace(OF_SGLANG, name="nim", metrics=OF_NIM.metrics),
+    "tensorrt-llm": OF_NIM_1,
+    "nim": OF_NIM_1,
+}
+"""NIM by the family of the engine inside it, where that is not the vLLM of NIM 2: SGLang in NIM 2,
+TensorRT-LLM in NIM 1."""
+
 OF_TRITON = replace(
     OF_TENSORRT_LLM,
     name="triton",
@@ -168,6 +177,11 @@ OF_TRITON = replace(
 DIALECTS = {
     dialect.name: dialect for dialect in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)
 }
+
+
+def dialect_of(name: str, family: str) -> Dialect:
+    """The dialect of a name, where an engine of that family runs."""
+    return INSIDE_NIM.get(family, OF_NIM) if name == OF_NIM.name else DIALECTS[name]
 
 
 class Refused(Exception):

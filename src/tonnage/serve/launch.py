@@ -83,7 +83,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Everything."""
+    """Everything that starts on this machine."""
 
     engine: str  # preset, or the family where there is none
     model: str  # the name that clients use
@@ -96,7 +96,7 @@ class Start:
     notes: tuple[str, ...] = ()  # what a reader must know, as sentences
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         each = [
             {
                 "argv": list(one.argv),

@@ -16,11 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tonnage.csv_file import read_text
 from tonnage.deploy.workload import MARGIN, PRODUCTS
-from tonnage.errors import InputError, InputErrors, option
+from tonnage.errors import InputErrors, option
 from tonnage.serve import amd
 from tonnage.spec.catalog import gpus
-from tonnage.spec.typed_values import bounded, read_as, strict
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 # Share of a GPU's memory that others may use while it still counts as free: a display, a context,
 # an exporter
@@ -84,7 +85,7 @@ class Machine:
         return f"{gpus}{driver}, {self.cpus} cores, {self.memory_bytes / 2**30:,.0f} GiB"
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return asdict(self)
 
 
@@ -92,15 +93,7 @@ def read_machine(path: Path) -> Machine:
     """A machine that a YAML file describes by these attributes. Raises InputError: unreadable, or
     no machine.
     """
-    import yaml
-
-    where = option("machine")
-    try:
-        values = bounded(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
-        raise InputError(
-            f"{where}: {path} cannot be read ({getattr(fault, 'strerror', None) or 'no YAML'})"
-        ) from None
+    values = parse_yaml(read_text(path, option("machine")), str(path))
     return read_as(Machine, values, str(path), InputErrors)
 
 

@@ -42,7 +42,7 @@ class Detokenizer:
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        """No token has come yet; ``decode`` gives the text of some tokens."""
+        """Wait for the first token; ``decode`` returns the text of a sequence of tokens."""
         self._decode = decode
         self._ids: list[int] = []
         self._begin = self._read = 0
@@ -143,7 +143,7 @@ class Pipeline:
         self._thread.join(timeout=30)
 
     def submit(self, work: Work) -> None:
-        """Begin to answer; from any thread."""
+        """Start an answer; may be called from any thread."""
         self._commands.put(lambda: self._begin(work))
 
     def cancel(self, work: Work) -> None:
@@ -303,12 +303,12 @@ class OpenvinoReader:
         self._vocabulary = len(tokenizer.get_vocab())
 
     def text(self, text: str, *, special: bool = True) -> Prompt:
-        """Of a text, with the special tokens that the model wants before it."""
+        """Encode a text, with the special tokens that the model wants before it."""
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=special))
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """Of a chat, with the template that the model's file holds. Raises Refused: there is none,
-        or it does not take these messages.
+        """Encode a chat by the template in the model's file. Raises Refused: there is none, or it
+        does not take these messages.
         """
         said = [{"role": message.role, "content": message.text} for message in messages]
         try:
@@ -321,7 +321,7 @@ class OpenvinoReader:
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=False))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """Of token ids. Raises Refused: ids beyond the vocabulary."""
+        """Accept token ids as they are. Raises Refused: ids beyond the vocabulary."""
         if max(ids) >= self._vocabulary:
             raise Refused(
                 f"prompt: token id {max(ids)} is out of vocabulary, which has {self._vocabulary}"
@@ -388,7 +388,7 @@ class OpenvinoSource:
     def __init__(
         self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]
     ) -> None:
-        """Not begun yet; ends at ``stop_ids``."""
+        """Prepare; generation has not started, and ends at ``stop_ids``."""
         self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
         self._work: Work | None = None
 

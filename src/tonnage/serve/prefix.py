@@ -46,14 +46,14 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """A block that is no longer found."""
+    """A block that has left the cache."""
 
     name: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """Nothing is found any more."""
+    """The cache was emptied."""
 
 
 Change = Stored | Removed | Cleared
@@ -83,7 +83,7 @@ class LiveContents:
     """The contents of requests as they come; outputs follow as they are made."""
 
     def __init__(self, size: int) -> None:
-        """Nothing has come yet; a block has ``size`` tokens."""
+        """Start empty, with blocks of ``size`` tokens."""
         self._size = size
         self._rows: dict[int, _Row] = {}
         self.jobs: dict[int, Job] = {}

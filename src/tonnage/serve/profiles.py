@@ -161,7 +161,7 @@ class Profile:
         return f"{self.family}-{self.precision}-tp{self.tp}-pp1-{self.aim}"
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return {
             "name": self.name,
             "kind": self.kind,

@@ -266,6 +266,33 @@ VLLM = Published(
     ),
 )
 
+NIM_1 = Published(
+    path="/v1/metrics",
+    labels={},
+    instance="",
+    gauges={
+        "running": "num_requests_running",
+        "waiting": "num_requests_waiting",
+        "kv_used": "gpu_cache_usage_perc",
+    },
+    counters={
+        "prompt_tokens": "prompt_tokens",
+        "output_tokens": "generation_tokens",
+        "ended": "request_success",
+    },
+    histograms={
+        "first": ("time_to_first_token_seconds", _FIRST),
+        "gap": ("time_per_output_token_seconds", (*_FAST, *_GAP)),
+        "whole": ("e2e_request_latency_seconds", _WHOLE),
+        "isl": ("request_prompt_tokens", TOKENS),
+        "osl": ("request_generation_tokens", TOKENS),
+    },
+    source=(
+        "NIM for LLMs 1.15, Observability (docs.nvidia.com), read 2026-11-25; the bounds are those"
+        " of vLLM, recalled"
+    ),
+)
+
 TENSORRT_LLM = Published(
     path="/prometheus/metrics",
     labels={"engine_type": "undefined"},

@@ -61,7 +61,7 @@ class Made:
                 self.calls[call.place][2] += call.arguments
 
     def settle(self) -> None:
-        """Nothing more comes: a call that was cut short is read as text, as vLLM reads it."""
+        """End the reply: a tool call that was cut short becomes text, as in vLLM."""
         script, made = self.answer.script, self.answer.made
         if (
             script is not None

@@ -190,7 +190,7 @@ class Served:
         crashes: list[asyncio.TimerHandle],
         faults: list[Fault],
     ) -> None:
-        """Begin with the faults that are not about requests, in place of earlier ones."""
+        """Start the faults that do not concern single requests, in place of earlier ones."""
         while crashes:
             crashes.pop().cancel()
         for i, (clock, instance) in enumerate(zip(clocks, fleet.instances, strict=True)):

@@ -52,8 +52,8 @@ class Child:
     """A program that runs, or has run."""
 
     def __init__(self, program: Program, log: Path, *, grace_s: float) -> None:
-        """Not started yet; ``log`` is a file in a folder that exists, ``grace_s`` the seconds from
-        SIGTERM to SIGKILL.
+        """Prepare a process, without starting it; ``log`` is a file in a folder that exists,
+        ``grace_s`` the seconds from SIGTERM to SIGKILL.
         """
         # program: what it runs; log: the file that takes everything the program prints; it grows
         # over restarts

@@ -48,7 +48,7 @@ class Tokens(Protocol):
 
     @property
     def size(self) -> int:
-        """Of the vocabulary."""
+        """The size of the vocabulary."""
 
     @property
     def end(self) -> int:
@@ -199,13 +199,13 @@ class Reader(Protocol):
     """Makes prompts of what clients send."""
 
     def text(self, text: str, *, special: bool = True) -> Prompt:
-        """Of a text; with ``special`` the model's own tokens go before it."""
+        """Encode a text; with ``special`` the model's own tokens go before it."""
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """Of a chat, with the model's template."""
+        """Encode a chat by the model's template."""
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """Of token ids. Raises Refused: ids that the model does not have."""
+        """Accept token ids as they are. Raises Refused: ids that the model does not have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,8 @@ class Transfers:
         }
 
     def fetched(self, request: str) -> dict[str, float] | None:
-        """Of a cache that is fetched, once: tokens, seconds until it has come, seconds by which
-        this machine was late; None if gone.
+        """Hand over a fetched cache, once: its tokens, the seconds until it arrived, and the
+        seconds by which this machine was late; None if it is gone.
         """
         one = self.waiting.pop(request, None)
         return (

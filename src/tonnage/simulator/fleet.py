@@ -150,7 +150,8 @@ class _Fleet:
         if place == NO_INSTANCE:
             self.owner[number], self.lost[number] = -1, True
             return
-        self.members[place].submit(number, isl=isl, osl=osl, at=at)
+        priority = 0 if trace.priority is None else int(trace.priority[number])
+        self.members[place].submit(number, isl=isl, osl=osl, at=at, priority=priority)
         self.owner[number], self.sent[number] = self.place[place], at
         self.served[self.place[place]][1].append(number)
 

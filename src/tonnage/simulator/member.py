@@ -66,11 +66,22 @@ class Member:
         used, free = self.engine.kv_blocks_used, self.engine.kv_blocks_free
         return used / max(used + free, 1)
 
-    def submit(self, number: int, *, isl: int, osl: int, at: int, received: bool = False) -> None:
+    def submit(
+        self,
+        number: int,
+        *,
+        isl: int,
+        osl: int,
+        at: int,
+        received: bool = False,
+        priority: int = 0,
+    ) -> None:
         """Send a request at an instant in picoseconds, not before ``now``; ``received`` brings KV
         cache and first token with it.
         """
-        self.engine.submit(Request(id=number, isl=isl, osl=osl, at=at, received=received))
+        self.engine.submit(
+            Request(id=number, isl=isl, osl=osl, at=at, received=received, priority=priority)
+        )
         self.live[number] = Live(prompt=isl, output=osl)
         self.tokens += isl + osl
 

@@ -137,7 +137,7 @@ def nth_available(view: View, number: int) -> int:
 
 
 def random(view: View, request: Request, memory: Memory) -> int:
-    """Any available instance, each with the same chance."""
+    """Choose among the available instances, each with the same chance."""
     return nth_available(view, draw(memory.seed[0], request.number, 0))
 
 

@@ -217,7 +217,7 @@ class SimulatedRun(InNotebooks):
 
     @property
     def by_group(self) -> tuple[tuple[Alike, float, Latencies, Latencies], ...]:
-        """Of each group of unlike instances its share of the requests, TTFT and E2E in
+        """For each group of unlike instances, its share of the requests, and its TTFT and E2E in
         milliseconds.
         """
         from tonnage.results.metrics import counted_rows, of_rows
@@ -385,7 +385,7 @@ S_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFacts:
-    """Of a run behind a router."""
+    """Facts of a run behind a router."""
 
     failures: int  # of instances, up to the arrival of the last request
     restarts: int  # of instances between seasons

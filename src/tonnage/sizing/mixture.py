@@ -57,11 +57,13 @@ class Case:
         name: of the use case.
         rate: requests per second at its peak.
         sized: the deployment at the systems that the use case needs by itself.
+        priority: of its requests, where the pool is served by it; the lowest goes first.
     """
 
     name: str
     rate: float
     sized: Sized
+    priority: int = 0
 
     @property
     def asked(self) -> Slo:
@@ -102,10 +104,15 @@ def _part(case: Case, *, as_predicted: bool) -> Part:
 class Mixture:
     """A deployment under several use cases, for any number of instances."""
 
-    def __init__(self, cases: Sequence[Case], *, as_predicted: bool = False) -> None:
-        """``as_predicted`` leaves out the errors that the asked confidence allows for."""
+    def __init__(
+        self, cases: Sequence[Case], *, as_predicted: bool = False, by_priority: bool = False
+    ) -> None:
+        """``as_predicted`` leaves out the errors that the asked confidence allows for;
+        ``by_priority`` serves the use cases by their priorities, not first come, first served.
+        """
         self.cases = tuple(cases)
         self.as_predicted = as_predicted
+        self.by_priority = by_priority
         self.parts = tuple(_part(case, as_predicted=as_predicted) for case in cases)
 
     @cached_property
@@ -125,7 +132,11 @@ class Mixture:
             longest.isl, kind="fixed", mean=prompts, std=0.0, bins=(), plus=0.0, written=""
         )
         traffic = replace(longest, isl=mean, pairs=None, step_factor=slowest.step_factor)
-        return Instance(self.parts[0].instance.deployment, traffic)
+        deployment = self.parts[0].instance.deployment
+        if self.by_priority:
+            knobs = replace(deployment.knobs, queue_order="priority")
+            deployment = replace(deployment, knobs=knobs)
+        return Instance(deployment, traffic)
 
     @property
     def instances_exact(self) -> float:
@@ -142,7 +153,7 @@ class Mixture:
         return busy <= STABLE * instances * (1 + 1e-6)
 
     def run(self, instances: int) -> MixtureRun:
-        """So many instances under the peaks of all use cases at once."""
+        """Simulate ``instances`` under the peaks of all use cases at once."""
         trace, owners = self._trace(instances)
         record = self.instance.together(
             trace, min(instances, MOST_INSTANCES), self.instance.traffic.router
@@ -185,9 +196,17 @@ class Mixture:
         owners = np.concatenate([np.full(len(trace), place) for place, trace in enumerate(traces)])[
             order
         ]
-        return Trace(
-            due_ps=apart, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=traces[0].seed
-        ), owners
+        priority = np.array([case.priority for case in self.cases], np.int64)[owners]
+        merged = Trace(
+            due_ps=apart,
+            isl=isl,
+            osl=osl,
+            concurrency=0,
+            turnaround_ps=0,
+            seed=traces[0].seed,
+            priority=priority if self.by_priority else None,
+        )
+        return merged, owners
 
     def _requests(self, instances: int, shown: int) -> int:
         """Requests of a run: as many as of a fleet of one use case, and enough of the rarest."""

@@ -23,7 +23,7 @@ class Steps:
         self.progress, self.finished, self.expected = progress, 0, 0
 
     def expect(self, steps: int) -> None:
-        """So many more will come."""
+        """Expect ``steps`` more."""
         self.expected += steps
 
     def done(self, name: str) -> None:

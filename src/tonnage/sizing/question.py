@@ -244,8 +244,8 @@ def _of_recorded(recorded: RecordedSessions) -> AtBest:
 
 @lru_cache(maxsize=8)
 def _of_recording(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> AtBest:
-    """Of a recording, from the blocks that an earlier prompt had at the same place behind the same
-    blocks.
+    """The sharing of a recording, from the blocks that an earlier prompt had at the same place
+    behind the same blocks.
     """
     pairs = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks).pairs()
     if pairs is None:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.plan.candidate import Identity
 from tonnage.plan.fleet import Standby
+from tonnage.plan.launch import priority_words
 from tonnage.plan.limit import Breach
 from tonnage.plan.use_cases import (
     Arrangement,
+    Background,
     CaseAtPeak,
     Chosen,
     NotShared,
@@ -28,6 +30,7 @@ from tonnage.plan.use_cases import (
     UseCasePool,
     UseCases,
 )
+from tonnage.sizing.background import Job, as_stream, filled
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
@@ -53,11 +56,12 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One use case: its name, its question, and its answer by itself."""
+    """One use case: its name, its question, its answer by itself, and its priority."""
 
     name: str
     question: Question
     plan: Plan
+    priority: int = 0  # of its requests in one pool for all; the lowest goes first
 
 
 def use_cases(
@@ -81,18 +85,36 @@ def use_cases(
         each.systems - bare.systems
         for each, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True)
     )
-    shared, why_not = _shared(asked, separate.gpus, more, told)
-    shared = (
-        shared if shared is None or reserve is None else _arranged(shared.pools, spare, reserve)
-    )
-    chosen: Chosen = "separate"
-    if shared is not None and (shared.gpus, shared.gpus_in_use) <= (
-        separate.gpus,
-        separate.gpus_in_use,
-    ):
-        chosen, why_not = "shared", None
+    most, priorities = (separate.gpus, more), tuple(one.priority for one in asked)
+    by_priority = len(set(priorities)) > 1
+    job = next((one for one in asked if by_priority and one.question.offline), None)
+    tried = Tried(asked=[one for one in asked if one is not job], job=job)
+    compared, first_come = dict[str, Any](), None
+    if by_priority:
+        not_first_come: NotShared | None = NotShared(
+            code="demand", case="" if job is None else job.name
+        )
+        if job is None:
+            first_come, not_first_come = _shared(tried, *most, told, by_priority=False)
+            first_come = _with_standby(first_come, spare, reserve)
+        compared = {"priorities": priorities, "first_come": first_come}
+        compared |= {"not_first_come": not_first_come}
+    shared, why_not = _shared(tried, *most, told, by_priority=by_priority)
+    if shared is not None and job is not None:
+        compared["background"] = tried.filled[shared.pools[0].identity]
+    shared = _with_standby(shared, spare, reserve)
+    # where several take as many, the first of them
+    kinds: dict[Chosen, Arrangement | None] = {
+        "shared": shared,
+        "first-come": first_come,
+        "separate": separate,
+    }
+    taken = {name: (kind.gpus, kind.gpus_in_use) for name, kind in kinds.items() if kind}
+    chosen: Chosen = min(taken, key=lambda name: taken[name])
+    if chosen == "shared":
+        why_not = None
     elif shared is not None:
-        pairs = ((shared.gpus, separate.gpus), (shared.gpus_in_use, separate.gpus_in_use))
+        pairs = list(zip(taken["shared"], taken[chosen], strict=True))
         gpus, fewer = next(pair for pair in pairs if pair[0] != pair[1])
         why_not = NotShared(code="more-gpus", gpus=gpus, separate_gpus=fewer)
     return UseCases(
@@ -102,7 +124,17 @@ def use_cases(
         shared=shared,
         not_shared=why_not,
         chosen=chosen,
+        **compared,
     )
+
+
+def _with_standby(
+    arrangement: Arrangement | None, spare: int, reserve: Reserve | None
+) -> Arrangement | None:
+    """The arrangement with systems on standby for failures, where the question wants some."""
+    if arrangement is None or reserve is None:
+        return arrangement
+    return _arranged(arrangement.pools, spare, reserve)
 
 
 def together(asked: Sequence[Asked]) -> NotShared | None:
@@ -123,9 +155,10 @@ def _alone(one: Asked) -> UseCasePool:
     case = _case(one, best) if one.question.drawn else None
     if case is None:
         spare = one.question.spare + (0 if best.standby is None else best.standby.extra_systems)
-        return _pool(
-            best, best.pool.fleet.of(best.systems - spare).instances, best.systems_exact, ()
-        )
+        fleet = best.pool.fleet
+        exactly = best.systems_exact * max(fleet.of(1).instances, 1 / fleet.systems_per_instance)
+        instances = min(fleet.of(best.systems - spare).instances, math.ceil(round(exactly, 9)))
+        return _pool(best, max(1, instances), exactly, ())
     mixture = Mixture((case,))
     least = max(1, math.ceil(round(mixture.instances_exact, 9)))
     count, run = _fewest(mixture, least, MOST_TIMES * least + 1, down=False)
@@ -136,23 +169,76 @@ def _alone(one: Asked) -> UseCasePool:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """The use cases, and what one instance of each deployment that was tried does with each."""
+
+    asked: Sequence[Asked]
+    job: Asked | None = None  # of the lowest priority, in the background of the others
+    cases: dict[Identity, tuple[Case, ...] | NotShared] = field(default_factory=dict)
+    filled: dict[Identity, Background] = field(default_factory=dict)
+
+    def in_background(
+        self, candidate: Candidate, mixture: Mixture, count: int, most: int
+    ) -> int | None:
+        """The instances with which the job is done too; None where these are more than ``most``."""
+        if self.job is None:
+            return count
+        question = self.job.question
+        case = _case(replace(self.job, question=as_stream(question)), candidate)
+        requests, seconds = question.demand.offline_requests, question.demand.offline_seconds
+        if case is None or requests is None or seconds is None:
+            return None
+        job = Job(case=case, requests=requests, seconds=seconds)
+        done = filled(mixture.cases, job, count, most)
+        if done is None:
+            return None
+        self.filled[candidate.identity] = done
+        return count + done.more_instances
+
+    def of(self, candidate: Candidate) -> tuple[Case, ...] | NotShared:
+        """The use cases on a deployment, or the one whose limits it does not meet."""
+        if candidate.identity not in self.cases:
+            cases = []
+            for one in self.asked:
+                case = _case(one, candidate)
+                if case is None:
+                    self.cases[candidate.identity] = NotShared(code="no-deployment", case=one.name)
+                    break
+                cases.append(case)
+            else:
+                self.cases[candidate.identity] = tuple(cases)
+        return self.cases[candidate.identity]
+
+
+def has_priorities(engine: str) -> bool:
+    """Whether an engine preset is started with requests served by priority, as is simulated."""
+    return bool(priority_words(find_engine(engine).launch))
+
+
 def _shared(
-    asked: Sequence[Asked], most_gpus: int, spare: int, told: Told
+    tried: Tried, most_gpus: int, spare: int, told: Told, *, by_priority: bool
 ) -> tuple[Arrangement | None, NotShared | None]:
     """The shared pool on the fewest GPUs, or why there is none on as many as the separate pools
     take.
     """
-    apart = together(asked)
+    apart = together(tried.asked)
     if apart is not None:
         return None, apart
     best: Arrangement | None = None
-    why = NotShared(code="no-deployment")
-    for candidate in _deployments(asked)[:TRIED]:
+    deployments = [
+        candidate
+        for candidate in _deployments(tried.asked)
+        if not by_priority or has_priorities(candidate.engine_preset)
+    ]
+    why = NotShared(code="no-deployment" if deployments else "no-priority")
+    for candidate in deployments[:TRIED]:
         told(
             f"shared pool of {candidate.gpu} {candidate.precision} {candidate.parallelism}"
             f" {candidate.engine}"
         )
-        found = _one_pool(asked, candidate, most_gpus if best is None else best.gpus, spare)
+        gpus = most_gpus if best is None else best.gpus
+        found = _one_pool(tried, candidate, gpus, spare, by_priority=by_priority)
         if isinstance(found, NotShared):
             why = found if found.breach is not None or why.code == "no-deployment" else why
         elif best is None or (found.gpus, found.gpus_in_use) < (best.gpus, best.gpus_in_use):
@@ -184,16 +270,18 @@ def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
 
 
 def _one_pool(
-    asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spare: int
+    tried: Tried,
+    candidate: Candidate,
+    most_gpus: int,
+    spare: int,
+    *,
+    by_priority: bool,
 ) -> Arrangement | NotShared:
     """A pool of one deployment for all use cases, on at most so many GPUs of whole systems."""
-    cases = []
-    for one in asked:
-        case = _case(one, candidate)
-        if case is None:
-            return NotShared(code="no-deployment", case=one.name)
-        cases.append(case)
-    mixture = Mixture(cases)
+    cases = tried.of(candidate)
+    if isinstance(cases, NotShared):
+        return cases
+    mixture = Mixture(cases, by_priority=by_priority)
     fleet = candidate.pool.fleet
     most = fleet.of(most_gpus // candidate.gpus_per_system - spare).instances
     least = max(1, math.ceil(round(mixture.instances_exact, 9)))
@@ -202,6 +290,11 @@ def _one_pool(
     except DoesNotFit:
         return NotShared(code="no-deployment")
     if isinstance(run, MixtureRun):
+        filled_count = tried.in_background(candidate, mixture, count, most)
+        if filled_count is None:
+            return NotShared(code="limit", case=tried.job.name if tried.job else "", gpus=most_gpus)
+        if filled_count > count:
+            count, run = filled_count, mixture.run(filled_count)
         return _arranged([_simulated(candidate, mixture, count, run)], spare)
     return NotShared(
         code="limit",
@@ -251,7 +344,7 @@ def _case(one: Asked, candidate: Candidate) -> Case | None:
     sized = alone(question, candidate, Runs())
     if sized is None or sized.ready.trial.identity != candidate.identity:
         return None
-    return Case(name=one.name, rate=_load(one), sized=sized)
+    return Case(name=one.name, rate=_load(one), sized=sized, priority=one.priority)
 
 
 def _load(one: Asked) -> float:
@@ -260,8 +353,12 @@ def _load(one: Asked) -> float:
 
 def _simulated(candidate: Candidate, mixture: Mixture, count: int, run: MixtureRun) -> UseCasePool:
     """A pool that was seen to hold, with what its use cases see by the prediction as it is."""
-    predicted = Mixture(mixture.cases, as_predicted=True).run(count)
-    return _pool(candidate, count, mixture.instances_exact, run.at_peak(predicted))
+    by_priority = mixture.by_priority
+    predicted = Mixture(mixture.cases, as_predicted=True, by_priority=by_priority).run(count)
+    pool = _pool(candidate, count, mixture.instances_exact, run.at_peak(predicted))
+    if pool.knobs is None or not by_priority:
+        return pool
+    return replace(pool, knobs=replace(pool.knobs, queue_order="priority"))
 
 
 def _pool(

@@ -121,7 +121,7 @@ class CalibrationFile:
     loo: dict[str, Any] = field(default_factory=dict)
 
     def faults(self) -> list[str]:
-        """Everything that is wrong with the values, each with its key."""
+        """The faults of the values, each with its key."""
         found = [
             f"{name}: is empty" for name in ("preset", "gpu", "data") if not getattr(self, name)
         ]

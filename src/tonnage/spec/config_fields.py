@@ -346,8 +346,8 @@ def _full(config: ConfigValues) -> tuple[Mixer, ...]:
 
 
 def _apart(config: ConfigValues, mixer: Mixer, count: int) -> Counter[Mixer]:
-    """So many layers of a kind, apart by what a file says of their caches: heads of each layer, or
-    layers that share one (cla).
+    """``count`` layers of a kind, grouped by what the file says of their caches: heads of each
+    layer, or layers that share one (cla).
     """
     if not isinstance(mixer, FullAttention):
         return Counter({mixer: count})

@@ -99,7 +99,7 @@ class Speculation:
 
     @property
     def label(self) -> str:
-        """In short, such as "eagle k=3"."""
+        """A short form, such as "eagle k=3"."""
         return f"{self.method} k={self.tokens}"
 
     def __str__(self) -> str:

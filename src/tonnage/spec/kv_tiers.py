@@ -121,7 +121,7 @@ class AskedTier:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left for the system to say."""
+        """Whether every size and speed is given, so that nothing depends on the system."""
         return self.size is not None and self.speed is not None
 
 

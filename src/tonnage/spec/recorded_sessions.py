@@ -444,7 +444,7 @@ class PrefixTree:
     """
 
     def __init__(self, numbers: Iterator[int]) -> None:
-        """Nothing is in it; ``numbers`` are those of its pieces."""
+        """Start empty; ``numbers`` are given to its pieces."""
         self.numbers = numbers
         self.ids: dict[int, Ints] = {}
         self.branches: dict[tuple[int, int, int], int] = {}

@@ -376,9 +376,12 @@ class SearchAsked:
         "Queue order, simulate only: fcfs (default), shortest-first, priority (by class) or"
         " deadline."
     )
-    classes: Text = leaf(
-        "Classes of the traffic, the highest priority first, with their shares and limits on the"
-        ' first token, for simulate: "chat 0.7 ttft=1s, batch 0.3".'
+    classes: Texts = leaf(
+        "Class of traffic with its own load, lengths, limits and priority, the highest priority"
+        " first, such as chat:peak_rps=20,isl=1000,osl=200,ttft=p95<=500ms; repeatable.",
+        one="Classes of the traffic, the highest priority first, with their shares and limits on"
+        ' the first token: "chat 0.7 ttft=1s, batch 0.3".',
+        aliases=("class",),
     )
     shed: bool | None = leaf(
         "Reject requests whose first token can no longer meet its limit, simulate only (default:"
@@ -583,6 +586,10 @@ class Scenario:
     growth: Length = leaf(
         "Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are"
         " enough, and how many it takes in one, two and three years."
+    )
+    priority: int | None = leaf(
+        "Priority of a use case among several on one fleet, the lowest first (default: 0, and of"
+        " classes their order)."
     )
     spare: int | None = leaf(
         "Systems in addition to those that the load needs; 1 is N+1.",

@@ -177,7 +177,7 @@ class Pause:
     exponential: bool = False
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """So many pauses in nanoseconds."""
+        """Draw ``count`` pauses in nanoseconds."""
         import numpy as np
 
         scale = self.mean_s * 1e9
@@ -289,8 +289,8 @@ class Drawn(NamedTuple):
 def draw(
     asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]
 ) -> Drawn:
-    """So many sessions; ``streams`` draw questions, answers, turns, pauses, tools and prefixes, in
-    this order.
+    """Draw ``count`` sessions; ``streams`` draw questions, answers, turns, pauses, tools and
+    prefixes, in this order.
     """
     import numpy as np
 

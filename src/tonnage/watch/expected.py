@@ -191,8 +191,8 @@ class Pages:
     """
 
     def __init__(self, urls: Sequence[str], *, gpus: Sequence[str] = (), path: str = PATH) -> None:
-        """Nothing is fetched yet; a gateway's backends are watched in its place. Raises InputError:
-        something that is no address.
+        """Note the addresses, without fetching; a gateway's backends are watched in its place.
+        Raises InputError: something that is no address.
         """
         self.urls = tuple(dict.fromkeys(_address(url, "url") for url in urls))
         self._gpus = tuple(_with_path(_address(url, "gpu_metrics"), PATH) for url in gpus)
@@ -264,8 +264,8 @@ class Predictor:
     """Predicts for one plan; searches of capacity are kept, since lengths change slowly."""
 
     def __init__(self, plan: Plan, deployment: Deployment, *, gpus_per_system: int) -> None:
-        """Of the choice of a plan, whose limits and lengths count. Raises InputError: its lengths
-        cannot be read again.
+        """Predict a plan's choice, with the plan's limits and lengths. Raises InputError: its
+        lengths cannot be read again.
         """
         understood = plan.scenario
         process: Process = (
@@ -408,7 +408,7 @@ class Advice:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return {
             "text": self.text,
             "ratio": self.ratio,

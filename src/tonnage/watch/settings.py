@@ -65,7 +65,7 @@ class Instance:
         return tuple(setting for setting in self.settings if setting.off)
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return {"url": self.url, "settings": [asdict(setting) for setting in self.settings]}
 
 

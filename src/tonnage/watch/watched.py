@@ -69,7 +69,7 @@ class Latency:
         return "above" if self.low > high else "below" if self.high < low else "inside"
 
     def to_json(self) -> dict[str, Any]:
-        """By name; None for what is not known."""
+        """The values as JSON has them, by name; None for what is not known."""
         numbers = {
             "measured_ms": self.measured,
             "predicted_ms": self.predicted,
@@ -144,7 +144,7 @@ class Watched:
         return tuple(latency for latency in self.latencies if latency.broken)
 
     def to_json(self) -> dict[str, Any]:
-        """By name; None for what is not published or not known."""
+        """The values as JSON has them, by name; None for what is not published or not known."""
         p = self.present
         choice = self.plan.candidates[0]
         names = (

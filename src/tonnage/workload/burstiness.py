@@ -37,7 +37,7 @@ class Spread:
     most: float
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         return asdict(self)
 
     def farthest(self, other: Spread, floor: float = 0.0) -> float:
@@ -96,7 +96,7 @@ HOUR_S = 3_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispersion:
-    """Of the counts of requests in whole intervals."""
+    """Dispersion of the counts of requests in whole intervals."""
 
     width_s: int  # of an interval, in seconds
     # variance over mean; None where the traffic has fewer than ten such intervals
@@ -130,7 +130,9 @@ class Burstiness:
 
 
 def burstiness(due_s: NDArray[np.float64]) -> Burstiness:
-    """Of moments in seconds since the first, ascending, two or more and not all the same."""
+    """Burstiness of arrival times in seconds since the first, ascending, two or more and not all
+    the same.
+    """
     hours = counts(due_s, HOUR_S)
     hourly = float(hours.max() / hours.mean()) if len(hours) >= 2 and hours.any() else None
     return Burstiness(
@@ -141,7 +143,7 @@ def burstiness(due_s: NDArray[np.float64]) -> Burstiness:
 
 
 def dispersion(due_s: NDArray[np.float64], width_s: int) -> Dispersion:
-    """Of the whole intervals of one width."""
+    """Dispersion over the whole intervals of one width."""
     whole = int(due_s[-1] // width_s)
     found = counts(due_s, width_s) if FEWEST_INTERVALS <= whole <= MOST_INTERVALS else None
     if found is None or not found.any():

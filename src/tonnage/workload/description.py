@@ -367,7 +367,7 @@ class Description(InNotebooks):
 
 
 def describe(traffic: Traffic) -> Description:
-    """Everything but what a model's memory says."""
+    """Describe a recording, without what needs a model's memory."""
     recording = traffic.recording
     isl, osl = np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64)
     arrivals = burstiness(np.array(recording.due_ns) / NS_PER_S)

@@ -89,7 +89,7 @@ class History:
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Which hours were seen."""
+        """The hours that have observations."""
         return np.isfinite(self.requests)
 
     @property

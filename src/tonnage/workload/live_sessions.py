@@ -43,7 +43,9 @@ class LiveSessions:
     peak_tokens: Spread  # the longest context of each session
 
     def to_json(self) -> dict[str, Any]:
-        """By name, spreads with their statistics; lengths in tokens and times in seconds."""
+        """The values as JSON has them, by name, spreads with their statistics; lengths in tokens
+        and times in seconds.
+        """
         values = {name: getattr(self, name) for name in self.__slots__}
         return {
             name: value.to_json() if isinstance(value, Spread) else value
@@ -134,7 +136,7 @@ def chosen_sessions(recorded: RecordedSessions) -> Chosen:
 
 
 def _sums(recorded: RecordedSessions) -> dict[str, NDArray[np.float64]]:
-    """Of each session: requests, and sums over them."""
+    """For each session, its requests and sums over them."""
     pauses = np.clip(recorded.pause_ns / NS_PER_S, 0, LONG_PAUSE_S)
     new = recorded.isl - recorded.found_tokens()
     values = {

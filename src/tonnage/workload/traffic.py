@@ -126,7 +126,7 @@ class Sharing:
     turns_per_session: float | None = None  # requests of a session, on average; None with blocks
 
     def to_json(self) -> dict[str, Any]:
-        """By name; unknown values are null."""
+        """The values as JSON has them, by name; unknown values are null."""
         return asdict(self)
 
 

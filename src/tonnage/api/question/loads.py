@@ -4,18 +4,14 @@ requests per second.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.arguments import LengthsFound, Many, rates, whole_numbers
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
-from tonnage.simulator.rules import is_for_reference
-from tonnage.spec.arrivals import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
 from tonnage.spec.workload import (
     Arrivals,
@@ -33,7 +29,6 @@ from tonnage.units import LONGEST_S, parse_duration
 
 if TYPE_CHECKING:
     from tonnage.formats.tool_format import ImportedRun
-    from tonnage.spec.deployment import EngineKnobs, Slo
     from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.scenario import DemandAsked
     from tonnage.workload.traffic import Traffic
@@ -291,117 +286,3 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
         failed=len(run.requests) - len(answered),
         began_ns=answered[0].due_ns,
     )
-
-
-EXAMPLE = '"chat 0.7 ttft=1s, batch 0.3"'
-MOST_CLASSES = 100
-# Output tokens of a run with priorities or deadlines where they are not compiled: the readable
-# simulator makes them in about a minute
-MOST_LENGTH = 20_000_000
-
-
-def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
-    """Read "chat 0.7 ttft=1s, batch 0.3": classes with their shares, the highest priority first,
-    and a limit on TTFT. Raises InputError.
-    """
-    if text is None:
-        return ()
-    where, found = option("classes"), []
-    for part in text.split(","):
-        words = part.split()
-        if len(words) not in (2, 3) or (
-            len(words) == 3 and not words[2].lower().startswith("ttft=")
-        ):
-            raise InputError(
-                f"{where}: '{part.strip()}' is not a class; write name, share and a limit on the"
-                f" first token, such as {EXAMPLE}"
-            )
-        ttft_s = None if len(words) == 2 else parse_duration(words[2][len("ttft=") :], where)
-        found.append(TrafficClass(name=words[0], share=_share(words[1], where), ttft_s=ttft_s))
-    if (
-        len({traffic_class.name for traffic_class in found}) < len(found)
-        or len(found) > MOST_CLASSES
-    ):
-        raise InputError(
-            f"{where}: '{text}' has a class twice, or more than {MOST_CLASSES} of them; write for"
-            f" example {EXAMPLE}"
-        )
-    total = math.fsum(traffic_class.share for traffic_class in found)
-    if abs(total - 1) > 1e-6:
-        raise InputError(
-            f"{where}: the shares of '{text}' sum to {total:g}; write shares of the requests that"
-            " sum to 1"
-        )
-    return tuple(
-        replace(traffic_class, share=traffic_class.share / total) for traffic_class in found
-    )
-
-
-def _share(text: str, where: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share <= 1:
-        raise InputError(
-            f"{where}: '{text}' is not a share of the requests; write a number above 0, at most 1"
-        )
-    return share
-
-
-def with_classes(
-    workloads: Sequence[Workload],
-    asked: str | None,
-    knobs: EngineKnobs,
-    limits: Slo,
-    *,
-    alone: bool,
-    drafted: bool,
-) -> tuple[Workload, ...]:
-    """Workloads whose requests have these classes; with deadlines and no classes, all have the
-    tightest limit on the TTFT.
-
-    Raises InputError: classes that cannot be, or that are not simulated with the rest of the
-    question.
-    """
-    classes = classes_of(asked)
-    if not classes and not knobs.ranks:
-        return tuple(workloads)
-    needing = option("shed") if knobs.shed else option("queue_order")
-    if not classes:
-        seconds = [limit.seconds for limit in limits if limit.metric == "ttft"]
-        if knobs.queue_order == "priority":
-            raise InputError(
-                f"{option('queue_order')}: priority goes by class; give {option('classes')}"
-                f" {EXAMPLE}"
-            )
-        if not seconds:
-            raise InputError(
-                f"{needing}: needs a limit on the first token; give {option('ttft')} p95<=1s, or"
-                f" {option('classes')}"
-            )
-        classes = (TrafficClass(name="all", share=1.0, ttft_s=min(seconds)),)
-    elif (knobs.shed or knobs.queue_order == "deadline") and all(
-        traffic_class.ttft_s is None for traffic_class in classes
-    ):
-        raise InputError(
-            f"{needing}: none of the classes has a limit on its first token; write such as"
-            f" {EXAMPLE}"
-        )
-    if not alone:
-        whose = ", ".join(option(name) for name in ("classes", "queue_order", "shed"))
-        raise InputError(
-            f"{whose}: classes are simulated on one instance by itself so far, and without"
-            " sessions; leave the others out"
-        )
-    for workload in workloads:
-        outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
-        plain = is_for_reference(knobs, drafted=drafted, shares=workload.shares)
-        if plain and workload.requests * outputs > MOST_LENGTH:
-            raise InputError(
-                f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens"
-                f" each are more than the {MOST_LENGTH:,} for which the readable simulator runs"
-                " priorities and deadlines with speculative decoding or shared prompts; ask for"
-                " fewer"
-            )
-    return tuple(replace(workload, classes=classes) for workload in workloads)

@@ -27,6 +27,7 @@ from tonnage.api.question.arguments import (
     spread_of,
 )
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
+from tonnage.api.question.classes import with_classes
 from tonnage.api.question.deployment import (
     BY_CONTENT,
     deployment_of,
@@ -40,7 +41,6 @@ from tonnage.api.question.loads import (
     modulated_loads,
     sessions_of_file,
     window_of,
-    with_classes,
     workload_of,
 )
 from tonnage.api.question.sessions import (

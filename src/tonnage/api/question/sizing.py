@@ -103,7 +103,7 @@ DEFAULT_PRECISIONS = ("fp16", "fp8")  # what is tried of a model that is publish
 ALONE: UseCase = "chatbot"  # the use case of existing systems where requests are not described
 EVERY = "all"  # what stands for every number format; BF16 is as fast as FP16
 # What of the search ``tonnage simulate`` alone understands
-OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
+OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "shed", "mmpp")
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
@@ -328,8 +328,8 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def _at_once(scenario: Scenario) -> Demand:
-    """So many requests in flight, at the rate of answers that take a second; ``api.sizing.answer``
-    finds the rate of the choice's.
+    """A demand of ``concurrency`` requests in flight, written as the rate at which answers of one
+    second keep so many; ``api.sizing.answer`` finds the rate of the choice's.
     """
     demand_asked = scenario.demand
     others = [
@@ -584,6 +584,11 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
     """Refuse what only a simulation has so far, what belongs to two pools, and prices that cannot
     be.
     """
+    if scenario.search.classes is not None:
+        faults.say(
+            f"{option('classes')}: several classes are sized together, from one scenario, by"
+            " `tonnage size` or tonnage.api.size_use_cases; leave them out here"
+        )
     alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
     if alone or scenario.search.arrivals == "mmpp":
         named = ", ".join(map(option, alone or ["arrivals"]))
@@ -662,8 +667,8 @@ def owned(text: str | None) -> tuple[Owned, ...]:
 
 
 def _held(count: int, name: str) -> list[Owned]:
-    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and
-    a smaller one for the rest.
+    """The systems that ``count`` of a name are: systems by their own name, and GPUs by theirs, in
+    whole systems of the catalog with a smaller one for the rest.
     """
     try:
         return [Owned(count=count, system=find_system(name))]

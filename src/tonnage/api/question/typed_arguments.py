@@ -58,7 +58,6 @@ class SharedArguments(TypedDict, total=False):
     kv_tiers: Text
     long_prefill_token_threshold: int | None
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
-    classes: Text
     shed: bool | None
     disaggregated: bool | str | None
     kv_link: Text
@@ -113,6 +112,7 @@ class SizeArguments(SharedArguments, total=False):
     where: Texts
     have: Text
     growth: Length
+    priority: int | None
     spare: int | None
     objective: Objective | None
     budget: Text
@@ -143,6 +143,7 @@ class SizeArguments(SharedArguments, total=False):
     engine: Texts
     max_batch_size: Counts
     max_num_tokens: Counts
+    classes: Texts
     load: Literal["open", "closed"] | None
     deploy_on: Text
     price: Iterable[str] | None
@@ -162,6 +163,7 @@ class SimulateArguments(SharedArguments, total=False):
     engine: Text
     max_batch_size: One
     max_num_tokens: One
+    classes: Text
     concurrency: Counts
     request_rate: str | float | Iterable[float] | None
     requests: int | None

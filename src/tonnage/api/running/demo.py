@@ -4,7 +4,6 @@ of a folder that ``deploy`` wrote.
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any
 
 from tonnage.api.bench import Watch, prepare_bench, run_bench
 from tonnage.api.question.deployment import deployment_of
+from tonnage.api.running.gateway import HERE, gateway_from, proxy_command
 from tonnage.api.running.processes import (
     READY_S,
     Processes,
@@ -29,6 +29,7 @@ from tonnage.api.running.processes import (
 from tonnage.api.running.serve import NEWEST
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.scrape import fetch
+from tonnage.csv_file import read_text
 from tonnage.deploy.compose import ROUTER
 from tonnage.deploy.plan_text import bench_lengths
 from tonnage.deploy.service import PLAN
@@ -38,6 +39,7 @@ from tonnage.evidence.replay import replay
 from tonnage.formats.prometheus import Page
 from tonnage.plan.launch import CHECKPOINT_NAME
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.plan_document import read_plans
 from tonnage.report.verified import Rehearsal
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
@@ -71,7 +73,7 @@ class Kill:
     _thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Begin to wait."""
+        """Start the clock."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -221,10 +223,10 @@ class _Kill:
         self.at_ns = time.monotonic_ns() - self.start_ns
 
     def seen(self, exchange: Any, times: Any) -> None:
-        """Of no interest."""
+        """Ignore the exchange: only the clock matters here."""
 
     def end(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
 
 def rehearse(
@@ -241,17 +243,15 @@ def rehearse(
     Raises InputError: no simulated services of Compose, or a port that is taken; TonnageError: a
     process does not serve, or ended early.
     """
-    from tonnage.api.running.gateway import gateway_from, proxy_command
-
     place, seconds = Path(folder).absolute(), parse_duration(duration, option("duration"))
     if not (place / PLAN).is_file():
         raise InputError(
             f"{option('folder')}: {folder} holds no {PLAN}; name a folder that tonnage deploy wrote"
         )
-    plan = Plan.from_json(json.loads((place / PLAN).read_text(encoding="utf-8")))
+    (plan,) = read_plans(place / PLAN)
     engines, served = _engines(place, plan)
     rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
-    settings = gateway_from(place / "gateway.yaml", {})
+    settings = gateway_from(place / "gateway.yaml", {"host": HERE})
     own = (
         sys.executable,
         "-m",
@@ -259,6 +259,8 @@ def rehearse(
         "gateway",
         "--config",
         str(place / "gateway.yaml"),
+        "--host",
+        HERE,
         "--proxy",
         "embedded",
     )
@@ -277,6 +279,13 @@ def rehearse(
                     f"{option('folder')}: {program.address} of {program.name} is taken; stop what"
                     " listens there, or write another port"
                 )
+    addresses = {engine.address for engine in engines}
+    for target, _ in settings.backends:
+        if target.authority not in addresses:
+            raise InputError(
+                f"{option('folder')}: {place / 'gateway.yaml'} sends to {target.authority}, which"
+                " is no instance of compose.yaml on this machine; write the folder again"
+            )
     bench = prepare_bench(
         url=front.url,
         model=served,
@@ -333,12 +342,10 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
     """
     import yaml
 
-    file, again = (
-        folder / "compose.yaml",
-        (
-            f"write the folder by tonnage deploy with {option('target')} compose and"
-            f" {option('simulated')}"
-        ),
+    file = folder / "compose.yaml"
+    again = (
+        f"write the folder by tonnage deploy with {option('target')} compose and"
+        f" {option('simulated')}"
     )
     if not file.is_file():
         if (folder / ROUTER).is_file():
@@ -347,18 +354,32 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
                 " one system"
             )
         raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
-    services = bounded(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))["services"]
     written = list(deployed(plan, "compose", simulated=True).argv[1:])
     programs, served = [], ""
-    for name, described in services.items():
-        if not name.startswith("instance-"):
-            continue
-        if described.get("entrypoint") != ["tonnage"]:
+    try:
+        # with the merged keys that Compose's own reader takes
+        document = bounded(yaml.safe_load(read_text(file)), str(file))
+        instances = {
+            name: (
+                described["entrypoint"],
+                int(str(described["ports"][0]).split(":")[1]),
+                list(map(str, described["command"])),
+            )
+            for name, described in document["services"].items()
+            if name.startswith("instance-")
+        }
+    except (
+        *(AttributeError, IndexError, KeyError, TypeError, ValueError),
+        *(yaml.YAMLError, RecursionError),
+    ) as error:
+        raise InputError(
+            f"{option('folder')}: {file} is not as deploy writes it"
+            f" ({type(error).__name__}); {again}"
+        ) from None
+    for name, (entrypoint, port, command) in instances.items():
+        if entrypoint != ["tonnage"]:
             raise InputError(f"{option('folder')}: {name} in {file} is a real engine; {again}")
-        host, port, _ = str(described["ports"][0]).split(":")
-        words = [
-            PLAN if str(word).endswith(f"/{PLAN}") else str(word) for word in described["command"]
-        ]
+        words = [PLAN if word.endswith(f"/{PLAN}") else word for word in command]
         served = words[-1]
         if words[:-1] != written[:-1] or CHECKPOINT_NAME.fullmatch(served) is None:
             raise InputError(
@@ -366,10 +387,10 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
                 f" simulated engine; {again}"
             )
         words[words.index(PLAN)] = str(folder / PLAN)
-        words[words.index("--port") + 1], words[words.index("--host") + 1] = port, host
+        words[words.index("--port") + 1], words[words.index("--host") + 1] = str(port), HERE
         programs.append(
             Program(
-                name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{host}:{port}"
+                name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{HERE}:{port}"
             )
         )
     return programs, served

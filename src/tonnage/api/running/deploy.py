@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import (
     NothingRuns,
     deployed,
+    deployed_by_priority,
     deployed_together,
     target_files,
     together,
@@ -36,6 +37,7 @@ from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
+    from tonnage.deploy.service import Service
     from tonnage.sizing.planner import Progress
     from tonnage.watch.expected import Pages, Reading
     from tonnage.watch.settings import Instance
@@ -71,19 +73,7 @@ def deploy(
     target, or a folder that cannot be written. Nothing is left behind.
     """
     given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
-    cases, mixed = read_use_cases(plan), None
-    if cases is not None:
-        services = deployed_together(cases, target, **given)
-    else:
-        single = only_plan(plan)
-        mixed = single.mixed if single.mixed is not None and len(single.mixed.groups) > 1 else None
-    if cases is None and mixed is not None:
-        services = deployed_mixed(single, mixed, target, **given)
-    elif cases is None:
-        try:
-            services = {"": deployed(single, target, **given)}
-        except NothingRuns as refused:
-            raise InputError(f"{refused.marked}; {_nearest(single, target, progress)}") from None
+    services, above = _services(plan, target, given, progress)
     files, told = dict[str, str](), list[str]()
     for folder, service in services.items():
         made = target_files(service, target)
@@ -93,16 +83,33 @@ def deploy(
         files |= {f"{folder}/{name}" if folder else name: text for name, text in made.items()}
         lines = (instead_line(service), service.loading.told, *service.loading.make)
         told += [f"{folder}: {line}" if folder else line for line in lines if line]
-    if cases is not None:
-        files |= together(cases, services, target)
-    elif mixed is not None:
-        files |= front(single, mixed, services, target)
+    files |= above
     write_folder(Path(output), files)
     return Deployed(
         files=tuple(files),
         checkpoint=", ".join({one.checkpoint: None for one in services.values()}),
         notes=tuple(told),
     )
+
+
+def _services(
+    path: str | Path, target: str, given: Mapping[str, Any], progress: Progress | None
+) -> tuple[dict[str, Service], dict[str, str]]:
+    """The deployments of a plan by the names of their folders, and the files above several."""
+    cases = read_use_cases(path)
+    if cases is not None and cases.priorities is not None and cases.chosen == "shared":
+        return {"": deployed_by_priority(cases, target, **given)}, {}
+    if cases is not None:
+        services = deployed_together(cases, target, **given)
+        return services, together(cases, services, target)
+    plan = only_plan(path)
+    if plan.mixed is not None and len(plan.mixed.groups) > 1:
+        services = deployed_mixed(plan, plan.mixed, target, **given)
+        return services, front(plan, plan.mixed, services, target)
+    try:
+        return {"": deployed(plan, target, **given)}, {}
+    except NothingRuns as refused:
+        raise InputError(f"{refused.marked}; {_nearest(plan, target, progress)}") from None
 
 
 NARROW = (
@@ -299,7 +306,7 @@ class Verified:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Everything that is not as planned, one line each; empty where everything is."""
+        """What differs from the plan, one line each; empty where nothing does."""
         return tuple(self._findings())
 
     def _findings(self) -> Iterator[str]:
@@ -322,7 +329,7 @@ class Verified:
             yield from _off_latencies(self.load)
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """The values as JSON has them, by name."""
         load = None if self.load is None else self.load.to_json()
         return {
             "as_planned": not self.findings,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.bench.connection import Target, parse_url
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.gateway.haproxy import BALANCE, configuration
 from tonnage.gateway.settings import GatewayArguments, Limits, Settings
@@ -108,10 +109,7 @@ def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
     """The settings in a file, overridden by the ``given`` fields of ``GatewayArguments``. Raises
     InputErrors.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{option('config')}: {path} cannot be read ({error})") from None
+    text = read_text(path, option("config"), give="a file of the gateway's settings")
     gateway_arguments = read_as(
         GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors
     )

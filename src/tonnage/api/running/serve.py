@@ -16,7 +16,7 @@ from tonnage.errors import InputError, option
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.serve.arguments import OpenvinoArguments, SimulatedArguments
-from tonnage.serve.dialect import DIALECTS, settings_of, version_of
+from tonnage.serve.dialect import DIALECTS, dialect_of, settings_of, version_of
 from tonnage.serve.faults import Fault, parse_fault
 from tonnage.serve.openvino import OpenvinoServed, Pipeline, Settings, context_of
 from tonnage.serve.prefix import CachedEngine
@@ -27,6 +27,7 @@ from tonnage.simulator.disaggregated import NETWORK_BYTES_S, decode_worker, link
 from tonnage.simulator.pools import KvLink
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.spec import spec_of
+from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.lengths import parse_lengths
 
@@ -97,7 +98,7 @@ def serve_simulated(**asked: Any) -> Served:
         ranks=deployment.parallelism.dp,
         rank_ports=a.rank_ports,
         **_copies(deployment),
-        dialect=DIALECTS[a.emulate],
+        dialect=dialect_of(a.emulate, find_engine(deployment.engine).family),
         settings=settings_of(deployment, a.emulate, context, caching=caching),
         version=version_of(deployment.engine),
         width=deployment.model.hidden if a.runner == "pooling" else 0,

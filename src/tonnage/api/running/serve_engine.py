@@ -108,7 +108,9 @@ def machine_profiles(
     if not machine.devices:
         notes = "".join(f"; {note}" for note in machine.notes)
         raise InputError(
-            f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}"
+            f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes};"
+            f" give {option('machine')} a file that describes one, for {option('list_profiles')}"
+            f" and {option('dry_run')} (docs/serve.md)"
         )
     if not machine.gpu:
         kinds = ", ".join(
@@ -170,7 +172,7 @@ def prepare_engine(
 def _by_profile(
     asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
-    """By the profile that was named, or that comes first."""
+    """Start the engine by the named profile, or by the first one that fits."""
     found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
     model, _ = _model(asked)
     set_knobs = {
@@ -264,7 +266,7 @@ def _image(word: str) -> str:
 def _planned(
     asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
-    """By a plan: its command, word by word."""
+    """Start the engine by a plan's command, word for word."""
     for name in (
         "model",
         "precision",

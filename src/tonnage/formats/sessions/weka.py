@@ -166,8 +166,8 @@ class _Chains:
 
 
 def _in_order(calls: list[Call]) -> Session:
-    """By the moment at which they were sent, and behind the ones they wait for; a sub-agent before
-    everything begins behind the first.
+    """The calls in the order in which they were sent, each behind the calls that it waits for; a
+    sub-agent before everything begins behind the first.
     """
     order = sorted(range(len(calls)), key=lambda place: (calls[place].at_ns, place))
     # a recorded moment may be before the one that it waits for

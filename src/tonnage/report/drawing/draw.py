@@ -544,8 +544,8 @@ def _drawn(plot: Plot, x: Scale, y: Scale) -> list[tuple[float, float]]:
 def _free(
     wide: float, place: float, edges: tuple[float, float, float], drawn: list[tuple[float, float]]
 ) -> tuple[float, float, float]:
-    """Begin, end and base line of the words of a line across: at its left or its right end, above
-    or below, where they cover least.
+    """Start, end and base line of a horizontal line's label: at its left or right end, above or
+    below, wherever it covers least.
     """
     left, right, top = edges
     spots = [

@@ -508,7 +508,7 @@ def _paid(way: WayCost) -> list[tuple[str, float]]:
 
 
 def break_even_text(found: BreakEven) -> str:
-    """At which volumes which of two ways is the cheaper, in one clause."""
+    """The volumes at which each of two ways is the cheaper, in one clause."""
     below, above = (THE.get(way, way) for way in (found.cheaper_below, found.cheaper_above))
     up_to = found.searched_to_requests_per_year
     first, last = found.first_requests_per_year, found.last_requests_per_year

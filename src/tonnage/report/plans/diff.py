@@ -39,7 +39,7 @@ class Difference:
 
 
 def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
-    """Everything that a reader would see differently, in the order of the report."""
+    """The differences that a reader would see, in the order of the report."""
     parts = (
         ("question", _question),
         ("answer", _answer),

@@ -130,8 +130,8 @@ def report(*plans: Plan) -> Document:
 
 
 def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
-    """Everything that the plans hold, for a terminal: the lines of the first screen, then every
-    section of the page.
+    """The whole of the plans for a terminal: the lines of the first screen, then every section of
+    the page.
 
     ``plot`` adds a plot of characters, in so many columns.
     """

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from tonnage.errors import option
 from tonnage.plan.limit import LimitUse
-from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
+from tonnage.plan.use_cases import Arrangement, Background, NotShared, UseCasePool, UseCases
 from tonnage.report.document import Document, Facts, Section, Table, Text, document, items, section
-from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of, span
 from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
@@ -84,7 +84,7 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
 
 
 def use_cases_text(found: UseCases) -> Document:
-    """Everything for a terminal: the choice, each use case by itself in short, and then in full."""
+    """The whole answer for a terminal: the choice, each use case in short, and then in full."""
     whole = list[Section]()
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
@@ -138,24 +138,19 @@ def _answer(found: UseCases) -> Rows:
     if found.choice is not None:
         rows.append(("Standby", standbys_text(found.choice)))
         rows.append(("Cost", cost_together_text(found.choice)))
-        other, name = (
-            (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
-        )
-        rows.append(
-            (
-                name,
-                (
-                    ""
-                    if other is None
-                    else "; ".join(
-                        filter(None, (arrangement_text(other), cost_together_text(other)))
-                    )
-                ),
-            )
-        )
-        rows.append(
-            ("Not shared", "" if found.not_shared is None else not_shared_text(found.not_shared))
-        )
+        others = {"shared": "Shared", "separate": "Separate", "first-come": "First come"}
+        kinds = {"shared": found.shared, "separate": found.separate}
+        if found.priorities is not None:
+            others["shared"], kinds["first-come"] = "By priority", found.first_come
+        whys = {"shared": found.not_shared, "first-come": found.not_first_come}
+        for kind in (kind for kind in kinds if kind != found.chosen):
+            rows.append((others[kind], _other_text(kinds[kind], whys.get(kind))))
+        if found.priorities is None:
+            why = found.not_shared
+            rows.append(("Not shared", "" if why is None else not_shared_text(why)))
+        rows.append(("Saved", saved_text(found)))
+    if found.background is not None:
+        rows.append(("Background", background_text(found.background)))
     return tuple(row for row in rows if row[1])
 
 
@@ -335,6 +330,51 @@ def use_text(use: LimitUse) -> str:
     )
 
 
+def _other_text(other: Arrangement | None, why: NotShared | None) -> str:
+    """An arrangement that is not chosen, with its cost, or why there is none."""
+    if other is None:
+        return "" if why is None else f"not possible: {not_shared_text(why)}"
+    return "; ".join(filter(None, (arrangement_text(other), cost_together_text(other))))
+
+
+def background_text(job: Background) -> str:
+    """How much of a job in the background is free, and what the rest of it takes."""
+    within = span(job.within_seconds)
+    taken = f"{counted(job.more_instances, 'more instance')} for the rest"
+    return (
+        f"{job.name}: {number(job.requests)} requests within {within};"
+        f" {percent(job.free_share)} of them are done in the hours and instances that the others"
+        f" leave free ({number(job.free_requests)} would be)"
+        + (f", {taken}" if job.more_instances else "")
+    )
+
+
+def saved_text(found: UseCases) -> str:
+    """What one pool by priority saves against a pool for each and against first come, first served;
+    "" without priorities.
+    """
+    if found.priorities is None or found.shared is None:
+        return ""
+    others = {"a pool for each": found.separate, "first come, first served": found.first_come}
+    texts = [
+        f"{_saved(found.shared, other)} against {name}" for name, other in others.items() if other
+    ]
+    if found.first_come is None and found.background is None:
+        texts.append("first come, first served breaks a limit on as many GPUs")
+    return "; ".join(texts)
+
+
+def _saved(shared: Arrangement, other: Arrangement) -> str:
+    """Systems and GPUs in use that an arrangement saves against another one."""
+    systems = sum(kind.systems for kind in other.systems) - sum(
+        kind.systems for kind in shared.systems
+    )
+    gpus = other.gpus_in_use - shared.gpus_in_use
+    parts = [f"{counted(systems, 'system')}"] if systems > 0 else []
+    parts += [f"{counted(gpus, 'GPU')} in use"] if gpus > 0 else []
+    return " and ".join(parts) or "nothing"
+
+
 def not_shared_text(why: NotShared) -> str:
     """Why one pool for all is not chosen, in one clause."""
     if why.code == "models":
@@ -346,6 +386,8 @@ def not_shared_text(why: NotShared) -> str:
         )
     if why.code == "more-gpus":
         return f"one pool for all would take {why.gpus:,} GPUs in place of {why.separate_gpus:,}"
+    if why.code == "no-priority":
+        return "no deployment inside the limits of each has an engine that serves by priority"
     if why.code == "no-deployment":
         who = f" of {why.case}" if why.case else " of all"
         return f"no deployment that was tried for all of them meets the limits{who}"
@@ -363,5 +405,10 @@ def answer_text(found: UseCases) -> str:
         return f"{NOBODY}: {'' if found.not_shared is None else not_shared_text(found.not_shared)}".rstrip(  # noqa: E501
             ": "
         )
-    how = "one pool for all" if found.chosen == "shared" else "a pool for each"
+    how = "a pool for each" if found.chosen == "separate" else "one pool for all"
+    if found.chosen == "first-come":
+        how = f"{how}, first come, first served"
+    elif found.priorities is not None and found.chosen == "shared":
+        order = sorted(zip(found.priorities, found.names, strict=True), key=lambda pair: pair[0])
+        how = f"{how}, by priority: {', '.join(name for _, name in order)}"
     return f"{arrangement_text(found.choice)}; {how}"

@@ -130,7 +130,7 @@ def binned(
 
 
 def every_nth(values: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """At most so many of the values, evenly taken."""
+    """At most ``most`` of the values, evenly spaced."""
     return (
         values
         if values.size <= most

@@ -11,7 +11,14 @@ from tonnage.errors import InputError
 from tonnage.report.numbers import counted, plain
 from tonnage.results.metrics import Summary, counted_rows, summarize
 from tonnage.results.requests import Requests
-from tonnage.results.store import TOKENS, checked, read_mapping, read_run, read_tokens
+from tonnage.results.store import (
+    TOKENS,
+    checked,
+    parquet_table,
+    read_mapping,
+    read_run,
+    read_tokens,
+)
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -36,9 +43,8 @@ def read_server_metrics(folder: Path) -> Readings:
 
 def _readings(path: Path) -> Readings:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(path).read(use_threads=False)
+    table = parquet_table(path)
     names = table.column("name").cast(pa.string()).to_pylist()
     found: dict[str, list[tuple[float, float]]] = {}
     for time_ns, name, value in zip(
@@ -173,8 +179,8 @@ def shown(
 
 
 def _load(run: ShownRun) -> tuple[float, str]:
-    """By which the runs of a sweep are put in order: clients or requests per second; runs that say
-    neither come last.
+    """The load by which the runs of a sweep are sorted: clients or requests per second; runs that
+    have neither come last.
     """
     arrivals = run.scenario.get("arrivals")
     said = arrivals if isinstance(arrivals, Mapping) else {}

@@ -129,7 +129,7 @@ def shed_late(m):
     prompt alone that began now.
     """
     s, rows, ranks = m.state, m.rows, m.ranks
-    if ranks.note.shed == 0 or s.now <= ranks.note.soonest:
+    if ranks.note[0].shed == 0 or s.now <= ranks.note[0].soonest:
         return
     before, r, left, soonest = -1, s.head, s.queued, NEVER
     while left > 0:
@@ -151,7 +151,7 @@ def shed_late(m):
                 soonest = min(soonest, ranks.latest[r])
             before = r
         r = following
-    ranks.note.soonest = soonest
+    ranks.note[0].soonest = soonest
 
 
 shed = two_forms("ranks", lambda m: None, lambda m: shed_late(m))

@@ -116,7 +116,7 @@ class Loop:
     """
 
     def __init__(self, name: str, version: int) -> None:
-        """Nothing is compiled yet."""
+        """Note the source; nothing is compiled yet."""
         self.name = name
         body = compiled(_builder(name)(version), no_cpython_wrapper=True, **LOOP)
         self.parts: tuple[Any, Any] = (body, compiled(_build_entry(version)))

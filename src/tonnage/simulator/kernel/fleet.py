@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numba import typeof, types
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
 from tonnage.simulator.autoscaler import Scaler, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Routed
@@ -44,8 +44,9 @@ from tonnage.simulator.kernel.memory import (
     Prices,
     Tallies,
 )
+from tonnage.simulator.kernel.ranks import Ranks
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
-from tonnage.simulator.kernel.run import check_trace, requests_of
+from tonnage.simulator.kernel.run import check_trace, ranks_of, requests_of
 from tonnage.simulator.request import STEP_COLUMNS
 from tonnage.simulator.router import Memory, View, check_fleet, folded
 from tonnage.units import PS_PER_NS
@@ -112,12 +113,13 @@ def run_fleet(
         router, seed, weight, sessions, changes: as in ``simulate_fleet``.
         ranks: attention ranks of an instance, in lockstep; each is one of the engines, and an
             endpoint to the router.
-        knobs: those of the engines, where they have attention ranks.
+        knobs: those of the engines, where they have attention ranks, or go by the classes of the
+            requests.
 
     Raises:
         InputError: a closed loop, no engine, an unknown router, due times out of order, lengths
-            below one token, more instances in ``changes`` than there are engines, or changes of
-            attention ranks in lockstep.
+            below one token, more instances in ``changes`` than there are engines, changes of
+            attention ranks in lockstep, or changes and shedding with classes.
     """
     check_fleet(trace, engines, router)
     if ranks > 1 and changes.some:
@@ -128,7 +130,13 @@ def run_fleet(
     check_trace(trace)
     changes.check(len(engines))
     count, last = len(engines), changes.last(trace)
-    loop = loop_of(grouped=ranks > 1)
+    by_class = knobs is not None and knobs.ranks
+    if knobs is not None and by_class and (changes.some or knobs.shed):
+        whose = ", ".join(map(option, ("fail", "autoscale", "shed")))
+        raise InputError(
+            f"{whose}: not simulated for several instances with classes of traffic; leave them out"
+        )
+    loop = loop_of(ranks=by_class, grouped=ranks > 1)
     fleet, view, memory, asked = arguments(
         trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, knobs
     )
@@ -168,13 +176,17 @@ def arguments(
     of one engine is.
     """
     closely, count = router in SEES_TOKENS, len(engines)
-    groups = None if knobs is None or ranks == 1 else _groups(engines, ranks, knobs)
+    classes = None if knobs is None or not knobs.ranks else _classes(trace, engines, knobs)
+    first = engines[0] if classes is None else engines[0]._replace(ranks=_of_first(classes))
+    groups = None if knobs is None or ranks == 1 else _groups(first, len(engines), ranks, knobs)
     example = (
-        engines[0]
+        first
         if groups is None
-        else engines[0]._replace(group=Group(groups.note[0], groups.at[0], groups.room))
+        else first._replace(group=Group(groups.note[0], groups.at[0], groups.room))
     )
-    fleet = _fleet(trace, engines, closely, changes.some, address(example), groups)
+    fleet = _fleet(trace, engines, closely, changes.some, address(example), groups)._replace(
+        ranks=classes
+    )
     none, down = np.zeros(0, np.int64), changes.outages
     asked = Asked(
         code=CODES[router],
@@ -193,13 +205,29 @@ def arguments(
     return fleet, _view(fleet, weight, changes.available(count)), _memory(count, seed), asked
 
 
-def _groups(engines: Sequence[Machine], ranks: int, knobs: EngineKnobs) -> Groups:
-    """The attention ranks of each instance, with room for their machines."""
-    note = note_of(knobs, (len(engines) // ranks, 1))
-    at = np.zeros((len(engines) // ranks, ranks), np.int64)
-    room = room_for(
-        engines[0]._replace(group=Group(note[0], at[0], np.zeros((0, 0), np.int64))), at
-    )
+def _classes(trace: Trace, engines: Sequence[Machine], knobs: EngineKnobs) -> Ranks:
+    """The classes of the requests, and for each engine what it knows of them."""
+    count, most = len(engines), max(len(m.slots) for m in engines)
+    drafted = any(m.cfg["drafted"] > 0 for m in engines)
+    of_one = ranks_of(trace, knobs, most, drafted=drafted)
+    rows = {
+        "note": np.tile(of_one.note, (count, 1)),
+        "newest": np.tile(of_one.newest, (count, 1)),
+        "given": np.zeros((count, most), np.int64),
+    }
+    return of_one._replace(**rows)
+
+
+def _of_first(classes: Ranks) -> Ranks:
+    """What the first engine knows of them."""
+    return classes._replace(note=classes.note[0], newest=classes.newest[0], given=classes.given[0])
+
+
+def _groups(example: Machine, engines: int, ranks: int, knobs: EngineKnobs) -> Groups:
+    """The attention ranks of each instance, with room for machines that are like an example."""
+    note = note_of(knobs, (engines // ranks, 1))
+    at = np.zeros((engines // ranks, ranks), np.int64)
+    room = room_for(example._replace(group=Group(note[0], at[0], np.zeros((0, 0), np.int64))), at)
     return Groups(note=note, at=at, room=room)
 
 

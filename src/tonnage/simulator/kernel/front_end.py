@@ -38,8 +38,8 @@ def enter(m, r):
 
 @part()
 def put_off(m, first, steps):
-    """So many steps have ended whose tokens are streamed before anyone else enters; ``first`` is
-    the row of the next.
+    """Account for ``steps`` ended steps whose tokens are streamed before any other request enters;
+    ``first`` is the row of the next.
     """
     s = m.state
     if m.cfg.enter > 0 and s.puts_off > 0 and steps > 0:

@@ -290,7 +290,7 @@ def rank_ahead(r, most):
 
 @part()
 def end_ranks(m, steps, began):
-    """So many steps of all ranks have ended, of which the last began then."""
+    """End ``steps`` steps of all ranks, the last of which began at ``began``."""
     first, note = m.state, m.group.note[0]
     if steps > 1:
         record_more(rank(m, note.slowest), first.round + first.alone + 1, steps - 1, first.now)
@@ -305,7 +305,7 @@ def end_ranks(m, steps, began):
 
 @part()
 def rest(r, steps, began):
-    """So many steps have ended in which a rank had nothing to do."""
+    """End ``steps`` steps in which a rank had nothing to do."""
     s = r.state
     s.began = began
     s.now = s.ends

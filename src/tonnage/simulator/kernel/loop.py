@@ -33,7 +33,7 @@ FAR = float(1 << 61)
 
 @part()
 def own_slope(m):
-    """By how many picoseconds a step of the engine by itself is longer than the one before."""
+    """The picoseconds by which a step of the engine alone is longer than the step before it."""
     batch = m.step.decode_sequences
     return m.prices.c[batch] * batch if m.step.prefill_tokens == 0 else 0
 
@@ -137,7 +137,7 @@ def steps_until_late(m, longer, most):
     """The step at whose end a request that waits may be rejected because its first token cannot
     come in time any more, or ``most``.
     """
-    s, note = m.state, m.ranks.note
+    s, note = m.state, m.ranks.note[0]
     if note.shed == 0 or s.queued == 0 or note.soonest == NEVER:
         return most
     return min(most, 1 + steps_within(s.lasts, longer, note.soonest - s.now, most))
@@ -238,7 +238,7 @@ def advance_alone(m, until):
 
 @part()
 def end_steps(m, steps, began):
-    """So many steps have ended, of which the last began then."""
+    """End ``steps`` steps, the last of which began at ``began``."""
     s, start = m.state, m.state.now
     s.began = began
     s.now = s.ends

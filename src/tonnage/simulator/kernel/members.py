@@ -20,6 +20,7 @@ from tonnage.simulator.kernel.memory import (
     Tallies,
     Watch,
 )
+from tonnage.simulator.kernel.ranks import Ranks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +55,9 @@ class Fleet(NamedTuple):
     # the attention ranks of each instance, which are engines one after another; None where an
     # engine is an instance
     groups: Any = None
+    # a ``Ranks`` whose ``note``, ``newest`` and ``given`` have a row for each engine; None where
+    # requests are alike
+    ranks: Any = None
 
 
 class Groups(NamedTuple):
@@ -77,6 +81,25 @@ def _group_of(f, i):
 group_of = two_forms("groups", lambda f, i: None, lambda f, i: _group_of(f, i))
 first_of = two_forms("groups", lambda f, i: i, lambda f, i: i - i % f.groups.at.shape[1])
 """The engine under which the events of an instance are noted: the first of its attention ranks."""
+
+
+@njit(inline="always")
+def _ranks_of(f, i):
+    """What the ``i``-th engine knows of the classes of its requests."""
+    ranks = f.ranks
+    return Ranks(
+        ranks.note[i],
+        ranks.priority,
+        ranks.ttft,
+        ranks.key,
+        ranks.latest,
+        ranks.waits,
+        ranks.newest[i],
+        ranks.given[i],
+    )
+
+
+ranks_of = two_forms("ranks", lambda f, i: None, lambda f, i: _ranks_of(f, i))
 
 
 @part()
@@ -121,7 +144,7 @@ def member(f, i):
         whole(f.watch),
         f.stop,
         None,
-        None,
+        ranks_of(f, i),
         group_of(f, i),
     )
     return by_reference(machine)

@@ -239,8 +239,8 @@ def tell(m, i, tokens):
 
 @called()
 def compute(m, i, tokens):
-    """So many tokens of a filling request will be in the cache after the step that is put
-    together.
+    """Note that ``tokens`` of a request in prefill will be in the cache after the step under
+    construction.
     """
     if m.cache.note.on == 0:
         return

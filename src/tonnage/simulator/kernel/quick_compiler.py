@@ -154,8 +154,8 @@ class _PartLibrary(JITCodeLibrary):
     """Code that is simplified function by function, and linked."""
 
     def _optimize_functions(self, ll_module):
-        """Not numba's level 3, which makes two loops of one where a setting is the same in all of
-        its turns.
+        """Optimise below numba's level 3, which splits a loop in two where a setting is the same in
+        every iteration.
         """
         ll_module.data_layout = self._codegen._data_layout
         builder = self._codegen._pass_builder(opt=2)

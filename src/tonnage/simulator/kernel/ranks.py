@@ -32,7 +32,7 @@ NOTE = record_of(
 class Ranks(NamedTuple):
     """What an engine knows of its requests, by row, in whole numbers of 64 bits."""
 
-    note: Any  # a record of the type ``NOTE``
+    note: Any  # an array of one record of the type ``NOTE``
     priority: NDArray[np.int64]  # the class, counted from 0; the lower, the sooner
     ttft: NDArray[np.int64]  # the limit on the time to first token in picoseconds, -1 for none
     # what orders the queue: the class or the deadline; known from the arrival on
@@ -52,7 +52,7 @@ class Ranks(NamedTuple):
 @part()
 def ranked(m):
     """Whether requests go by class or deadline."""
-    return m.ranks.note.order > BY_TIME
+    return m.ranks.note[0].order > BY_TIME
 
 
 @part()
@@ -84,7 +84,7 @@ def price_alone(m, isl):
 @part()
 def queue_new(m, r):
     """A request arrives: its rank and its limit are known from now on, and it waits."""
-    ranks, note = m.ranks, m.ranks.note
+    ranks, note = m.ranks, m.ranks.note[0]
     deadline = NEVER if ranks.ttft[r] < 0 else m.rows.sent[r] + ranks.ttft[r]
     ranks.key[r] = deadline if note.order == BY_DEADLINE else ranks.priority[r]
     ranks.latest[r] = NEVER
@@ -104,7 +104,7 @@ def queue_new(m, r):
 def queue_lost(m, r):
     """A request that has lost its blocks waits again."""
     if m.rows.generated[r] == 0:
-        m.ranks.note.soonest = min(m.ranks.note.soonest, m.ranks.latest[r])
+        m.ranks.note[0].soonest = min(m.ranks.note[0].soonest, m.ranks.latest[r])
     if ranked(m):
         push_by_rank(m, r, -1)
     else:
@@ -120,11 +120,11 @@ def push_by_rank(m, r, near):
     """
     s, following, ranks = m.state, m.rows.next, m.ranks
     ranks.waits[r] = 1
-    if s.queued == 0 or (ranks.note.sorted > 0 and goes_first(m, s.tail, r)):
+    if s.queued == 0 or (ranks.note[0].sorted > 0 and goes_first(m, s.tail, r)):
         push_back(m, r)
         return
     before, at = -1, s.head
-    if ranks.note.sorted > 0 and near >= 0 and ranks.waits[near] > 0 and goes_first(m, near, r):
+    if ranks.note[0].sorted > 0 and near >= 0 and ranks.waits[near] > 0 and goes_first(m, near, r):
         before, at = near, following[near]
     while at != s.tail and goes_first(m, at, r):
         before, at = at, following[at]

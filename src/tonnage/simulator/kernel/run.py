@@ -60,7 +60,7 @@ def ranks_of(trace: Trace, knobs: EngineKnobs, slots: int, *, drafted: bool) -> 
             " speculative decoding; the readable simulator has them"
         )
     count = len(trace)
-    note = np.zeros(1, NOTE)[0]
+    note = np.zeros(1, NOTE)
     note["order"], note["shed"] = ORDERS.get(knobs.queue_order, BY_TIME), knobs.shed
     note["sorted"], note["soonest"] = knobs.scheduler != "sglang", NEVER
     priority = (

@@ -82,8 +82,8 @@ def last_in_rank(m):
 
 @part()
 def preempt(m, k, served):
-    """Free all blocks of the ``k``-th that runs, with the one for its next token if it is
-    ``served``; it waits again where it ranks.
+    """Free all blocks of the ``k``-th running request, with the block of its next token if it is
+    ``served``; the request waits again at its rank.
     """
     s, lists, i = m.state, m.lists, m.lists.running[k]
     slot = m.slots[i]

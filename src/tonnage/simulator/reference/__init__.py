@@ -31,7 +31,7 @@ class Waiting:
     """The requests of a trace that wait for others to end, and the sessions that are not over."""
 
     def __init__(self, trace: Trace) -> None:
-        """Nothing has ended."""
+        """Start with no request ended."""
         graph = trace.graph()
         self.starts, self.rows, self.waits = (
             graph.starts.tolist(),

@@ -343,8 +343,8 @@ class Engine:
         )
 
     def turn(self, until: int) -> bool:
-        """Begin a step and end it, or wake up; False where that takes the engine beyond ``until``,
-        or there is nothing to do.
+        """Run one step, or wake up; False where that would pass ``until``, or there is nothing to
+        do.
         """
         if self.step is None:
             if not self.listen():

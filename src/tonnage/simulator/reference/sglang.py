@@ -98,7 +98,7 @@ class Sglang(Batcher):
             self.cache.name(job, job.computed)
 
     def leave(self, job: Job) -> None:
-        """Anyone who waits is looked at again."""
+        """Reconsider every waiting request, since one has left."""
         if self.cache is not None and job.ended:
             self.cache.name(job, job.computed)
         super().leave(job)

@@ -66,7 +66,7 @@ class SharedGpu:
         return len(self._batches)
 
     def start(self, batch: Batch, work_ps: int, now: int) -> None:
-        """Begin a batch that takes ``work_ps`` picoseconds on an otherwise idle GPU."""
+        """Start a batch that takes ``work_ps`` picoseconds on an otherwise idle GPU."""
         self._go_on(now)
         self._entered += 1
         heapq.heappush(self._batches, (self._done + work_ps, self._entered, batch))
@@ -92,7 +92,7 @@ class SharedGpu:
         return batches
 
     def _speed(self) -> float:
-        """Of each of the batches."""
+        """The speed of each batch."""
         running = len(self._batches)
         return (1.0 + self.overlap * (running - 1)) / running
 

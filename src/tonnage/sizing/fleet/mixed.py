@@ -103,7 +103,7 @@ class Fleets:
         return {each: count for each, count in self.owned.items() if each != name}
 
     def least(self, name: str) -> int:
-        """The systems of a kind that carry load where none is added: all of it that exist, less spare
+        """The systems of a kind that carry load where none is added: what exists, less spare
         ones, which are of that kind.
         """
         return max(0, self.owned.get(name, 0) - self.question.spare)

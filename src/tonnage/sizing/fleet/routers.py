@@ -81,7 +81,9 @@ def _others(question: Question) -> tuple[str, ...]:
 
 
 def prefix_cache(best: Sized) -> PrefixCache | None:
-    """Of the choice of an answer; None where prompts share nothing, or the choice keeps nothing."""
+    """The prefix cache of an answer's choice; None where prompts share nothing, or the choice keeps
+    nothing.
+    """
     contender, question = best.contender, best.contender.question
     if question.sharing is None or not contender.instance.knobs.prefix_caching:
         return None

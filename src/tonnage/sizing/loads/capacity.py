@@ -100,7 +100,7 @@ def find_capacity(
 
 
 def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
-    """No load is inside the limits, for the reason that the summary shows."""
+    """A capacity of zero: no load is inside the limits, for the given reason."""
     return Capacity(
         rate=0.0,
         concurrency=0.0,

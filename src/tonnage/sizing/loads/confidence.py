@@ -72,8 +72,8 @@ class Slowdown:
     latencies: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, limit: Limit) -> float:
-        """Of the latency that a limit is on; of how many times as long answers take as alone, where
-        both are as slow, 1.
+        """The factor of the latency that a limit is on; 1 for a limit on the slowdown, whose two
+        latencies are equally slow.
         """
         if limit.is_ratio:
             return 1.0

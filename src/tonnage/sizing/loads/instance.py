@@ -616,8 +616,9 @@ class Instance:
 
     @cached_property
     def engine(self) -> Machine:
-        """One of its engines, at time 0."""
-        return self.spec.engine(seed=self.traffic.seed).machine
+        """One of its engines, at time 0; a fleet learns of classes from the requests."""
+        knobs = replace(self.knobs, queue_order="fcfs") if self.knobs.ranks else self.knobs
+        return replace(self.spec, knobs=knobs).engine(seed=self.traffic.seed).machine
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps``."""

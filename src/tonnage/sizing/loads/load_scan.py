@@ -131,7 +131,7 @@ class Broken:
 
 
 class LoadScan:
-    """So many instances of one deployment at the loads of the lattice."""
+    """A number of instances of one deployment, at the loads of the lattice."""
 
     def __init__(self, runs: Runs, instance: Instance, instances: int = 1) -> None:
         """``instances`` are simulated together, behind the router of the traffic."""

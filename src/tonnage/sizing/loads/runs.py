@@ -80,7 +80,7 @@ class Runs:
     """The runs of a search, each made once."""
 
     def __init__(self, slo: Slo = ()) -> None:
-        """Nothing has been simulated; ``slo`` as of ``keep_requests``."""
+        """Start without any simulation; ``slo`` as in ``keep_requests``."""
         self._by_request = False
         self._instances: dict[tuple[Deployment, Traffic], Instance] = {}
         self._kept: dict[Hashable, object] = {}
@@ -129,8 +129,8 @@ class Runs:
     def open(
         self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0
     ) -> Seen:
-        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES``
-        (``length`` is its place).
+        """Simulate ``instances``, each at ``rate`` requests per second, in a run of one of the
+        ``LIVES`` (``length`` is its place).
         """
 
         def seen(requests: int) -> Seen:

@@ -105,8 +105,8 @@ def _lengths(
 
 
 def _in_order(lengths: Lengths, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """So many lengths from the shortest to the longest; those of a range are evenly apart, and need
-    no draws.
+    """``count`` lengths from the shortest to the longest; those of a range are evenly apart, and
+    need no draws.
     """
     import numpy as np
 
@@ -178,7 +178,7 @@ class SharedLoad:
     def trace(
         self, rate: float, requests: int, seed: int, *, router: str = "", whole: bool = False
     ) -> Trace:
-        """So many requests of an open loop at ``rate``, fewer where they take too long to simulate;
+        """``requests`` of an open loop at ``rate``, or fewer where they take too long to simulate;
         a recording is repeated, whole.
 
         ``whole``: they are those of several instances, which are still to be shared out.
@@ -201,7 +201,7 @@ class SharedLoad:
         )
 
     def counted(self, record: Requests, rate: float, warm: int, requests: int) -> Requests:
-        """Of a run of ``warm`` and ``requests`` more, those after the warm ones that came while new
+        """The requests of a run that count: those after the ``warm`` ones that arrived while new
         conversations did.
 
         Turns that wait for answers come later than the run's last conversation begins, when there

@@ -31,8 +31,8 @@ another."""
 
 
 class TwoPools(Instance):
-    """So many instances that compute prompts and so many that decode; a rate is that of all of them
-    together.
+    """A number of instances that compute prompts, and a number of instances that decode; a rate is
+    that of all of them together.
 
     ``in_flight`` is what the decode instances hold at once.
     """

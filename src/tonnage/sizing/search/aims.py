@@ -58,7 +58,7 @@ class FewestGpus:
     """The fewest whole GPUs for a load, then the fewest exactly."""
 
     def at_best(self, one: Contender, bound: float) -> Key:
-        """In whole systems, and exactly."""
+        """The bound in whole systems, and exactly."""
         size = one.ready.trial.system.gpus
         return (
             one.layout.carrying(one.load, bound).systems * size,
@@ -138,8 +138,8 @@ class ShortestAnswers:
         return (one.instance.alone_e2e_s,)
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
-        """Any, unless an empty engine, or the most GPUs that count, are slower than the other at
-        its peak.
+        """Any rate will do, unless an empty engine, or the most GPUs that count, are slower than
+        the other at its peak.
         """
         shortest, slower = self.key(best)[0], one.question.step_factor
         if one.instance.alone_e2e_s * slower >= shortest:
@@ -152,7 +152,7 @@ class ShortestAnswers:
         return 0.0 if most > 0 and self._e2e_s(one, most) < shortest else math.inf
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
-        """No knob is tried for a shorter answer."""
+        """Return no rate: no knob is tried for a shorter answer."""
         return math.inf
 
     def sized(

@@ -94,7 +94,7 @@ class Contender:
         return step_errors(self.question, self.ready.trial.deployment, clients)
 
     def slowdown(self, level: float) -> Slowdown:
-        """By which factors times are longer at a confidence."""
+        """The factors by which times are longer at a confidence."""
         made = (self.instance, "factors", level, self.question.load, self.question.limits)
         return self.runs.once(made, lambda: factors_at(self.errors, level)).times(
             self.question.step_factor
@@ -396,7 +396,7 @@ class Sized:
 
     @property
     def slowdown(self) -> Slowdown:
-        """By which factors times are longer at the level."""
+        """The factors by which times are longer at the level."""
         return (
             self.contender.as_asked if self.level is None else self.contender.slowdown(self.level)
         )

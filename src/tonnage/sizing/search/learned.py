@@ -56,7 +56,7 @@ def expecting(one: Contender, known: Shares) -> Contender:
 
 
 def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
-    """In what two deployments are alike, what changes the share most first."""
+    """The properties that two deployments share, beginning with what changes the share most."""
     a, b = one.parallelism, other.parallelism
     same = (
         one.engine == other.engine,

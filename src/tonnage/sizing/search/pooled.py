@@ -126,8 +126,8 @@ class PooledContender(Contender):
         return replace(self, split=(prefill, min(instances, STAND) - prefill), whole=instances)
 
     def pools(self, base: Instance, split: Split, whole: int) -> TwoPools:
-        """So many instances of each pool; they stand for ``whole`` instances, which may have one
-        system or several.
+        """The instances of each pool; they stand for ``whole`` instances, which may have one system
+        or several.
         """
         deployment, pools = base.deployment, self.asked
         joined = whole * deployment.parallelism.gpus <= self.ready.trial.system.gpus

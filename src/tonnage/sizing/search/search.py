@@ -708,8 +708,8 @@ class Contest:
 
 
 def _used(outcome: Outcome | None, needed: float) -> float:
-    """By how much a limit breaks at the load that a deployment has to carry: not at all if only
-    above; infinite where that is not known.
+    """How far a limit is broken at the load that a deployment has to carry: 0 if it breaks only
+    above that load; infinite where that is not known.
     """
     if not isinstance(outcome, Behind) or not outcome.breach.value_ms:
         return math.inf

@@ -223,7 +223,7 @@ def system_spelled(name: str) -> System | None:
 
 
 def _of_gpus(spelling: str) -> System | None:
-    """So many of a GPU in one server, such as "4xl40s"; the system of the catalog where that holds
+    """A server with a number of one GPU, such as "4xl40s"; the catalog's own system where that has
     as many.
     """
     match = _SHAPE.match(spelling)

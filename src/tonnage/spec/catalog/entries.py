@@ -194,7 +194,7 @@ def encoders() -> tuple[Encoder, ...]:
 
 
 def generic_system(gpu: Gpu, gpus: int = 8) -> System:
-    """So many of a GPU in one server, for counting where no server is known."""
+    """A server with ``gpus`` of one GPU, for counting where no server is known."""
     return System(
         name=f"{gpus}x{gpu.name}",
         gpu=gpu.name,

@@ -121,9 +121,7 @@ def apply(base: Prices, overrides: Mapping[str, Any], where: str) -> Prices:
 
 
 def problems(overrides: Mapping[str, Any], where: str = "prices") -> list[str]:
-    """Everything that is wrong with the user's prices, one line each with its path; empty where
-    nothing is.
-    """
+    """The faults of the user's prices, one line each with its path; empty where there is none."""
     reading = _Reading(catalog=False)
     reading.changes(catalog_prices(), overrides, where)
     return reading.problems

@@ -1,0 +1,144 @@
+"""Work in the background: the hours that suit it, what they leave free, and the limits of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.questions import question
+from tests.simulator.test_kernel import CLASSES_COMPILED
+from tests.strategies import examples
+from tonnage.plan.use_cases import UseCases
+from tonnage.report.plans.use_cases import use_cases_text
+from tonnage.report.writers.terminal import terminal
+from tonnage.results.requests import COMPLETED
+from tonnage.sizing.background import Job, as_stream, done_within, filled, free_rate, hourly
+from tonnage.sizing.mixture import Mixture
+from tonnage.sizing.planner import size
+from tonnage.sizing.use_cases import Asked, Tried, _case, use_cases
+
+HOUR_S = 3600.0
+PROFILE = tuple(20.0 + 80.0 * max(0.0, np.sin(np.pi * (hour - 7) / 14)) for hour in range(24))
+OF_ALL = {"engine": "vllm", "tp": "1", "precision": "fp8"}
+CHAT: dict[str, Any] = {
+    "isl": 800,
+    "osl": 150,
+    "profile": list(PROFILE),
+    "peak_rps": None,
+    "ttft": "p95<=400ms",
+}
+JOB: dict[str, Any] = {
+    "isl": 1500,
+    "osl": 300,
+    "requests": 1_500_000,
+    "within": "24h",
+    "peak_rps": None,
+    "ttft": None,
+}
+
+
+def test_a_job_begins_at_the_hour_that_suits_it() -> None:
+    free = [0.0] * 20 + [10.0, 20.0, 10.0, 0.0]
+    assert done_within(free, HOUR_S) == 20 * HOUR_S
+    assert done_within(free, 2 * HOUR_S) == 30 * HOUR_S
+    assert done_within(free, 1.5 * HOUR_S) == pytest.approx(0.75 * 30 * HOUR_S)
+    assert done_within(free, 48 * HOUR_S) == pytest.approx(2 * 40 * HOUR_S)
+    wrapped = [5.0] + [0.0] * 22 + [5.0]
+    assert done_within(wrapped, 2 * HOUR_S) == 10 * HOUR_S
+    busier = [*free * 6, *(rate / 2 for rate in free)]
+    assert done_within(busier, HOUR_S) == 10 * HOUR_S
+
+
+@examples(0.3)
+@given(st.lists(st.floats(0, 100), min_size=24, max_size=24), st.integers(1, 24))
+def test_longer_windows_never_do_less_and_none_beats_the_whole_day(
+    free: list[float], hours: int
+) -> None:
+    done = [done_within(free, window * HOUR_S) for window in range(1, hours + 1)]
+    assert all(later >= earlier - 1e-6 for earlier, later in pairwise(done))
+    assert done[-1] <= sum(free) * HOUR_S * (1 + 1e-9)
+
+
+@cache
+def asked(name: str, priority: int, **changed: Any) -> Asked:
+    base = {"chat": CHAT, "job": JOB, "second": {**CHAT, "isl": 2000, "ttft": "p95<=2s"}}[name]
+    of = replace(question(**{**OF_ALL, **base, **changed}), deepen=False, tune=False)
+    return Asked(name=name, question=of, plan=size(of), priority=priority)
+
+
+@CLASSES_COMPILED
+def test_what_is_free_holds_the_limits_of_the_others_and_half_as_much_more_does_not_fit() -> None:
+    chat, job = asked("chat", 0), asked("job", 1)
+    candidate = chat.plan.candidates[0]
+    cases = [_case(chat, candidate)]
+    of_job = _case(replace(job, question=as_stream(job.question)), candidate)
+    assert [max(hour[0] for hour in hourly(cases))] == [cases[0].rate]
+    work = Job(case=of_job, requests=1_500_000, seconds=24 * HOUR_S)
+    instances = 4
+    quiet = [replace(cases[0], rate=cases[0].rate / 5)]
+    busy, free = free_rate(cases, work, instances), free_rate(quiet, work, instances)
+    assert 0 <= busy < free
+    both = [*quiet, replace(of_job, rate=free)]
+    run = Mixture(both, by_priority=True).run(instances)
+    assert run.holds
+    more = [*quiet, replace(of_job, rate=1.5 * free)]
+    assert not Mixture(more, by_priority=True).run(instances).holds
+    record, owners = run.record, run.owners
+    assert (record.status == COMPLETED).all()
+    assert {int(place): int((owners == place).sum()) for place in (0, 1)} == {
+        0: int((owners == 0).sum()),
+        1: len(record) - int((owners == 0).sum()),
+    }
+    assert filled(cases, replace(work, requests=1e12), instances, instances + 1) is None
+
+
+@CLASSES_COMPILED
+def test_a_pool_by_priority_holds_asked_directly_and_one_instance_fewer_does_not() -> None:
+    classes = asked("chat", 0), asked("second", 1)
+    found = use_cases(classes)
+    assert UseCases.from_json(found.to_json()) == found
+    assert found.priorities == (0, 1)
+    assert found.background is None
+    arrangements = [found.shared, found.first_come, found.separate]
+    counts = [(one.gpus, one.gpus_in_use) for one in arrangements if one is not None]
+    assert (found.choice.gpus, found.choice.gpus_in_use) == min(counts)
+    (pool,) = found.shared.pools
+    assert pool.knobs.queue_order == "priority"
+    candidate = next(
+        one for plan in found.plans for one in plan.candidates if one.identity == pool.identity
+    )
+    cases = Tried(asked=classes).of(candidate)
+    assert Mixture(cases, by_priority=True).run(pool.instances).holds
+    assert not Mixture(cases, by_priority=True).run(pool.instances - 1).holds
+    text = " ".join(terminal(use_cases_text(found)).split())
+    assert "against a pool for each" in text
+
+
+@CLASSES_COMPILED
+def test_a_job_fills_the_night_of_a_pool_and_what_is_lacking_takes_more_instances() -> None:
+    small, large = (
+        use_cases((asked("chat", 0), asked("job", 1, requests=requests)))
+        for requests in (300_000, 9_000_000)
+    )
+    for found in (small, large):
+        assert UseCases.from_json(found.to_json()) == found
+        assert found.not_first_come.code == "demand"
+        job = found.background
+        assert done_within(job.requests_per_second, job.within_seconds) >= job.requests
+        assert len(job.requests_per_second) == 24
+        quietest, busiest = PROFILE.index(min(PROFILE)), PROFILE.index(max(PROFILE))
+        assert job.requests_per_second[quietest] > job.requests_per_second[busiest]
+    assert (small.background.free_share, small.background.more_instances) == (1.0, 0)
+    assert small.shared.gpus_in_use < small.separate.gpus_in_use
+    assert large.background.more_instances > 0
+    assert large.background.free_share < 1
+    assert small.background.free_requests == large.background.free_requests
+    text = " ".join(terminal(use_cases_text(large)).split())
+    assert f"{large.background.more_instances} more instances for the rest" in text
