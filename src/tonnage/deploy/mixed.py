@@ -26,7 +26,7 @@ MIXED = ("compose", "kubernetes", "dynamo")  # Targets for which fleets of sever
 
 ROUTER = "router.yaml"  # What runs the router: a file of Compose, or objects of Kubernetes
 
-DOMAIN = "svc.cluster.local"  # Of a cluster's Services, unless its kubelets are told another one
+DOMAIN = "svc.cluster.local"  # Of a cluster's Services; the default of Kubernetes
 
 
 def deployed_mixed(plan: Plan, mixed: Mixed, target: str, **given: Any) -> dict[str, Service]:
