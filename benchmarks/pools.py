@@ -67,13 +67,14 @@ class Printed:
         return self.plan.tokens
 
     @property
+    def planned_weights_gib(self) -> float:
+        """The weights that are planned, those of encoders included, in GiB."""
+        return (self.plan.weight_bytes + self.plan.encoder_bytes) / 2**30
+
+    @property
     def weight_error(self) -> float | None:
         """Predicted over printed weights, less 1."""
-        return (
-            None
-            if self.weights_gib is None
-            else self.plan.weight_bytes / 2**30 / self.weights_gib - 1
-        )
+        return None if self.weights_gib is None else self.planned_weights_gib / self.weights_gib - 1
 
     @property
     def token_error(self) -> float | None:
@@ -137,7 +138,7 @@ def lines(rows: Sequence[Printed]) -> Iterator[str]:
         weights = (
             ("", "")
             if row.weights_gib is None
-            else (f"{row.weights_gib:.2f}", f"{row.plan.weight_bytes / 2**30:.2f}")
+            else (f"{row.weights_gib:.2f}", f"{row.planned_weights_gib:.2f}")
         )
         pool = ("", "") if row.kv_gib is None else (f"{row.kv_gib:.2f}", f"{row.planned_gib:.2f}")
         tokens = (

@@ -363,7 +363,7 @@ def test_a_file_is_read_as_the_catalog_has_its_model(
     """The totals are published: 560 and 456 billion, and 6.87 with the tables of per-layer
     inputs."""
     model, known = read(tmp_path, config), find_model(name)
-    words = ("name", "source", "date", "notes", "kv_heads", "head_dim")
+    words = ("name", "source", "date", "notes", "kv_heads", "head_dim", "encoder_parameters")
     assert replace(model, **{word: getattr(known, word) for word in words}) == known
     assert model.notes
 
@@ -427,3 +427,23 @@ def test_heads_of_each_layer_and_caches_that_layers_share_are_counted(tmp_path: 
     assert per_token(shared) == per_token(plain) / 2
     assert plain.parameters - shared.parameters == 12 * 2 * plain.hidden * heads * plain.head_dim
     assert read(tmp_path, PLAIN | {"use_cla": False, "cla_share_factor": 2}).mixers == plain.mixers
+
+
+@pytest.mark.parametrize(
+    ("scaling", "context"),
+    [
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131_072),
+        ({"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 8192}, 32_768),
+        ({"type": "dynamic", "factor": 2.0}, 65_536),
+        ({"type": "linear", "factor": 4.0}, 131_072),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 32_768),
+        ({"rope_type": "longrope", "factor": 32.0}, 32_768),
+        (None, 32_768),
+    ],
+)
+def test_a_stretched_context_is_as_long_as_engines_derive_it(
+    tmp_path: Path, scaling: dict[str, Any] | None, context: int
+) -> None:
+    assert read(tmp_path, PLAIN | {"rope_scaling": scaling}).max_context == context
+    parameters = {"rope_theta": 1e6, **(scaling or {})}
+    assert read(tmp_path, PLAIN | {"rope_parameters": parameters}).max_context == context

@@ -85,7 +85,7 @@ def test_memory_shows_state_and_cache_apart_on_an_instance_that_holds_the_model(
     text, document = "\n".join(found.lines()), found.to_json()
     assert (document["gpu"], document["tp"]) == ("h200-sxm-141gb", 8)
     assert "state = 45 layers = 24,007,680 B per GPU and sequence" in text
-    assert "sequences by their states alone = 1,595" in text
+    assert "sequences by their states alone = 1,591" in text
     assert document["state_bytes_per_sequence"] == 24_007_680
     assert document["kv_bytes_per_token"] == 15 * 2 * 256 * 2
     plan = found.plan

@@ -157,3 +157,48 @@ def test_a_name_with_a_format_that_is_not_known_is_not_taken_for_a_fine_tune_in_
     assert find_model("maker/Llama-3.1-8B-Instruct-Medical").released == "bf16"
     with pytest.raises(UnknownName):
         find_model(f"maker/Llama-3.1-8B-Instruct-Medical-{ending}")
+
+
+@pytest.mark.parametrize("ending", ["FP8-KV", "fp8-kv8", "FP8-KV-cache-fp8"])
+def test_a_kv_cache_in_a_name_is_not_ignored(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    model = find_model(f"amd/Llama-3.1-70B-Instruct-{ending}")
+    assert (model.released, model.released_kv) == ("fp8", "fp16")
+    assert "KV cache counts in 16 bits unless the precision fp8+kv-fp8" in model.reading
+
+
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [
+        ("01-ai/Yi-34B-200K", 200_000),
+        ("gradientai/Llama-3-8B-Instruct-Gradient-1048k", 1_048_576),
+        ("nvidia/Llama-3.1-8B-UltraLong-4M-Instruct", 4_000_000),
+        ("maker/Llama-3.1-8B-Instruct-262k", 262_144),
+        ("maker/Llama-3.1-8B-UltraFeedback-16k", 131_072),  # less than the model's own
+        ("HuggingFaceTB/SmolVLM-256M-Instruct", 8_192),
+    ],
+)
+def test_a_context_in_a_name_is_the_models(
+    name: str, context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert find_model(name).max_context == pytest.approx(context, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "maker/Qwen3-30B-A3B-REAP-15B",
+        "maker/Llama-3.1-8B-depth-6B",
+        "maker/Mixtral-4x7B-of-Llama-3.1-8B",
+        "maker/Llama-3.1-8B-Instruct-QQQ",
+        "maker/Llama-3.1-8B-Instruct-4.0bpw",
+        "maker/Llama-2-7b-pruned50-retrained",
+    ],
+)
+def test_a_name_that_says_another_size_or_format_is_no_fine_tune(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UnknownName):
+        find_model(name)

@@ -84,6 +84,7 @@ class MemoryReport:
                 if d.adapters is not None
                 else {}
             ),
+            **({"encoder_bytes": p.encoder_bytes} if p.encoder_bytes else {}),
             "kv_bytes": p.kv_budget_bytes,
             "kv_bytes_per_token": p.kv_bytes_per_token,
             "kv_tokens": p.tokens,

@@ -124,7 +124,10 @@ def _model(folder: Path, repository: str, layout: str) -> Model:
         repository=repository,
         source=model.source.replace(str(folder / CONFIG), where),
     )
-    return replace(model, reading="; ".join(filter(None, (where, _apart(model, folder / ABOUT)))))
+    return replace(
+        model,
+        reading="; ".join(filter(None, (where, model.reading, _apart(model, folder / ABOUT)))),
+    )
 
 
 def _apart(model: Model, about: Path) -> str:
@@ -132,14 +135,14 @@ def _apart(model: Model, about: Path) -> str:
     agree, or the index has no total.
     """
     from tonnage.api.question.deployment import deployment_of
+    from tonnage.perf.images_and_adapters import encoder_bytes
     from tonnage.perf.memory import weight_bytes
 
     try:
         indexed = json.loads(about.read_text(encoding="utf-8"))["weight_bytes"]
         alone = deployment_of(model="llama-3.1-8b", gpu="b300", tp=1, engine="vllm")
-        counted = weight_bytes(
-            replace(alone, model=model, precision=find_precision(model.usual_precision))
-        )
+        placed = replace(alone, model=model, precision=find_precision(model.usual_precision))
+        counted = weight_bytes(placed) + encoder_bytes(placed)
     except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
         return ""
     if not isinstance(indexed, int) or indexed <= 0 or abs(counted / indexed - 1) <= APART:

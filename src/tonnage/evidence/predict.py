@@ -452,7 +452,7 @@ class MeasuredTable:
     rows: list[dict[str, Any]]
     point: Callable[[int], Point]  # looks row ``i`` up in the catalogs
     # gives the metrics of row ``i`` at a point that ``point`` gave, by the names that
-    # ``validation.predict`` uses
+    # ``evidence.predict.predict`` uses
     predict: Callable[[int, Point], dict[str, float]]
     remarks: tuple[str, ...] = ()  # what was left out of the file, one sentence each
     # rows of the file that are of another kind, by the name of that kind; their errors are not

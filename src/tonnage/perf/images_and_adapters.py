@@ -196,14 +196,10 @@ def merger_parameters(encoder: Encoder, hidden: int) -> int:
 
 
 def encoder_bytes(deployment: Deployment) -> int:
-    """Bytes of the encoder's weights on each GPU; 0 without images."""
-    images = deployment.images
-    if images is None:
-        return 0
-    weights = transformer(images.encoder).linear_parameters + merger_parameters(
-        images.encoder, deployment.model.hidden
-    )
-    return math.ceil(BYTES_16 * weights / deployment.parallelism.tp)
+    """Bytes of the encoders' weights on each GPU; engines load them with the decoder's (vLLM splits
+    them over its GPUs: ``mm_encoder_tp_mode`` is ``weights``).
+    """
+    return math.ceil(BYTES_16 * deployment.model.encoder_parameters / deployment.parallelism.tp)
 
 
 def encoded_seconds(

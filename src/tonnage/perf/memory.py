@@ -141,7 +141,15 @@ def weight_bytes(deployment: Deployment) -> int:
         + model.router_parameters * unquantised
         + embedding
         + (0 if model.tied_embeddings else head / tp)
+        + rotary_bytes(model)
     )
+
+
+def rotary_bytes(model: Model) -> int:
+    """Bytes of the table of a stretched rotary embedding, on every GPU
+    (``LinearScalingRotaryEmbedding`` of vLLM: context × factor rows of a head's width in 16 bits).
+    """
+    return model.rotary_rows * model.head_dim * BYTES_16
 
 
 def filling_bytes(deployment: Deployment) -> int:
@@ -426,8 +434,8 @@ class MemoryPlan:
     # bytes that a request of a static batch takes for its logits; 0 where the pool is paged
     logit_bytes: float = 0.0
     drafter_bytes: int = 0  # the GPU's share of a drafter's weights; 0 without speculative decoding
-    # adapter_bytes, encoder_bytes: slots of LoRA adapters, and the GPU's share of an image encoder;
-    # 0 without
+    # adapter_bytes, encoder_bytes: slots of LoRA adapters, and the GPU's share of the encoders of
+    # images and sound; 0 without
     adapter_bytes: int = 0
     encoder_bytes: int = 0
     # bytes per token in the layers with a window, for each token that they keep

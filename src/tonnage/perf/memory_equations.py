@@ -10,6 +10,7 @@ from tonnage.perf.memory import (
     expert_weights,
     expert_workspace_bytes,
     filling_bytes,
+    rotary_bytes,
     shared_bytes,
     step_bytes_per_token,
 )
@@ -68,6 +69,8 @@ def _weight_equation(plan: MemoryPlan) -> str:
     products = " + ".join(_products(model, precision))
     filling = filling_bytes(plan.deployment)
     filled = f" + {_gb(filling)} that fill up experts" if filling else ""
+    if rotary := rotary_bytes(model):
+        filled += f" + {_gb(rotary)} for rotary positions"
     return f"weights = {products}{split}{note}{filled} = {_gb(plan.weight_bytes)} per GPU"
 
 
@@ -106,11 +109,11 @@ def _products(model: Model, precision: Precision) -> Iterator[str]:
 
 def _beside_equations(plan: MemoryPlan) -> list[str]:
     d = plan.deployment
-    images = None if d.images is None else d.images.encoder.name
+    encoder = f"{d.model.encoder_parameters:,} × 2 B" if plan.encoder_bytes else None
     beside = (
         ("drafter", d.speculation, plan.drafter_bytes),
         ("LoRA adapters", d.adapters, plan.adapter_bytes),
-        ("image encoder", images, plan.encoder_bytes),
+        ("encoders of images and sound", encoder, plan.encoder_bytes),
     )
     return [
         f"{what} ({asked}) = {_gb(size)} per GPU"

@@ -5,7 +5,7 @@ step's duration is then a dozen multiplications. The reference simulator calls t
 unchanged and the kernel compiles them, so that both get the same float. ``perf.vectorised_step``
 repeats them for many steps at once.
 
-The form is that of DESIGN §5; the p-norm of arithmetic and weight traffic, the activation traffic
+The form is that of docs/fit.md; the p-norm of arithmetic and weight traffic, the activation traffic
 and the host terms were compared against measurements (docs/accuracy.md).
 """
 

@@ -168,8 +168,8 @@ def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) ->
 
 
 # What a router remembers of the prompts that it sent where, as the gateway does
-# (``gateway/core.py``): whole blocks of 64 tokens. It sees neither what an engine has evicted nor
-# what it has generated; what was not seen for longest is forgotten first.
+# (``gateway/balancer.py``): whole blocks of 64 tokens. It sees neither what an engine has evicted
+# nor what it has generated; what was not seen for longest is forgotten first.
 
 
 BLOCK_TOKENS = 64

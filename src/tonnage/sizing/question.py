@@ -337,7 +337,7 @@ class Question:
         pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel
             degree fits, and then the least that does.
         dps, eps: ranks of attention and groups of experts of a mixture of experts; empty for what
-            ``trials.splits_of`` tries.
+            ``search_space.splits_of`` tries.
         mode: which limits count; see ``DECIDING``.
         pairs: lengths drawn together; ``isl`` and ``osl`` are then their distributions.
         recording: traffic to replay instead of drawn arrivals; a deployment then carries what it

@@ -2,7 +2,7 @@
 its architecture is called.
 
 The words and keys are those of the configuration classes of transformers 5.24.0
-(``models/*/configuration_*.py``) and of published files (``tests/spec/published_layouts.yaml``),
+(``models/*/configuration_*.py``) and of published files (``tests/spec/published_configs.py``),
 both read 2026-11-28. A file whose fields leave something open is refused with the field that would
 decide.
 """
@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import UnsupportedModel
+from tonnage.errors import InputError, UnsupportedModel
 from tonnage.spec.attention_layers import (
     CompressedLayer,
     FullAttention,
@@ -22,7 +22,16 @@ from tonnage.spec.attention_layers import (
     SlidingAttention,
     SparseLatentLayer,
 )
-from tonnage.spec.config_layouts import FFN, HEADS, HIDDEN, KV_HEADS, LAYERS, shown
+from tonnage.spec.config_layouts import (
+    ACTIVATIONS,
+    FFN,
+    GATED,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    LAYERS,
+    shown,
+)
 from tonnage.spec.layers import (
     GatedDeltaNet,
     KimiDeltaAttention,
@@ -33,7 +42,7 @@ from tonnage.spec.layers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tonnage.spec.config_layouts import ConfigValues
     from tonnage.spec.layers import Mixer
@@ -607,6 +616,97 @@ def layers_with_experts(config: ConfigValues, layers: int) -> set[int]:
         config.optional_or("expert_layer_offset"),
     )
     return {place for place in places if place % every == offset}
+
+
+# Encoders of images and sound.
+
+ENCODERS = ("vision_config", "visual", "vit_config", "vision_tower_config", "audio_config")
+GATED_ENCODERS = ("pixtral", "gemma4_vision")  # three matrices of an MLP whatever the activation
+
+
+def encoders_of(config: ConfigValues) -> tuple[ConfigValues, ...]:
+    """What a file says of each of its encoders, and around them of how patches are merged."""
+    around = {
+        key: config.config[key] for key in ("spatial_merge_size", *SHUFFLED) if key in config.config
+    }
+    parts = [part for key in ENCODERS if isinstance(part := config.config.get(key), dict)]
+    return tuple(type(config)(config.where, around | part) for part in parts)
+
+
+SHUFFLED = ("downsample_ratio", "pixel_shuffle_ratio")  # sides of merged patches, as shares
+
+
+def encoder_weights(part: ConfigValues, hidden: int) -> int:
+    """Weights of an encoder's layers and of the two matrices that lead from merged patches to a
+    decoder of width ``hidden``; 0 where the file leaves one of their sizes open.
+    """
+    values = part.config
+    try:
+        layers = part.optional(
+            "num_hidden_layers", "depth", "encoder_layers", "num_layers", "vt_num_hidden_layers"
+        )
+        width = part.optional("embed_dim", "hidden_size", "d_model", "vt_hidden_size", "width")
+        inner = part.optional("intermediate_size", "encoder_ffn_dim", "vt_intermediate_size")
+        merge = part.optional_or("spatial_merge_size", absent=1)
+        further = part.optional_or("num_global_layers")
+    except InputError:
+        return 0
+    ratio = values.get("mlp_ratio")
+    if inner is None and width and isinstance(ratio, int | float) and 0 < ratio < MOST_RATIO:
+        inner = round(ratio * width)
+    if not layers or not width or not inner or inner > MOST_RATIO * width:
+        return 0
+    if share := next((values[key] for key in SHUFFLED if isinstance(values.get(key), float)), 0):
+        merge = round(1 / share) if 1 / MOST_RATIO < share < 1 else merge
+    named = values.get("model_type") in GATED_ENCODERS
+    gated = named or next((values.get(key) in GATED for key in ACTIVATIONS if key in values), False)
+    stacked = values.get("deepstack_visual_indexes")
+    mergers = 1 + (len(stacked) if isinstance(stacked, list) else 0)
+    layer = width * (4 * width + (3 if gated else 2) * inner)
+    merged = merge**2 * width
+    leading = merged * (merged + hidden) if merge > 1 else hidden * (width + hidden)
+    return (layers + further) * layer + mergers * leading
+
+
+MOST_RATIO = 8  # times its width that no encoder's MLP is as wide, and patches that none merges
+
+
+def _scalings(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a file says of its rotary positions: of all layers first, then by kind of layer."""
+    listed: list[Any] = [config.get("rope_scaling"), config.get("rope_parameters")]
+    whole = [part for part in listed if isinstance(part, dict)]
+    return whole + [inner for part in whole for inner in part.values() if isinstance(inner, dict)]
+
+
+def _stretch(scaling: Mapping[str, Any], *kinds: str) -> float:
+    """The factor of a scaling of one of the kinds; 0 of another one."""
+    factor = scaling.get("factor")
+    if scaling.get("rope_type", scaling.get("type")) not in kinds:
+        return 0.0
+    return float(factor) if isinstance(factor, int | float) and 1 < factor < MOST_STRETCH else 0.0
+
+
+def linear_stretch(config: Mapping[str, Any]) -> float:
+    """The factor by which a file stretches its rotary positions linearly; 0 where it does not."""
+    return next((size for part in _scalings(config) if (size := _stretch(part, "linear"))), 0.0)
+
+
+def stretched_context(config: Mapping[str, Any], context: int) -> int:
+    """The longest context in tokens as engines derive it (vLLM's ``_get_and_verify_max_len``): the
+    original one times the factor of YaRN, or the file's times a linear or dynamic factor.
+
+    A base for the positions of windows says that this is done already (Gemma 3).
+    """
+    scaling = next(iter(_scalings(config)), {})
+    original = scaling.get("original_max_position_embeddings")
+    if isinstance(original, int) and (factor := _stretch(scaling, "yarn")):
+        return max(context, round(factor * original))
+    done = config.get("rope_local_base_freq") is not None
+    factor = 0.0 if done else _stretch(scaling, "linear", "dynamic")
+    return round(context * max(factor, 1))
+
+
+MOST_STRETCH = 1_000
 
 
 OPEN: dict[str, str] = {

@@ -13,7 +13,14 @@ from pathlib import Path
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, UnknownName, UnsupportedModel, option
 from tonnage.spec.attention_layers import LatentAttention
-from tonnage.spec.config_fields import by_fields, check_open
+from tonnage.spec.config_fields import (
+    by_fields,
+    check_open,
+    encoder_weights,
+    encoders_of,
+    linear_stretch,
+    stretched_context,
+)
 from tonnage.spec.config_kinds import (
     FAMILIES,
     Fields,
@@ -42,15 +49,22 @@ from tonnage.spec.config_layouts import (
     shown,
 )
 from tonnage.spec.model import Model
-from tonnage.spec.released_format import merged, quantization_of, released_format, released_kv
+from tonnage.spec.released_format import (
+    dtype_of,
+    has_block_scales,
+    merged,
+    quantization_of,
+    released_format,
+    released_kv,
+    uncounted_kv,
+)
 from tonnage.spec.typed_values import parse_json, read_as
 
 MAX_FILE_BYTES = 4_000_000
 
-TEXT_PART = (
-    "The text decoder alone: images count as the prompt tokens that they become, and the encoder's"
-    " weights are left out."
-)
+LEFT_OUT_ENCODER = "the weights of its encoder are left out, as config.json does not say its sizes"
+TEXT_PART = f"Images count as the prompt tokens that they become; {LEFT_OUT_ENCODER}."
+WITH_ENCODERS = "Its encoders' {} million weights are counted; images count as prompt tokens."
 
 COUNTED_SO = {
     "block_configs": "MLPs of different widths count at their mean width.",
@@ -68,6 +82,13 @@ COUNTED_SO = {
     ),
 }
 """What the notes say of a file with such a field."""
+
+# files in which AutoGPTQ and AutoAWQ said the format before config.json did: the method, and
+# their own names of its keys
+BESIDE: dict[str, dict[str, str]] = {
+    "quantize_config.json": {"": "gptq"},
+    "quant_config.json": {"": "awq", "w_bit": "bits", "q_group_size": "group_size"},
+}
 
 NO_CACHE = "none of its layers keeps a KV cache, so that there is no pool of blocks to plan"
 
@@ -90,8 +111,13 @@ def read_config(path: str | Path, layout: str = "") -> Model:
     config = _load(file)
     if {"layers", "hidden"} <= config.keys():
         return _model_file(str(file), config)
-    if (quantized := quantization_of(config)) is not None:
-        config = config | {"quantization_config": quantized}
+    quantized = quantization_of(config)
+    config = config | {"quantization_config": quantized}
+    for name, keys in BESIDE.items() if quantized is None else ():
+        if (beside := file.parent / name).is_file():
+            written = _load(beside)
+            renamed = {keys.get(key, key): value for key, value in written.items()}
+            config = config | {"quantization_config": {"quant_method": keys[""], **renamed}}
     beside = file.parent / "hf_quant_config.json"
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
         config = config | {
@@ -273,6 +299,7 @@ class _Reader(ConfigValues):
 
     tied_if_absent = False  # an absent ``tie_word_embeddings`` means one table
     images = False  # there is an encoder of images or sound next to the text decoder
+    encoders: tuple[ConfigValues, ...] = ()  # what the file says of each, with what is around it
     inside = False  # the text decoder's numbers were in their own object
 
     def model(self, name: str, architecture: str, layout: Layout) -> Model:
@@ -299,9 +326,11 @@ class _Reader(ConfigValues):
                 else layout.parallel
             ),
             "head_norms": layout.head_norms,
-            "block_fp8": isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
+            "block_fp8": has_block_scales(quantized),
             "source": f"{self.where} ({architecture})",
         }
+        fields["rotary_rows"] = round(fields["max_context"] * linear_stretch(self.config))
+        fields["max_context"] = stretched_context(self.config, fields["max_context"])
         if layout.family == by_fields.__name__:
             if not layout.inside:
                 check_open(self, architecture)
@@ -311,7 +340,15 @@ class _Reader(ConfigValues):
             counted = self.sizes_by_key(architecture, layout) | (
                 FAMILIES[layout.family](self) if layout.family else {}
             )
-        model = self.checked(Model(**(fields | counted)))
+        encoders = sum(encoder_weights(part, fields["hidden"]) for part in self.encoders)
+        reading = [LEFT_OUT_ENCODER] if (self.images or self.encoders) and not encoders else []
+        if cache := uncounted_kv(self.config):
+            reading.append(
+                f"config.json declares a KV cache in {cache}, which is counted in 16 bits"
+            )
+        model = self.checked(
+            Model(**(fields | counted), encoder_parameters=encoders, reading="; ".join(reading))
+        )
         released = released_format(self.config, model)
         notes = " ".join(self.notes(layout, model, released))
         kv, readers = released_kv(self.config)
@@ -355,6 +392,7 @@ class _Reader(ConfigValues):
             word in key for key in self.config for word in ("vision", "visual", "audio", "image")
         )
         self.tied_if_absent = "transformers_version" in self.config
+        self.encoders = encoders_of(self) if layout.wrapped else ()
         while layout.wrapped and not any(self.config.get(key) is not None for key in layout.layers):
             self.inside = True
             self.tied_if_absent = False
@@ -365,6 +403,7 @@ class _Reader(ConfigValues):
                 key: value for key, value in self.part(key).config.items() if value is not None
             } | outer
             self.config = TEXT_DEFAULTS.get(str(self.config.get("model_type")), {}) | self.config
+            self.encoders += encoders_of(self)
         self.config = {
             **self.config,
             **{key: value for key, value in layout.absent if self.config.get(key) is None},
@@ -536,8 +575,9 @@ class _Reader(ConfigValues):
         )
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
-        if self.images:
-            notes.append(TEXT_PART)
+        if self.images or self.encoders:
+            weights = round(made.encoder_parameters / 1e6)
+            notes.append(WITH_ENCODERS.format(f"{weights:,}") if weights else TEXT_PART)
         notes += [note for key, note in COUNTED_SO.items() if self.config.get(key) is not None]
         in_all = (
             layout.family == by_fields.__name__
@@ -566,6 +606,8 @@ class _Reader(ConfigValues):
                 else "that format has no name here"
             )
             notes.append(f"The checkpoint is quantized ({method}); {counted}.")
+        elif not released:
+            notes.append(f"Its numbers are of the type {dtype_of(self.config)}, which has no name.")
         if layout.context_default and self.optional(*layout.context) is None:
             notes.append(
                 f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of"

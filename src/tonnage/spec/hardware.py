@@ -373,7 +373,7 @@ class System:
 
 # Reads a user's own accelerator, as a YAML file describes it, as a ``Gpu``. Four keys are needed;
 # the others have values that say "not known". The datasheet's rates need not be reached: what a
-# calibration with its own terms fits is the share of them that is (``calibration.own_terms``).
+# calibration with its own terms fits is the share of them that is (``spec.calibration.OWN_TERMS``).
 
 
 SUFFIXES = (".yaml", ".yml")

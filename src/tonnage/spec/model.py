@@ -69,6 +69,12 @@ class Model:
     residual_streams: int = 1
     # weights of tables that are looked up and never multiplied, next to the embedding (Gemma 4 E4B)
     further_embeddings: int = 0
+    # weights of encoders of images and sound and of what leads on to the decoder, in 16 bits;
+    # engines load them whether or not a prompt has images
+    encoder_parameters: int = 0
+    # positions whose cosines and sines every GPU keeps where the longest context is stretched
+    # linearly, which makes them many times the context (Gemma 3); 0 elsewhere, where they are few
+    rotary_rows: int = 0
     # modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding
     # alone
     mtp_layers: int = 0

@@ -287,11 +287,12 @@ def _of_group(group: object) -> str:
         inputs.get("num_bits") if isinstance(inputs, Mapping) else 16,
     )
     kind, size = TYPES.get(str(weights.get("type")), ""), weights.get("group_size")
-    return (
-        _numbers(kind, bits, activation, size)
-        if isinstance(bits, int) and isinstance(activation, int)
-        else ""
-    )
+    whole = isinstance(inputs, Mapping) and TYPES.get(str(inputs.get("type"))) == "int"
+    if not isinstance(bits, int) or not isinstance(activation, int):
+        return ""
+    if bits < EIGHT and whole:  # products of whole numbers, which no format here has
+        return ""
+    return _numbers(kind, bits, activation, size)
 
 
 def _numbers(kind: str, bits: int, activation: int, group: object) -> str:
@@ -308,7 +309,7 @@ def _numbers(kind: str, bits: int, activation: int, group: object) -> str:
         }
         floats |= {(4, 4): "mxfp4" if micro else "nvfp4", (4, 8): "mxfp4" if micro else "nvfp4-a8"}
         return floats.get((bits, activation), "")
-    if kind != "int" or not 1 < bits <= EIGHT:
+    if kind != "int" or not 1 < bits <= EIGHT or activation < EIGHT:
         return ""
     if activation == EIGHT:
         return {8: "int8-sq", 4: "w4a8"}.get(bits, "")
@@ -349,6 +350,8 @@ def _usual(quantized: Mapping[str, Any], method: str) -> str:
         quantized.get("config_groups"), Mapping
     ):
         return ""
+    if method == "compressed_tensors" and any(quantized.get(key) for key in ALONE):
+        return WIDE
     by_numbers = {
         "bitsandbytes": _bitsandbytes,
         "hqq": _hqq,
@@ -367,6 +370,8 @@ def _usual(quantized: Mapping[str, Any], method: str) -> str:
         )
     return METHODS.get(method) or _integers(quantized, method)
 
+
+ALONE = ("kv_cache_scheme", "sparsity_config")  # what compressed-tensors writes without groups
 
 INTEGERS = {
     **dict.fromkeys(

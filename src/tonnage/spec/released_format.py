@@ -16,12 +16,13 @@ from tonnage.spec.precision import (
     EXPERTS,
     LEAST_SHARE,
     REST_FP8,
+    SPARSE,
     TABLES,
     Part,
     find_precision,
     with_parts,
 )
-from tonnage.spec.quantization_config import EIGHT, LEFT_OUT, WIDE, Names, Rule, rules_of, texts
+from tonnage.spec.quantization_config import LEFT_OUT, WIDE, Names, Rule, rules_of, texts
 
 if TYPE_CHECKING:
     from tonnage.spec.model import Model
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 
 UNQUANTIZED = "bf16"  # The format of a checkpoint that names none
 
-SIXTEEN_BITS = {"bfloat16": "bf16", "float16": "fp16"}
+# formats by the type of a file's numbers; engines load 32 bits as 16
+DTYPES = {
+    **dict.fromkeys(("", "auto", "None", "bfloat16", "bf16", "float32", "float64"), UNQUANTIZED),
+    **dict.fromkeys(("float16", "fp16", "half"), "fp16"),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"), "fp8"),
+}
 
 ATTENTION = ("self_attn", "attn", "attention", "self_attention")
 STATE = ("linear_attn", "mamba", "mixer", "linear_attention")
@@ -58,7 +64,7 @@ def released_format(config: Mapping[str, Any], model: Model) -> str:
     """
     quantized = config.get("quantization_config")
     if quantized is None:
-        return SIXTEEN_BITS.get(str(config.get("torch_dtype", config.get("dtype"))), UNQUANTIZED)
+        return DTYPES.get(dtype_of(config), "")
     if not isinstance(quantized, Mapping):
         return ""
     rules = rules_of(quantized, config)
@@ -69,7 +75,42 @@ def released_format(config: Mapping[str, Any], model: Model) -> str:
         group: _shares(group, model, rules, excluded)
         for group in (*model.group_parameters, *TABLES)
     }
-    return _written(model, shares)
+    name = _written(model, shares)
+    if not _is_sparse(quantized):
+        return name
+    form = find_precision(name)
+    return "" if form.unpacked or form.block_scaled else f"{name}+{SPARSE}"
+
+
+def dtype_of(config: Mapping[str, Any]) -> str:
+    """The type of a file's numbers, such as "bfloat16"; "" where it names none."""
+    return str(config.get("torch_dtype") or config.get("dtype") or "").removeprefix("torch.")
+
+
+def _is_sparse(quantized: Mapping[str, Any]) -> bool:
+    """Whether compressed-tensors stores two of every four weights."""
+    sparsity = quantized.get("sparsity_config")
+    if not isinstance(sparsity, Mapping) or sparsity.get("format") == "dense":
+        return False
+    return sparsity.get("sparsity_structure") == SPARSE
+
+
+def has_block_scales(quantized: object) -> bool:
+    """Whether a scale of FP8 is of a block of weights: ``weight_block_size`` or, of
+    compressed-tensors, the strategy "block".
+    """
+    if not isinstance(quantized, Mapping):
+        return False
+    groups = quantized.get("config_groups")
+    weights = [
+        group.get("weights")
+        for group in (groups.values() if isinstance(groups, Mapping) else ())
+        if isinstance(group, Mapping)
+    ]
+    blocks = [part for part in weights if isinstance(part, Mapping) and part.get("strategy")]
+    return bool(quantized.get("weight_block_size")) or any(
+        part["strategy"] == "block" for part in blocks
+    )
 
 
 KV_KEYS = ("kv_cache_scheme", "kv_cache_quant_config", "kv_cache_quant_algo")
@@ -98,6 +139,8 @@ def quantization_of(config: Mapping[str, Any]) -> object:
     """
     keys = ("quantization_config", "compression_config", "quantization")
     quantized = next((config[key] for key in keys if config.get(key) is not None), None)
+    if quantized == {}:
+        return None
     inner = quantized.get("quantization") if isinstance(quantized, Mapping) else None
     return {"quant_method": "modelopt", **inner} if isinstance(inner, Mapping) else quantized
 
@@ -135,20 +178,40 @@ def released_kv(config: Mapping[str, Any]) -> tuple[KvFormat, tuple[str, ...]]:
     return kv, tuple(name for names in takers.values() for name in names)
 
 
+def uncounted_kv(config: Mapping[str, Any]) -> str:
+    """The format of the KV cache that a checkpoint declares and that has no name here; "" for every
+    other file.
+    """
+    sides = (config.get("quantization_config"), config.get("hf_quant_config"))
+    words = [_kv_word(side) for side in sides if isinstance(side, Mapping)]
+    return next((word for word in words if word not in (*KV_FORMATS, *KV_SIXTEEN)), "")
+
+
+KV_SIXTEEN = ("", "NONE", "AUTO", "FP16", "BF16", "NO_QUANT")
+
+
+def _kv_word(quantized: Mapping[str, Any]) -> str:
+    """The word or the bits by which one object declares the format of the KV cache."""
+    scheme = quantized.get("kv_cache_scheme", quantized.get("kv_cache_quant_config"))
+    declared = str(quantized.get("kv_cache_quant_algo") or "").upper()
+    if isinstance(scheme, Mapping) and isinstance(scheme.get("num_bits"), int):
+        bits = scheme["num_bits"]
+        declared = f"INT{bits}" if scheme.get("type") == "int" else f"FP{bits}"
+    if isinstance(scheme, Mapping) and "fp8" in str(scheme.get("dtype", "")):
+        declared = "FP8"
+    return declared
+
+
+KV_FORMATS: dict[str, KvFormat] = {"FP8": "fp8", "INT8": "int8"}
+
+
 def _declared(quantized: object) -> tuple[KvFormat, tuple[str, ...]]:
     """The format of the KV cache that one object declares, and the engines that read it there."""
     if not isinstance(quantized, Mapping):
         return "fp16", ()
-    scheme = quantized.get("kv_cache_scheme", quantized.get("kv_cache_quant_config"))
-    declared = str(quantized.get("kv_cache_quant_algo", "")).upper()
-    if isinstance(scheme, Mapping) and scheme.get("num_bits") == EIGHT:
-        declared = "INT8" if scheme.get("type") == "int" else "FP8"
-    if isinstance(scheme, Mapping) and "fp8" in str(scheme.get("dtype", "")):
-        declared = "FP8"
-    forms: dict[str, KvFormat] = {"FP8": "fp8", "INT8": "int8"}
     method = str(quantized.get("quant_method", "")).lower().replace("-", "_")
     method = "modelopt" if method.startswith("modelopt") else method
-    return forms.get(declared, "fp16"), KV_READERS.get(method, FAMILIES)
+    return KV_FORMATS.get(_kv_word(quantized), "fp16"), KV_READERS.get(method, FAMILIES)
 
 
 def _modules(group: str, model: Model) -> Iterator[tuple[tuple[str, ...], float]]:

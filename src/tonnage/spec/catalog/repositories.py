@@ -10,6 +10,7 @@ marked, the architecture of a fine-tune whose name holds family, version and siz
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import cache
@@ -40,7 +41,7 @@ class _Shape:
     # not the model's
     vocab: int = 0
     context: int = 0
-    text_only: bool = False  # their encoder of images or sound is left out
+    text_only: bool = False  # they have an encoder of images or sound as well
     blocks: bool = False  # their FP8 has a scale for each block of 128 × 128
 
 
@@ -60,6 +61,8 @@ class _Table:
     formats: dict[str, tuple[str, ...]]
     # formats that no engine here reads, by such an ending, each with who reads it
     foreign: dict[str, str]
+    # weights of encoders in millions, by a pattern of the names of text_only repositories
+    encoders: dict[str, int]
     shapes: tuple[_Shape, ...]
 
 
@@ -131,9 +134,7 @@ def _repository(line: _Line) -> Repository:
     if shape.repositories and not (
         shelf.find(line.name) == model and line.form in ("bf16", model.released)
     ):
-        notes = f"Architecture of {model.name}." + (
-            " The text decoder alone." if shape.text_only else ""
-        )
+        notes = f"Architecture of {model.name}."
         source = f"{line.name}: {_table().source}; {model.source}"
         model = replace(
             model,
@@ -142,9 +143,13 @@ def _repository(line: _Line) -> Repository:
             source=source,
             date=_table().date,
         )
-    model = replace(
-        model, vocab=shape.vocab or model.vocab, max_context=shape.context or model.max_context
-    )
+    context = shape.context or max(_named_context(line.name), model.max_context)
+    model = replace(model, vocab=shape.vocab or model.vocab, max_context=context)
+    if shape.text_only and not model.encoder_parameters and not model.reading:
+        patterns = _table().encoders.items()
+        millions = next((size for part, size in patterns if re.search(part, line.name)), 0)
+        model = replace(model, encoder_parameters=millions * 1_000_000)
+        model = model if millions else _read(model, "the weights of its encoder are left out")
     return Repository(
         name=line.name,
         model=replace(in_format(model, line.form, line.blocks), repository=line.name),
@@ -176,7 +181,8 @@ def by_format(spelling: str) -> Model | None:
 
     Raises InputError: the format is one that no engine here reads.
     """
-    base, form = _without_format(spelling)
+    bare = KV_WORD.sub("", spelling)
+    base, form = _without_format(bare)
     if not form:
         return None
     repository = find_repository(base)
@@ -187,7 +193,13 @@ def by_format(spelling: str) -> Model | None:
     model = replace(
         in_format(model, form, model.block_fp8), repository=spelling if "/" in spelling else ""
     )
-    return _read(model, f"format {form} by the ending of '{spelling}'")
+    how = f"format {form} by the ending of '{spelling}'"
+    narrow = f"its KV cache counts in 16 bits unless the precision {form}+kv-fp8 is given"
+    return _read(model, how if bare == spelling else f"{how}; {narrow}")
+
+
+# Words of names that say the format of the KV cache
+KV_WORD = re.compile(r"[-_.]kv(?:[-_]?cache)?[-_]?(?:fp|int)?[48]?(?=$|[-_.])", re.IGNORECASE)
 
 
 def _without_format(spelling: str) -> tuple[str, str]:
@@ -215,8 +227,26 @@ def _without_format(spelling: str) -> tuple[str, str]:
     return base, form
 
 
+def _named_context(spelling: str) -> int:
+    """The tokens of a context that a name says, such as "128k" or "1M"; 0 where it says none."""
+    match = CONTEXT.search(spelling)
+    if match is None:
+        return 0
+    tokens = int(match[1] or match[2]) * (1000 if match[1] else 1_000_000)
+    near = 2 ** round(math.log2(tokens))
+    return int(near) if abs(near / tokens - 1) < ROUNDED else tokens
+
+
+CONTEXT = re.compile(
+    r"[-_.](?:(16|32|64|128|131|200|256|262|512|524|1024|1048)k|([1248])m)(?=$|[-_.])",
+    re.IGNORECASE,
+)
+ROUNDED = 0.06  # by which a context's usual name differs from the power of two that it means
+
 # Words of names that mark a number format
-FORMAT = re.compile(r"w\d+a\d+\w*|\d+bits?|(nv|mx)?fp[468]\w*|int[2-8]\w*|quanti[sz]ed|\dof\d")
+FORMAT = re.compile(
+    r"w\d+a\d+\w*|\d+bits?|\d+bpw|(nv|mx)?fp[468]\w*|int[2-8]\w*|quanti[sz]ed|\dof\d|pruned\w+"
+)
 
 
 def by_words(spelling: str) -> Model | None:
@@ -235,9 +265,13 @@ def by_words(spelling: str) -> Model | None:
         return None
     model = max(fits, key=lambda fit: fit[0])[1]
     guess = f"'{spelling}' is taken for a fine-tune of {model.name} by its name alone"
+    context = _named_context(spelling)
+    if context > model.max_context:
+        guess += f", with a context of {context:,} tokens"
     return _read(
         replace(
             model,
+            max_context=max(context, model.max_context),
             name=plain(spelling).rpartition("/")[2],
             repository=spelling if "/" in spelling else "",
         ),
@@ -293,5 +327,7 @@ def _holds(words: tuple[str, ...], known: tuple[str, ...]) -> bool:
         return False
     if next(filter(_SIZE.fullmatch, rest), "") != next(filter(_SIZE.fullmatch, known)):
         return False
+    if any(word.endswith("b") and _SIZE.fullmatch(word) and word not in known for word in words):
+        return False  # pruned or merged: another size than the known one
     further = iter(rest)
     return all(word in further for word in known)
