@@ -40,7 +40,7 @@ def with_usd(mixed: Mixed, plan: Plan, prices: Prices) -> Mixed:
         mixed,
         usd_per_year=None if None in added else sum(filter(None, added)),
         instead=tuple(
-            replace(other, usd_per_year=usd(other.system, other.systems)) for other in mixed.instead
+            replace(kind, usd_per_year=usd(kind.system, kind.systems)) for kind in mixed.instead
         ),
         retirements=tuple(
             _priced(retirement, mixed, traffic, prices) for retirement in mixed.retirements

@@ -165,22 +165,22 @@ def _read_router(
     """The router before several kinds of systems: it reaches every instance, heavier ones more."""
     values, faults = _parsed(above)
     inner, _ = _parsed({file: text for file, text in files.items() if file not in above})
-    objects = [one for file, documents in values.items() for one in _objects(file, documents)]
-    others = [one for file, documents in inner.items() for one in _objects(file, documents)]
+    objects = [item for file, texts in values.items() for item in _objects(file, texts)]
+    in_folders = [item for file, texts in inner.items() for item in _objects(file, texts)]
     parts = []
     for written in objects:
-        against, told = read_against(written.value)
+        against, clauses = read_against(written.value)
         name = f"{written.kind} {written.name}".strip()
         parts.append(Part(file=written.file, name=name, against=against))
-        faults += [f"{written.file}: {name}: {clause}" for clause in told]
-    everything = [*objects, *others]
+        faults += [f"{written.file}: {name}: {clause}" for clause in clauses]
+    everything = [*objects, *in_folders]
     pods = [group for written in everything for group in pods_of(written)]
     faults += [
         f"{file}: {clause}" for file, clause in unresolved(everything, pods) if file in above
     ]
     maps = [written.value.get("data") or {} for written in objects if written.kind == "ConfigMap"]
-    texts = [above.get("haproxy.cfg", ""), *(data.get("haproxy.cfg", "") for data in maps)]
-    servers = SERVERS.findall("\n".join(texts))
+    configurations = [above.get("haproxy.cfg", ""), *(data.get("haproxy.cfg", "") for data in maps)]
+    servers = SERVERS.findall("\n".join(configurations))
     reached = sum(int(count or 1) for count, _, _, _ in servers)
     fronts = any("-frontend." in host for _, host, _, _ in servers)
     instances = sum(service.pool.instances for _, service in cases.values())

@@ -54,7 +54,7 @@ def _prices(systems: list[System], objective: str | None, prices: Prices) -> dic
     """
     usd = {system.name: owned_usd(system, prices) for system in systems}
     watts = {system.name: system_watts(system.gpu, system.name)[0] for system in systems}
-    asked = watts if objective == "power" else usd
-    if objective == "gpus" or None in asked.values():
+    least = watts if objective == "power" else usd
+    if objective == "gpus" or None in least.values():
         return {system.name: float(system.gpus) for system in systems}
-    return {name: value or 0.0 for name, value in asked.items()}
+    return {name: value or 0.0 for name, value in least.items()}

@@ -76,11 +76,11 @@ def deploy(
     services, above = _services(plan, target, given, progress)
     files, told = dict[str, str](), list[str]()
     for folder, service in services.items():
-        made = target_files(service, target)
-        made = {name: made[name] for name in sorted(made)} | {
+        texts = target_files(service, target)
+        texts = {name: texts[name] for name in sorted(texts)} | {
             PLAN: json_text(service.plan.to_json())
         }
-        files |= {f"{folder}/{name}" if folder else name: text for name, text in made.items()}
+        files |= {f"{folder}/{name}" if folder else name: text for name, text in texts.items()}
         lines = (instead_line(service), service.loading.told, *service.loading.make)
         told += [f"{folder}: {line}" if folder else line for line in lines if line]
     files |= above

@@ -62,12 +62,12 @@ def add_text(mixed: Mixed) -> str:
 
 
 def _instead_text(mixed: Mixed) -> str:
-    others = (
-        f"{other.systems:,} × {other.system}"
-        + ("" if other.usd_per_year is None else f" for {dollars(other.usd_per_year)}")
-        for other in mixed.instead
+    kinds = (
+        f"{kind.systems:,} × {kind.system}"
+        + ("" if kind.usd_per_year is None else f" for {dollars(kind.usd_per_year)}")
+        for kind in mixed.instead
     )
-    text = ", ".join(others)
+    text = ", ".join(kinds)
     return f"; or {text}" if text else ""
 
 

@@ -108,7 +108,8 @@ def _together(question: Question, kinds: Sequence[tuple[Sized, int]], most: floa
     """
     if not kinds or not_mixed(question, [sized for sized, _ in kinds]) is not None:
         return most
-    systems, asked = sum(count for _, count in kinds), question.demand.sizing_requests_per_second
+    systems = sum(count for _, count in kinds)
+    today = question.demand.sizing_requests_per_second
 
     def holds(load: float) -> bool:
         return whole_fleet(kinds, load).run(systems).holds
@@ -116,8 +117,8 @@ def _together(question: Question, kinds: Sequence[tuple[Sized, int]], most: floa
     if len(kinds) > 1:
         loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
         most = next((load for load in loads if holds(load)), loads[-1])
-    nearly = not question.demand.of_existing and most < asked <= POOLED * most
-    return asked if nearly and holds(asked) else most
+    nearly = not question.demand.of_existing and most < today <= POOLED * most
+    return today if nearly and holds(today) else most
 
 
 def _group(owned: Owned, best: Sized | None) -> OwnedGroup:

@@ -100,7 +100,7 @@ class Fleets:
 
     def others(self, name: str) -> Counts:
         """The systems that exist, of every other kind."""
-        return {each: count for each, count in self.owned.items() if each != name}
+        return {kind: count for kind, count in self.owned.items() if kind != name}
 
     def least(self, name: str) -> int:
         """The systems of a kind that carry load where none is added: what exists, less spare
@@ -159,32 +159,30 @@ class Fleets:
         return math.fsum(sized.capacity.rate * sized.instances for sized, _ in self.of(counts))
 
     def needed(
-        self, others: Counts, name: str, least: int = 0, *, load: float = 0.0, by_sum: bool = False
+        self, rest: Counts, name: str, least: int = 0, *, load: float = 0.0, by_sum: bool = False
     ) -> int | None:
         """The fewest systems of a kind, ``least`` or more, with which a fleet holds a load next to
-        others; None where no number does.
+        the rest; None where no number does.
 
         ``by_sum`` leaves fleets of more than ``EXACT`` instances to the sum of what the kinds
         carry.
         """
         load, more = load or self.load, self.sized(name, max(least, MOST_SYSTEMS_PER_INSTANCE))
         if more is None:
-            return least if self.holds(others, load) else None
+            return least if self.holds(rest, load) else None
         span, per_system = (
             more.contender.layout.systems_per_instance,
             more.capacity.rate * more.instances / more.systems,
         )
-        start = (
-            math.ceil(round(max(load - self.carried(others), 0.0) / per_system / span, 9)) * span
-        )
+        start = math.ceil(round(max(load - self.carried(rest), 0.0) / per_system / span, 9)) * span
         count = max(least, start)
         if by_sum and more.contender.layout.of(count).instances > EXACT:
             return count if count <= MOST_ADDED else None
-        while count <= MOST_ADDED and not self.holds({**others, name: count}, load):
+        while count <= MOST_ADDED and not self.holds({**rest, name: count}, load):
             count += max(1, count // span // 64) * span
             if count > MOST_TIMES * max(start, least, span):
                 return None
-        while count - span >= least and self.holds({**others, name: count - span}, load):
+        while count - span >= least and self.holds({**rest, name: count - span}, load):
             count -= span
         return count if count <= MOST_ADDED else None
 
@@ -219,10 +217,10 @@ def with_added(
         for name in active
     }
     bought = {name: fleets.bought(name, count) for name, count in active.items()}
-    name, *dearer = sorted(bought, key=lambda each: (bought[each] * prices[each], dear[each]))
+    name, *dearer = sorted(bought, key=lambda kind: (bought[kind] * prices[kind], dear[kind]))
     instead = tuple(
-        Instead(system=each, systems=bought[each], gpus=bought[each] * fleets.system(each).gpus)
-        for each in dearer
+        Instead(system=kind, systems=bought[kind], gpus=bought[kind] * fleets.system(kind).gpus)
+        for kind in dearer
     )
     mixed = replace(
         _whole(fleets, name, active[name]),
@@ -246,13 +244,13 @@ def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
         return Mixed(reason="limits")
     systems, load = sum(count for _, count in kinds), fleets.load
     predicted = whole_fleet(kinds, load, as_predicted=True)
-    seen = (
+    parts = (
         predicted.of_kinds()
         if isinstance(predicted, MixedAtPeak)
         else ((1.0, predicted.seen(systems).summary),)
     )
     groups = []
-    for (sized, count), (share, summary) in zip(kinds, seen, strict=True):
+    for (sized, count), (share, summary) in zip(kinds, parts, strict=True):
         system = sized.ready.trial.system.name
         owned, added = (
             fleets.owned.get(system, 0),
@@ -284,7 +282,7 @@ def _candidate(sized: Sized, active: int, systems: int, rate: float, summary: Su
         contender.question.demand, peak_requests_per_second=rate, sizing_requests_per_second=rate
     )
     share = replace(contender, question=replace(contender.question, demand=demand))
-    made = candidate(replace(sized, contender=share, systems=active))
+    alone = candidate(replace(sized, contender=share, systems=active))
     instances = contender.layout.of(active).instances
     peak = AtPeak(
         requests_per_second_per_instance=rate / instances,
@@ -292,10 +290,10 @@ def _candidate(sized: Sized, active: int, systems: int, rate: float, summary: Su
         itl_ms=summary.itl_ms,
         tpot_ms=summary.tpot_ms,
         e2e_ms=summary.e2e_ms,
-        utilisation=rate / instances / made.requests_per_second_per_instance,
+        utilisation=rate / instances / alone.requests_per_second_per_instance,
         instances=instances,
     )
-    whole = made.on(systems=systems, instances=contender.layout.of(systems).instances)
+    whole = alone.on(systems=systems, instances=contender.layout.of(systems).instances)
     carries = sized.capacity.rate
     exactly = contender.layout.exactly(rate, carries)
     return replace(
@@ -317,12 +315,12 @@ def _retirements(
     for system, count in fleets.others(buys).items():
         further: dict[str, int] = {}
         for name in (name for name in active if name != system):
-            others = {each: owned for each, owned in fleets.others(name).items() if each != system}
-            needed = fleets.needed(others, name, active[name])
+            rest = {kind: owned for kind, owned in fleets.others(name).items() if kind != system}
+            needed = fleets.needed(rest, name, active[name])
             if needed is not None:
                 further[name] = needed - active[name]
         if further:
-            name = min(further, key=lambda each: further[each] * prices[each])
+            name = min(further, key=lambda kind: further[kind] * prices[kind])
             retirements.append(
                 Retirement(
                     system=system,

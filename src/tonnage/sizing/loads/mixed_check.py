@@ -61,11 +61,11 @@ class MixedAtPeak(FleetAtPeak):
 
     def could_carry(self, systems: int) -> bool:
         """Whether they complete the load within ``STABLE`` of saturation."""
-        most = math.fsum(
+        capacity = math.fsum(
             count * kind.saturation
             for count, (kind, _) in zip(self.counts, self.kinds, strict=True)
         )
-        return self.rate <= STABLE * most * (1 + 1e-6)
+        return self.rate <= STABLE * capacity * (1 + 1e-6)
 
     def simulated(self, systems: int) -> int:
         """How many of the instances are simulated."""
