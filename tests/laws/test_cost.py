@@ -21,7 +21,7 @@ from tests.cost.cost_cases import (
 from tests.laws.draws import deployments
 from tests.strategies import examples
 from tonnage.cost.break_even import Curve, crossings
-from tonnage.cost.cost import api_cost, energy_of
+from tonnage.cost.cost import api_cost, divided, energy_of
 from tonnage.cost.options import cloud, hybrid, on_prem, rents_of
 from tonnage.perf.power import draw, steady_load
 from tonnage.perf.step import step_seconds
@@ -52,6 +52,22 @@ def with_system_price(prices: Prices, factor: float) -> Prices:
     return replace(
         prices, systems=tuple(replace(one, usd=dearer(one.usd, factor)) for one in prices.systems)
     )
+
+
+USES = st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e6)), min_size=1, max_size=8)
+
+
+@examples(0.5)
+@given(uses=USES, total=st.floats(0, 1e9), share=st.floats(0, 1))
+def test_the_shares_of_a_cost_sum_to_it_and_more_use_never_pays_less(
+    uses: list[tuple[float, float]], total: float, share: float
+) -> None:
+    peaks, years = ([use[place] for use in uses] for place in (0, 1))
+    shares = divided(total, share * total, at_peak=peaks, over_year=years)
+    assert math.fsum(shares) == pytest.approx(total)
+    assert all(0 <= part <= total * (1 + 1e-9) for part in shares)
+    more = divided(total, share * total, at_peak=[2 * peaks[0], *peaks[1:]], over_year=years)
+    assert more[0] >= shares[0] - 1e-9 * total
 
 
 @examples(0.5)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.questions import question
+from tonnage.cost.options import with_cost_together
 from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
 from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
@@ -24,6 +25,7 @@ from tonnage.sizing.fleet.standby import Failures, Reserve
 from tonnage.sizing.mixture import Mixture, MixtureRun
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, _systems, use_cases
+from tonnage.spec.catalog.price_list import catalog_prices
 
 CHAT: dict[str, Any] = {
     "isl": 500,
@@ -282,3 +284,17 @@ def test_deployments_are_tried_in_the_order_of_the_gpus_that_all_use_cases_would
     assert [one.identity for one in found] == [2, 1], (
         "100/25 + 100/30 instances of two GPUs before 20 of one"
     )
+
+
+def test_each_use_case_pays_its_share_of_the_peak_and_of_the_year() -> None:
+    found = with_cost_together(together(), catalog_prices())
+    for arrangement in (found.shared, found.separate):
+        shares = {share.name: share for share in arrangement.shares}
+        assert set(shares) == {"chat", "documents"}
+        for name in ("at_peak", "over_year", "usd_per_year"):
+            whole = arrangement.owned_usd_per_year if name == "usd_per_year" else 1.0
+            parts = [getattr(share, name) for share in shares.values()]
+            assert math.fsum(parts) == pytest.approx(whole)
+    (pool,) = found.shared.pools
+    exact = {case.name: case.instances_exact for case in pool.cases}
+    assert found.shared.shares[0].at_peak == pytest.approx(exact["chat"] / sum(exact.values()))

@@ -202,3 +202,19 @@ def test_a_name_that_says_another_size_or_format_is_no_fine_tune(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UnknownName):
         find_model(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hf.co/bartowski/Llama-3.1-8B-Instruct-GGUF:Q4_K_M",
+        "bartowski/Llama-3.1-8B-Instruct-GGUF/Llama-3.1-8B-Instruct-Q4_K_M.gguf",
+        "llama-3.1-8b-instruct:IQ4_XS",
+    ],
+)
+def test_files_of_llama_cpp_are_refused_however_they_are_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"(?i)llama.cpp .*such as 'llama-3.1-8b-instruct'"):
+        find_model(name)

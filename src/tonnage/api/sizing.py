@@ -169,7 +169,7 @@ def answer(
 
     Raises InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.question.aims import with_day, with_growth
+    from tonnage.api.question.aims import with_day, with_growth, with_regions
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
     from tonnage.api.question.mixed import with_mixed
@@ -221,6 +221,11 @@ def answer(
             lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
         ),
         lambda asked, plan: with_mixed(asked, plan, scenario, prices=prices, runs=runs),
+        lambda asked, plan: with_regions(
+            plan,
+            asked,
+            lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
+        ),
         lambda asked, plan: with_autoscaling(with_day(plan, scenario.demand), asked, scenario),
         lambda asked, plan: finished(with_measurement(plan, asked, runs)),
     )

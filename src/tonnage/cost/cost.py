@@ -11,6 +11,7 @@ of an input token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -306,6 +307,26 @@ def energy_part(energy: Energy | None) -> tuple[CostPart, ...]:
     return (CostPart(name="power", kind="opex", usd_per_year=energy.usd_per_year, how=energy.how),)
 
 
+def divided(
+    total: float, by_use: float, *, at_peak: Sequence[float], over_year: Sequence[float]
+) -> tuple[float, ...]:
+    """A cost divided between its causes: what is paid by use, such as electricity and rent
+    by the hour, by their use over the year; the rest, which the peak decides, by their use then.
+
+    Args:
+        total: the whole cost.
+        by_use: the part of it that is paid by use.
+        at_peak, over_year: what each uses, in any unit.
+    """
+    peaks, years = math.fsum(at_peak), math.fsum(over_year)
+    if not peaks or not years:
+        raise ValueError("a cost is divided by what is used, and nothing is")
+    return tuple(
+        (total - by_use) * peak / peaks + by_use * year / years
+        for peak, year in zip(at_peak, over_year, strict=True)
+    )
+
+
 def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayCost:
     """What an API asks for the year's tokens."""
     price = prices.api_price(model)
@@ -339,7 +360,7 @@ def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayC
 
 
 def token_part(traffic: Traffic, price: ApiPrice, requests: float, how: str) -> CostPart:
-    """The tokens of so many requests at an API, with the cheapest and the dearest host."""
+    """The tokens of ``requests`` at an API, with the cheapest and the dearest host."""
     into, out = price.usd_per_million_input_tokens, price.usd_per_million_output_tokens
     usual, low, high = (
         requests * (traffic.input_tokens * one + traffic.output_tokens * other) / 1e6

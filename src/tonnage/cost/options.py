@@ -5,12 +5,13 @@ by both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.cost.cost import (
     api_request,
+    divided,
     ends,
     energy_of,
     energy_part,
@@ -27,7 +28,7 @@ from tonnage.cost.cost import (
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import WAYS, CostPart, Energy, Hours, Serving, Traffic, WayCost, Where
 from tonnage.plan.note import NoCost
-from tonnage.plan.use_cases import Arrangement, PoolSystems, UseCasePool, UseCases
+from tonnage.plan.use_cases import Arrangement, CostShare, PoolSystems, UseCasePool, UseCases
 from tonnage.spec.prices import ApiPrice, CloudOffer, CloudTier, Figure, Prices, amount
 
 MOST_SPLITS = 1_000  # numbers of owned systems that are looked at one by one
@@ -39,12 +40,12 @@ def needed(requests_per_second: float, serving: Serving) -> int:
 
 
 def instances_on(systems: int, serving: Serving) -> int:
-    """Instances that so many whole systems hold."""
+    """Instances that ``systems`` whole systems hold."""
     return serving.fleet.of(systems).instances
 
 
 def systems_for(instances: int, serving: Serving) -> int:
-    """Fewest whole systems that hold so many instances."""
+    """The fewest whole systems that hold ``instances``."""
     return serving.fleet.holding(instances).systems
 
 
@@ -104,9 +105,7 @@ def _year(
     figures: tuple[Figure, ...] = (),
     **more: Any,
 ) -> WayCost:
-    """A year of so many bought systems, their electricity, and the rest that is paid next to
-    them.
-    """
+    """The cost of a year of ``bought`` systems, their electricity, and the other costs."""
     parts = (*owned, *energy_part(energy), *rest)
     low, high = ends(parts)
     cost = WayCost(
@@ -155,7 +154,7 @@ class Rent:
         return self.hour + self.licence
 
     def holding(self, instances: int) -> int:
-        """How often it is rented for so many instances."""
+        """The number of machines to rent for ``instances``."""
         return -(-instances // self.instances)
 
     def outdoes(self, other: Rent) -> bool:
@@ -331,9 +330,7 @@ def _around(groups: Iterable[float], span: int) -> list[int]:
 
 
 def with_spare(systems: int, serving: Serving) -> int:
-    """The systems that are bought for so many that carry load: the spare ones too, where any are
-    bought.
-    """
+    """The systems to buy for ``systems`` that carry load: spare ones too, where any are bought."""
     return systems + serving.spare if systems else 0
 
 
@@ -347,7 +344,7 @@ def _mixed(
     min_instances: int,
     systems: int,
 ) -> WayCost:
-    """A year with so many owned systems, the spare ones next to them, and the rest rented."""
+    """The cost of a year with some owned systems, their spare ones, and the rest rented."""
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought) if systems else ()
     if isinstance(owned, NoCost):
@@ -452,8 +449,8 @@ def _corners_beyond(traffic: Traffic, serving: Serving) -> list[int]:
 def _split(
     traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, how: str, *, systems: int
 ) -> WayCost:
-    """A year with so many owned systems that carry load, the spare ones next to them, and the rest
-    at the API.
+    """The cost of a year with some owned systems that carry load, their spare ones, and the rest at
+    the API.
     """
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought)
@@ -503,10 +500,14 @@ def with_cost_together(
             )
             for system in one.systems
         ]
+        whole = _total([None if part is None else part[0] for part in owned])
+        energy = _total([None if part is None else part[1] for part in owned])
+        whole, energy = (whole, energy) if "on-prem" in where else (None, None)
         return replace(
             one,
-            owned_usd_per_year=_total(owned) if "on-prem" in where else None,
+            owned_usd_per_year=whole,
             rented_usd_per_year=_total(rented) if "cloud" in where else None,
+            shares=_shares(one, found, traffic, whole, energy),
         )
 
     return replace(
@@ -558,11 +559,51 @@ def _pool_serving(pool: UseCasePool, peak: float) -> Serving:
     )
 
 
+def _shares(
+    one: Arrangement,
+    found: UseCases,
+    traffic: Mapping[str, Traffic],
+    whole: float | None,
+    energy: float | None,
+) -> tuple[CostShare, ...]:
+    """What each use case uses of an arrangement, in GPUs at the peak and over the year, and its
+    share of the cost; none where an old file does not say it.
+    """
+    at_peak, over_year = dict[str, float](), dict[str, float]()
+    for pool, name in zip(one.pools, found.names, strict=False):
+        exact = [(case.name, case.instances_exact) for case in pool.cases] or [(name, 1.0)]
+        if any(instances is None for _, instances in exact):
+            return ()
+        total = math.fsum(instances or 0.0 for _, instances in exact)
+        for case, instances in exact:
+            load, used = traffic[case], (instances or 0.0) / total
+            mean = load.mean_requests_per_second
+            at_peak[case] = pool.gpus * used
+            even = 1.0 if mean is None else mean / load.peak_requests_per_second
+            over_year[case] = (instances or 0.0) * pool.parallelism.gpus * even
+    if (job := found.background) is not None and one is found.shared:
+        at_peak[job.name] = 0.0
+        over_year[job.name] = job.instances_exact * one.pools[0].parallelism.gpus
+    peaks, years = list(at_peak.values()), list(over_year.values())
+    usd: Sequence[float | None] = [None] * len(peaks)
+    if whole is not None and energy is not None:
+        usd = divided(whole, energy, at_peak=peaks, over_year=years)
+    return tuple(
+        CostShare(
+            name=name,
+            at_peak=at_peak[name] / math.fsum(peaks),
+            over_year=over_year[name] / math.fsum(years),
+            usd_per_year=part,
+        )
+        for name, part in zip(at_peak, usd, strict=True)
+    )
+
+
 def _owned_systems(
     held: PoolSystems, pools: Sequence[tuple[Serving, Traffic, int]], prices: Prices
-) -> float | None:
-    """USD a year of the systems of one kind, with the electricity of their pools; None without a
-    price.
+) -> tuple[float, float] | None:
+    """USD a year of the systems of one kind with the electricity of their pools, and the latter
+    alone; None without a price.
     """
     parts = system_parts(pools[0][0], prices, held.systems)
     if isinstance(parts, NoCost):
@@ -571,9 +612,8 @@ def _owned_systems(
         energy_part(energy_of(serving, load, prices, instances))
         for serving, load, instances in pools
     )
-    return math.fsum(
-        part.usd_per_year for part in (*parts, *(each for power in powers for each in power))
-    )
+    energy = math.fsum(part.usd_per_year for power in powers for part in power)
+    return math.fsum((*(part.usd_per_year for part in parts), energy)), energy
 
 
 def _total(usd: Sequence[float | None]) -> float | None:

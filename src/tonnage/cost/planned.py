@@ -14,6 +14,7 @@ from tonnage.cost.break_even import break_evens, power_per_request
 from tonnage.cost.cost import (
     api_cost,
     api_request,
+    divided,
     hosting_is_missing,
     serving_of,
     spread,
@@ -49,7 +50,7 @@ from tonnage.plan.cost import (
     Where,
     YearlyCost,
 )
-from tonnage.plan.demand import JobDone
+from tonnage.plan.demand import JobDone, Regions
 from tonnage.plan.fleet import Autoscaling, AutoscalingCost, footprint
 from tonnage.plan.limit import RACK_KW
 from tonnage.plan.note import (
@@ -239,7 +240,7 @@ def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | Non
 
 
 def spent(way: WayCost, years: float) -> float:
-    """USD that a way costs in so many years: the purchase, and what is paid in each of them."""
+    """USD that a way costs in ``years``: the purchase, and what each year costs."""
     return (way.purchase_usd or 0.0) + years * way.opex_usd_per_year
 
 
@@ -308,12 +309,46 @@ def with_cost(
     """
     cost = cost_of(plan, prices, today=today, where=where)
     plan = replace(
-        plan, cost=cost, autoscaling=with_rent(plan, prices), measurement=_worth(plan, cost)
+        plan,
+        cost=cost,
+        autoscaling=with_rent(plan, prices),
+        measurement=_worth(plan, cost),
+        regions=_with_shares(plan.regions, cost),
     )
     if not plan.pareto or plan.demand.offline:
         return plan
     owned = yearly_owned(plan.candidates, traffic_of(plan), prices, plan.scenario.spare_systems)
     return replace(plan, pareto=pareto(plan.candidates, owned))
+
+
+def _with_shares(regions: Regions | None, cost: Cost | None) -> Regions | None:
+    """The regions with their shares of the cheapest way of serving by owned systems or by GPUs that
+    are rented by the hour.
+    """
+    ways = cost.ways if isinstance(cost, YearlyCost) else ()
+    known = [
+        (way.total_usd_per_year, way)
+        for way in ways
+        if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None
+    ]
+    if regions is None or not known:
+        return regions
+    total, way = min(known, key=lambda pair: pair[0])
+    by_use = total
+    if way.where == "on-prem":
+        by_use = math.fsum(part.usd_per_year for part in way.parts if part.name == "power")
+    usd = divided(
+        total,
+        by_use,
+        at_peak=[region.at_peak for region in regions.regions],
+        over_year=[region.over_year for region in regions.regions],
+    )
+    shared = zip(regions.regions, usd, strict=True)
+    return replace(
+        regions,
+        where=way.where,
+        regions=tuple(replace(region, usd_per_year=part) for region, part in shared),
+    )
 
 
 def cost_of(

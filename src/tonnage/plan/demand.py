@@ -139,6 +139,39 @@ class Growth:
 
 
 @strict
+class Region:
+    """A region with its own hourly profile, a part of the load."""
+
+    name: str
+    peak_requests_per_second: float  # in its busiest hour
+    peak_hour: int  # that hour, of UTC, counted from 0
+    mean_requests_per_second: float
+    # at_peak, over_year: its share of the requests in the busiest hour of all, and of all hours
+    at_peak: float
+    over_year: float
+    # of the choice's deployment, for its peak alone, spare ones included; None where these were not
+    # sized
+    systems: int | None
+    usd_per_year: float | None = None  # its share of the cost; None where no price is known
+
+
+@strict
+class Regions:
+    """What each region uses, and what one fleet for all saves against a fleet in each."""
+
+    regions: tuple[Region, ...]
+    systems: int  # of the plan
+    # the way of serving whose cost is divided; "" where no price is known
+    where: str = ""
+
+    @property
+    def systems_apart(self) -> int | None:
+        """Systems of a fleet in each region; None where one of them was not sized."""
+        counts = [region.systems for region in self.regions]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+@strict
 class OwnedGroup:
     """One kind of system that exists."""
 

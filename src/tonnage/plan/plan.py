@@ -13,7 +13,7 @@ from tonnage.errors import InputError
 from tonnage.notebook import InNotebooks
 from tonnage.plan.candidate import Candidate, CurvePoint, Identity, mean_latency
 from tonnage.plan.cost import Cost
-from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone
+from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone, Regions
 from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
@@ -173,6 +173,7 @@ class Plan(Saved, InNotebooks):
     WHERE_ASKED: ClassVar[tuple[str, ...]] = (
         "autoscaling",
         "growth",
+        "regions",
         "pools_instead",
         "together_instead",
         "sessions",
@@ -241,6 +242,8 @@ class Plan(Saved, InNotebooks):
     # the whole fleet, what exists and what is added; None, and not in the JSON, unless both systems
     # and a load were given
     mixed: Mixed | None = None
+    # the regions whose hours the profile adds up; None, and not in the JSON, where it has none
+    regions: Regions | None = None
     # recorded sessions on the choice; None, and not in the JSON, where the load is none
     sessions: HeldSessions | None = None
 

@@ -37,6 +37,9 @@ class CaseAtPeak:
     ttft_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
+    # instances that it takes by what one carries of it alone, without rounding; None in files of
+    # before 2026-11-28
+    instances_exact: float | None = None
 
 
 @strict
@@ -66,6 +69,17 @@ class PoolSystems:
 
 
 @strict
+class CostShare:
+    """What one use case uses of an arrangement, and its share of the owned systems' cost."""
+
+    name: str  # of the use case
+    # at_peak, over_year: its share of the GPUs' time, at all peaks at once and over the year
+    at_peak: float
+    over_year: float
+    usd_per_year: float | None  # None where a price is not known or was not requested
+
+
+@strict
 class Arrangement:
     """Pools, and the whole systems that hold them: pools on one kind of system share its
     systems.
@@ -80,6 +94,8 @@ class Arrangement:
     # not known or was not requested
     owned_usd_per_year: float | None = None
     rented_usd_per_year: float | None = None
+    # of each use case; empty in files of before 2026-11-28
+    shares: tuple[CostShare, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -120,6 +136,8 @@ class Background:
     # requests of it that the instances do within its time which the others take without it
     free_requests: float
     more_instances: int  # that the pool has for it
+    # instances that it would take by itself, sent evenly over its time, without rounding
+    instances_exact: float
     # requests per second at which it may be sent in each hour of the profile, the limits of all
     # others held
     requests_per_second: tuple[float, ...]

@@ -142,6 +142,7 @@ def filled(cases: Sequence[Case], job: Job, instances: int, most: int) -> Backgr
                 within_seconds=job.seconds,
                 free_requests=alone,
                 more_instances=count - instances,
+                instances_exact=job.case.instances_exact,
                 requests_per_second=rates,
             )
         saturation = Mixture([job.case]).parts[0].saturation

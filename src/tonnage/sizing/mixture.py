@@ -329,6 +329,7 @@ class MixtureRun:
                 ttft_ms=summary.ttft_ms,
                 tpot_ms=summary.tpot_ms,
                 e2e_ms=summary.e2e_ms,
+                instances_exact=case.instances_exact,
             )
             for case, uses, summary in zip(
                 self.mixture.cases, self.uses, predicted._summaries, strict=True

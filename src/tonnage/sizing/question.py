@@ -378,6 +378,8 @@ class Question:
         deploy_on: deployment target that runs the choice; empty for any.
         pools: how two pools are to be, where prefill and decode have one each; None where every
             instance does both.
+        regions: names and hourly requests per second of regions whose hours make the demand's
+            profile; empty where nothing is known of any.
     """
 
     model: Model
@@ -428,6 +430,7 @@ class Question:
     objective: Objective = "gpus"
     deploy_on: str = ""
     pools: Pools | None = None
+    regions: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @property
     def limits(self) -> Slo:

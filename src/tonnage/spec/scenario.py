@@ -193,7 +193,8 @@ class DemandAsked:
     requests_per_call: Number = leaf("Requests to the model that each of them makes (default: 1).")
     profile: str | list[float] | None = leaf(
         "24 or 168 hourly loads, as values with commas or in a .csv: requests per second, or shares"
-        " where a mean or a peak is given.",
+        " where a mean or a peak is given; of several regions a file each with its hours from UTC,"
+        " which are added up: eu:eu.csv@+1,us:us.csv@-5.",
         one=(
             "24 or 168 hourly loads in requests per second, for profile arrivals; a request rate"
             " sets their mean."

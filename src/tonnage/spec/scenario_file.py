@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.spec.recording import in_folder
 from tonnage.spec.scenario import Leaf, Scenario, by_alias, leaves, takes, to_document
 from tonnage.spec.typed_values import adapter, bounded, parse_yaml
 from tonnage.spec.written_numbers import numbers_of
@@ -44,7 +45,8 @@ def read_document(path: str) -> dict[str, Any]:
         if isinstance(value, str) and (
             leaf.file or (leaf.name in ("isl", "osl") and value.endswith(".csv"))
         ):
-            branch[leaf.name] = os.path.join(folder, value)
+            join = in_folder if leaf.name == "profile" else os.path.join
+            branch[leaf.name] = join(folder, value)
     return document
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.arguments import Many, listed, share_of
 from tonnage.errors import InputError, option
-from tonnage.plan.demand import AHEAD, ADay, Ahead, Growth
+from tonnage.plan.demand import AHEAD, ADay, Ahead, Growth, Region, Regions
 from tonnage.plan.fleet import Unit
 from tonnage.plan.limit import RACK_KW, Aim, BudgetOf
 from tonnage.sizing.demand import WORKING_HOURS
@@ -168,8 +168,8 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
     alone = replace(narrowed(question, best), deepen=False, demand=replace(demand, percentile=None))
 
     def after(months: int) -> Ahead | None:
-        """The systems of the choice at the load after so many months; None where that load is
-        beyond what can be sized.
+        """The systems of the choice at the load after ``months``; None where that load is beyond
+        what can be sized.
         """
         times = (1 + growth) ** months
         rate = demand.sizing_requests_per_second * times
@@ -192,6 +192,42 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
     left = by_division if by_division is None else _last(enough, by_division)
     ahead = tuple(then for months in AHEAD if (then := after(months)) is not None)
     return replace(plan, growth=Growth(per_month=growth, months_left=left, ahead=ahead))
+
+
+def with_regions(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
+    """The plan with what its regions use and take alone; as it is where no profile names any, or
+    nothing was chosen.
+    """
+    from tonnage.sizing.search.search_space import narrowed
+    from tonnage.sizing.sensitivity import changed_question
+
+    best = plan.choice
+    if best is None or not question.regions or question.have:
+        return plan
+    whole = [sum(hour) for hour in zip(*(hours for _, hours in question.regions), strict=True)]
+    busiest, total = whole.index(max(whole)), sum(whole)
+    alone = replace(narrowed(question, best), deepen=False, regions=())
+
+    def systems(peak: float) -> int | None:
+        """Systems of the choice's deployment for the peak of one region."""
+        if not peak:
+            return 0
+        candidates = answered(changed_question(alone, "rate", peak / whole[busiest] - 1)).candidates
+        return next((one.systems for one in candidates if one.identity == best.identity), None)
+
+    regions = tuple(
+        Region(
+            name=name,
+            peak_requests_per_second=max(hours),
+            peak_hour=hours.index(max(hours)),
+            mean_requests_per_second=sum(hours) / len(hours),
+            at_peak=hours[busiest] / whole[busiest],
+            over_year=sum(hours) / total,
+            systems=systems(max(hours)),
+        )
+        for name, hours in question.regions
+    )
+    return replace(plan, regions=Regions(regions=regions, systems=best.systems))
 
 
 def _last(enough: Callable[[int], bool], most: int) -> int:

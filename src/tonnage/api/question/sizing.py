@@ -83,7 +83,7 @@ from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
-from tonnage.spec.recording import Recording, load_profile
+from tonnage.spec.recording import Recording, load_regions, profile_hours
 from tonnage.spec.scenario import (
     DEFAULT_GPUS,
     DemandAsked,
@@ -183,6 +183,7 @@ def questions_of(
         "slo": limits,
         "mode": mode,
         "recording": recording,
+        "regions": () if demand is None else regions_of(scenario.demand, demand),
         "replays_lengths": replays_lengths(scenario.lengths),
     }
     named = rest.pop("precisions")
@@ -358,6 +359,16 @@ def _at_once(scenario: Scenario) -> Demand:
 MOST_AT_ONCE = 1e7
 
 
+def regions_of(asked: DemandAsked, demand: Demand) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """The regions of a profile with requests per second in each hour; none where it has none."""
+    if not isinstance(asked.profile, str) or demand.profile is None:
+        return ()
+    regions = load_regions(asked.profile, option("profile"))
+    whole = max(map(math.fsum, zip(*regions.values(), strict=True)), default=1.0)
+    scale = max(demand.profile) / whole
+    return tuple((name, tuple(scale * hour for hour in hours)) for name, hours in regions.items())
+
+
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
     """The demand that a scenario asks for. Raises InputError: the scenario contradicts itself, or
     gives too little.
@@ -368,7 +379,7 @@ def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Dema
             " a prediction; give that here"
         )
     profile = asked.profile
-    hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
+    hours = None if profile is None else profile_hours(profile, option("profile"))
     return demand_of(
         peak_rps=asked.peak_rps,
         mean_rps=asked.mean_rps,

@@ -358,7 +358,7 @@ def deployment_section(plan: Plan) -> Section:
 
 
 def _pace(plan: Plan, best: Candidate) -> str:
-    """The gaps between tokens compared with the speed of reading, where somebody reads along."""
+    """The gaps between tokens compared with the speed of reading, where a person reads along."""
     itl = best.itl_ms if best.at_peak is None else best.at_peak.itl_ms
     if plan.scenario.mode != "streaming" or itl.mean is None or itl.p99 is None:
         return ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tonnage.plan.cost import WayCost
-from tonnage.plan.demand import ADay, Demand, Existing, Growth, HeldSessions
+from tonnage.plan.demand import ADay, Demand, Existing, Growth, HeldSessions, Region, Regions
 from tonnage.plan.fleet import Autoscaling, AutoscalingCost, BehindRouter, OverHours, WhyNot
 from tonnage.plan.limit import Limit
 from tonnage.plan.plan import Plan
@@ -328,6 +328,60 @@ def growth_text(growth: Growth, systems: int) -> str:
     )
     later = ", ".join(map(" ".join, zip(counts, loads, strict=True)))
     return f"at {growth.per_month:.1%} a month {lasts}{f'; {later}' if later else ''}"
+
+
+def regions_text(found: Regions) -> str:
+    """Such as "a fleet in each takes 2 + 2 = 4 systems, one for all 3: following the sun saves 1;
+    eu causes 60% of the peak …".
+    """
+    apart = found.systems_apart
+    if apart is None:
+        saved = "a fleet in each region was not sized"
+    else:
+        each = " + ".join(f"{region.systems:,}" for region in found.regions)
+        less = apart - found.systems
+        saved = (
+            f"a fleet in each takes {each} = {counted(apart, 'system')}, one for all"
+            f" {found.systems:,}: following the sun saves {less if less > 0 else 'none'}"
+        )
+    return f"{saved}; {'; '.join(map(_region_text, found.regions))}"
+
+
+def _region_text(region: Region) -> str:
+    usd = "" if region.usd_per_year is None else f", {dollars(region.usd_per_year)} USD a year"
+    return (
+        f"{region.name} causes {percent(region.at_peak)} of the peak and"
+        f" {percent(region.over_year)} of the year{usd}"
+    )
+
+
+def regions_section(plan: Plan) -> Section:
+    """What each region uses, takes alone and costs; empty without regions."""
+    found = plan.regions
+    if found is None:
+        return section("regions", "Regions")
+    names = ("region", "peak requests/s", "hour UTC", "at the peak", "over the year", "systems")
+    header = (*names, "USD a year")
+    rows = tuple(
+        (
+            region.name,
+            number(region.peak_requests_per_second),
+            f"{region.peak_hour}",
+            percent(region.at_peak),
+            percent(region.over_year),
+            ABSENT if region.systems is None else f"{region.systems:,}",
+            dollars(region.usd_per_year),
+        )
+        for region in found.regions
+    )
+    way = {"on-prem": "owned systems", "cloud": "rented GPUs"}.get(found.where, "")
+    caption = "What each region uses of the busiest hour and of the year, and takes alone"
+    note = (
+        "The purchase, and what else does not depend on use, is divided by the use in the busiest"
+        " hour of all regions, the rest by the use over the year."
+    )
+    blocks = (Table(caption=caption, header=header, rows=rows), Text(f"{note} Costs of {way}."))
+    return section("regions", "Regions", *(blocks if way else blocks[:1]))
 
 
 ROUTERS = {"random": "random choice", "round-robin": "round robin", "session": "session affinity"}

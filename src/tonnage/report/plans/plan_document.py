@@ -63,7 +63,12 @@ from tonnage.report.plans.explained import (
     sensitivity_table,
     step_table,
 )
-from tonnage.report.plans.fleet import autoscaling_section, existing_glance, existing_section
+from tonnage.report.plans.fleet import (
+    autoscaling_section,
+    existing_glance,
+    existing_section,
+    regions_section,
+)
 from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
@@ -216,6 +221,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         cost_section(cost, ways),
         job_section(plan),
         autoscaling_section(plan),
+        regions_section(plan),
         sensitivity_section(plan, moved),
         measurement_section(plan),
         section(

@@ -63,6 +63,7 @@ from tonnage.report.plans.fleet import (
     existing_text,
     growth_text,
     prefix_cache_text,
+    regions_text,
     router_text,
     sessions_text,
 )
@@ -140,6 +141,7 @@ def answer_rows(plan: Plan) -> Rows:
                 router_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best)),
             ),
             ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
+            ("Regions", "" if plan.regions is None else regions_text(plan.regions)),
             ("Standby", "" if best.standby is None else standby_text(best.standby)),
             ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
             ("Sessions", sessions_text(plan)),

@@ -138,6 +138,7 @@ def _answer(found: UseCases) -> Rows:
     if found.choice is not None:
         rows.append(("Standby", standbys_text(found.choice)))
         rows.append(("Cost", cost_together_text(found.choice)))
+        rows.append(("Shares", shares_text(found.choice)))
         others = {"shared": "Shared", "separate": "Separate", "first-come": "First come"}
         kinds = {"shared": found.shared, "separate": found.separate}
         if found.priorities is not None:
@@ -297,6 +298,15 @@ def cost_together_text(found: Arrangement) -> str:
     return "; ".join(
         f"{name} {dollars(usd)} USD{'' if place else ' a year'}"
         for place, (usd, name) in enumerate(known)
+    )
+
+
+def shares_text(found: Arrangement) -> str:
+    """What each use case uses at the peak and over the year, and pays of the owned systems."""
+    return "; ".join(
+        f"{share.name} {percent(share.at_peak)} of the peak, {percent(share.over_year)} of the year"
+        + ("" if share.usd_per_year is None else f", {dollars(share.usd_per_year)} USD a year")
+        for share in (found.shares if len(found.shares) > 1 else ())
     )
 
 

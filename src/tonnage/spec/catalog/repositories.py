@@ -211,10 +211,11 @@ def _without_format(spelling: str) -> tuple[str, str]:
         # trained to be quantized, or taken back from that: its weights are in 16 bits
         return base[: match.start()], "bf16"
     for ending, reader in _table().foreign.items():
-        if re.search(rf"(?:^|[-_.]){ending}(?:$|[-_.])", base, re.IGNORECASE):
-            start = re.split(rf"[-_.]{ending}(?:$|[-_.])", base, maxsplit=1, flags=re.IGNORECASE)[
-                0
-            ].rpartition("/")[2]
+        if re.search(rf"(?:^|[-_.:/]){ending}(?:$|[-_.:/])", base, re.IGNORECASE):
+            start = re.split(
+                rf"[-_.:]{ending}(?:$|[-_.:/])", base, maxsplit=1, flags=re.IGNORECASE
+            )[0].rpartition("/")[2]
+            start = re.sub(r"[-_.:](?:\d+bits?|iq?\d\w*|q\d\w*)$", "", start, flags=re.IGNORECASE)
             raise InputError(
                 f"model '{spelling}' is a checkpoint for {reader}, which is not sized; give the"
                 f" original, such as '{start}'"
