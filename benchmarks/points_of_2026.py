@@ -108,14 +108,14 @@ def of_2026() -> Iterator[str]:
     yield ""
     yield "### Points of 2026, released images and first support, left out"
     yield ""
-    yield "| time per token | mean error | median | bias | points |"
-    yield "|---|---|---|---|---|"
+    yield "| time per token | mean error | median | bias | inside | points |"
+    yield "|---|---|---|---|---|---|"
     for column, classes in report["apart"].items():
         for name, found in classes.items():
             errors = " | ".join(f"{found[figure]:.1f}" for figure in ("TPOT mean", "TPOT"))
             yield (
                 f"| {name}, a {_column(column)} left out | {errors} | {found['TPOT bias']:+.1f} |"
-                f" {found['n']} |"
+                f" {found['TPOT inside']:.0f} | {found['n']} |"
             )
     tables = [
         (f"a {_column(column)} left out", report["held_out"][column]) for column in ("model", "gpu")

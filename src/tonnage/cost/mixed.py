@@ -52,10 +52,8 @@ def _priced(retirement: Retirement, mixed: Mixed, traffic: Traffic, prices: Pric
     """The upkeep of systems that exist, and the cost of others for the same requests, each with its
     electricity.
     """
-    servings = {group.candidate.system: serving_of(group.candidate) for group in mixed.groups}
-    group = next(
-        (group for group in mixed.groups if group.candidate.system == retirement.system), None
-    )
+    servings = {group.system: serving_of(group.candidate) for group in mixed.groups}
+    group = next((group for group in mixed.groups if group.system == retirement.system), None)
     retired, replacing = _system(retirement.system), _system(retirement.instead_system)
     if retired is None or replacing is None:
         return retirement

@@ -53,7 +53,7 @@ def deployed_mixed(plan: Plan, mixed: Mixed, target: str, **given: Any) -> dict[
         around_it = around(plan, group.candidate)
         demand = _part_of(plan.demand, group.share)
         alone = replace(around_it, candidates=(group.candidate,), demand=demand)
-        services[dns_label(group.candidate.system)] = deployed(alone, target, **given)
+        services[dns_label(group.system)] = deployed(alone, target, **given)
     names = {service.served for service in services.values() if service.family == "tensorrt-llm"}
     if len(names) > 1:
         raise InputError(
@@ -213,7 +213,7 @@ def _objects(
 def _readme(mixed: Mixed, services: Mapping[str, Service], target: str) -> str:
     """The page above the folders."""
     rows = "\n".join(
-        f"| `{folder}` | {group.owned + group.added:,} × {group.candidate.system}"
+        f"| `{folder}` | {group.owned + group.added:,} × {group.system}"
         f" ({group.owned:,} exist) | {choice_line(service)} | {group.share:.0%} |"
         f" {group.weight:.4g} |"
         for (folder, service), group in zip(services.items(), mixed.groups, strict=True)

@@ -26,6 +26,7 @@ class Group:
     # what runs on them, at its share of the peak; ``at_peak`` is what its own requests see in the
     # whole fleet
     candidate: Candidate
+    system: str  # catalog id of the systems
     owned: int  # systems that exist
     added: int  # systems to buy, spare ones included
     share: float  # of the requests, that the router gives to them
@@ -109,4 +110,4 @@ class Mixed(Shown):
     @property
     def added(self) -> dict[str, int]:
         """Systems to buy, by their kind."""
-        return {group.candidate.system: group.added for group in self.groups if group.added}
+        return {group.system: group.added for group in self.groups if group.added}

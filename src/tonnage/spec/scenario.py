@@ -468,8 +468,9 @@ class SearchAsked:
         "Link over PCIe: pcie4-x16 and the like, bridge, p2p-off, or a file of nvidia-smi topo -m"
         " (docs/systems.md)."
     )
-    host_speed: Number = leaf(
-        "Speed of a host's core over the measured hosts', such as 0.7 (docs/systems.md)."
+    host_speed: float | str | None = leaf(
+        "Speed of a host's core over the measured hosts', such as 0.7, or its CPU's name as lscpu"
+        " prints it (docs/systems.md)."
     )
     coefficients: Text = leaf(
         "File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.",

@@ -58,11 +58,11 @@ def named_classes(texts: Many) -> tuple[NamedClass, ...]:
     where, classes, faults = option("class"), list[NamedClass](), list[str]()
     for text in [str(texts)] if isinstance(texts, str | int | float) else map(str, texts):
         match = _NAMED.match(text)
-        pairs = [part.partition("=") for part in _KEYS.split(match[2])] if match else []
+        pairs = [part.partition("=") for part in _KEYS.split(match[2].strip())] if match else []
         if match is None or not all(key.strip() and value.strip() for key, _, value in pairs):
             faults.append(
-                f"{where}: '{text}' is not a class; write a name, a colon and key=value with commas or"
-                f" spaces between, such as {NAMED_EXAMPLE}"
+                f"{where}: '{text}' is not a class; write a name, a colon and key=value with"
+                f" commas or spaces between, such as {NAMED_EXAMPLE}"
             )
             continue
         values: dict[str, Any] = {}

@@ -36,10 +36,8 @@ def add_text(mixed: Mixed) -> str:
     """
     if mixed.reason is not None:
         return WHY_NOT[mixed.reason]
-    shares = ", ".join(f"{group.candidate.system} {percent(group.share)}" for group in mixed.groups)
-    fleet = systems_text(
-        [(group.owned + group.added, group.candidate.system) for group in mixed.groups]
-    )
+    shares = ", ".join(f"{group.system} {percent(group.share)}" for group in mixed.groups)
+    fleet = systems_text([(group.owned + group.added, group.system) for group in mixed.groups])
     carries = (
         "carries" if sum(group.owned + group.added for group in mixed.groups) == 1 else "carry"
     )
@@ -49,7 +47,7 @@ def add_text(mixed: Mixed) -> str:
     if not mixed.added:
         return f"nothing; {together}"
     bought = " + ".join(
-        f"{group.added:,} × {group.candidate.system} ({name_of(group.candidate.identity)})"
+        f"{group.added:,} × {group.system} ({name_of(group.candidate.identity)})"
         for group in mixed.groups
         if group.added
     )
@@ -180,7 +178,7 @@ def _group_row(group: Group, limits: Sequence[Limit]) -> tuple[str, ...]:
         for limit in limits
     )
     return (
-        group.candidate.system,
+        group.system,
         f"{group.owned:,}",
         f"{group.added:,}",
         name_of(group.candidate.identity),
@@ -193,8 +191,7 @@ def _group_row(group: Group, limits: Sequence[Limit]) -> tuple[str, ...]:
 
 def _routed(mixed: Mixed) -> str:
     weights = ", ".join(
-        f"{number(group.weight)} for an instance on {group.candidate.system}"
-        for group in mixed.groups
+        f"{number(group.weight)} for an instance on {group.system}" for group in mixed.groups
     )
     run = mixed.run
     simulated = (

@@ -260,6 +260,7 @@ def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
         groups.append(
             Group(
                 candidate=candidate,
+                system=system,
                 owned=owned,
                 added=added,
                 share=share,
