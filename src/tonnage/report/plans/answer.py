@@ -15,7 +15,7 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import TooMuch
 from tonnage.report.document import Section, Table, facts_known, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, span
-from tonnage.report.plans.candidates import most_text, taken, taken_text
+from tonnage.report.plans.candidates import most_text, reason_text, taken, taken_text
 from tonnage.report.plans.confidence import (
     by_confidence,
     chance_text,
@@ -75,6 +75,12 @@ def answer_text(plan: Plan) -> str:
     return f"{bought(best, plan.scenario.spare_systems + _standing_by(best))}: {deployments(best)}"
 
 
+def _runs_nothing(plan: Plan) -> str:
+    """Why no deployment runs a question without limits."""
+    reasons = dict.fromkeys(reason_text(rejected.reason) for rejected in plan.rejected)
+    return f"no deployment runs it{': ' if reasons else ''}{'; '.join([*reasons][:2])}"
+
+
 def _no_answer(plan: Plan) -> str:
     """That nothing is chosen, and by what: the limits; or what was given as the most, with the part
     of the load that this carries.
@@ -85,7 +91,7 @@ def _no_answer(plan: Plan) -> str:
         if isinstance(rejected.reason, TooMuch)
     ]
     if not over:
-        return NO_ANSWER
+        return NO_ANSWER if plan.scenario.limits_that_count else _runs_nothing(plan)
     asked = plan.demand.sizing_requests_per_second
     best, reason = max(
         over,
