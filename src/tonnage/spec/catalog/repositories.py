@@ -185,7 +185,11 @@ def by_format(spelling: str) -> Model | None:
     base, form = _without_format(bare)
     if not form:
         return None
-    repository = find_repository(base)
+    bases = (
+        base,
+        re.sub(r"[-_.](?:preview|experimental|exp|test)$", "", base, flags=re.IGNORECASE),
+    )
+    repository = next(filter(None, map(find_repository, bases)), None)
     model = repository.model if repository is not None else entries.model_shelf().find(base)
     model = model or by_words(base)
     if model is None:
