@@ -583,7 +583,7 @@ class Scenario:
     )
     have: Text = leaf(
         "Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or"
-        " 2xmine.yaml: the plan says what they carry, not how many are needed."
+        " 2xmine.yaml: the plan says what they carry and, with a load, what to add to them."
     )
     growth: Length = leaf(
         "Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are"

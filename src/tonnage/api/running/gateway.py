@@ -216,7 +216,7 @@ def haproxy_of(settings: Settings) -> str:
     """What ``haproxy.cfg`` says for a gateway's settings."""
     limits = settings.limits
     return configuration(
-        [(target.authority, weight) for target, weight in settings.backends],
+        [(target.authority, weight, 1) for target, weight in settings.backends],
         settings.policy,
         host=settings.host,
         port=settings.port,

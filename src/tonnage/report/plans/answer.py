@@ -72,7 +72,9 @@ def answer_text(plan: Plan) -> str:
         return _no_answer(plan)
     if plan.existing is not None and plan.demand.of_existing:
         return running(plan.existing)
-    return f"{bought(best, plan.scenario.spare_systems + _standing_by(best))}: {deployments(best)}"
+    systems = bought(best, plan.scenario.spare_systems + _standing_by(best))
+    begins = "" if plan.mixed is None or not plan.mixed.groups else "without what exists, "
+    return f"{begins}{systems}: {deployments(best)}"
 
 
 def _runs_nothing(plan: Plan) -> str:
