@@ -293,7 +293,7 @@ class KeptCache:
 class Admission:
     """More sessions than the limits allow, with and without admission by session."""
 
-    over: float  # sessions that want to run at once, over those that the limits allow
+    over: float  # sessions that want to run at once, over the number that the limits allow
     # slowdown_p90, further_ttft_p95_ms: without admission, as predicted; None where not measured
     slowdown_p90: float | None
     further_ttft_p95_ms: float | None
@@ -304,7 +304,7 @@ class Admission:
 
 @strict
 class SessionTiers:
-    """Recorded sessions on the choice at other limits, and what to do with those that wait."""
+    """Recorded sessions on the choice at other limits, and what to do with waiting ones."""
 
     speeds: tuple[SpeedTier, ...]
     kept: tuple[KeptCache, ...]
