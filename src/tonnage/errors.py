@@ -86,8 +86,8 @@ _SHORT = re.compile(
 
 
 def short_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one behind it, came up because this process gets no more memory, in the
-    words of whatever library.
+    """Whether an error, or one behind it, came up because this process gets no more memory, as the
+    libraries word it.
     """
     chain: list[BaseException] = [error]
     while (
@@ -126,7 +126,9 @@ class TonnageError(Exception):
         return spelled(self.marked, keyword)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As it is, whatever its constructor takes: a process may send its errors to another."""
+        """Pickle the error as it is, without its constructor: a process may send its errors to
+        another.
+        """
         return _restored, (type(self), self.args, self.__dict__)
 
     @property

@@ -22,9 +22,11 @@ from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import fleet, reference
+from tonnage.simulator.changes import NO_CHANGES
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet, simulate_routed
-from tonnage.simulator.kernel.fleet import run_fleet
+from tonnage.simulator.kernel.driven import drive_fleet, loop_of
+from tonnage.simulator.kernel.fleet import arguments, run_fleet
 from tonnage.simulator.request import Request
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of
 from tonnage.simulator.router import Request as Asked
@@ -120,6 +122,33 @@ def test_a_fleet_by_class_neither_sheds_nor_changes() -> None:
 
 
 KNOBS = knobs_of(8, 4096)
+
+
+@pytest.mark.parametrize(
+    "front_end",
+    [{"stream_s": 1e-3}, {"stream_step_s": 4e-3}, {"enter_s": 9e-3}, {"enter_token_s": 1e-4}],
+    ids=str,
+)
+@pytest.mark.parametrize("router", ["least-outstanding", "least-tokens"])
+def test_what_is_on_its_way_to_clients_has_room_whatever_keeps_the_front_end_busy(
+    front_end: dict[str, float], router: str
+) -> None:
+    """Where the prompts' tokens alone did, the loop wrote beyond an array without entries."""
+    step = replace(engine_model(0.005), **front_end)
+    trace = poisson(60, 200.0)
+    engines = [Engine(step, KNOBS, 4096).machine for _ in range(2)]
+    of_loop = arguments(trace, engines, router, 0, None, None, NO_CHANGES, loop_of().address)
+    room = len(of_loop[0].watch.late)
+    late = np.full((room + 1000, 4), -1)
+    written = of_loop[0]._replace(watch=of_loop[0].watch._replace(late=late))
+    drive_fleet(written, *of_loop[1:], len(trace))
+    assert late[0, 0] >= 0, "nothing was on its way"
+    assert np.all(late[room:] == -1)
+    plain, compiled = (
+        simulate_fleet(trace, [kind(step, KNOBS, 4096) for _ in range(2)], router)
+        for kind in (reference.Engine, Engine)
+    )
+    assert_same(compiled.requests, plain.requests)
 
 
 def engine_model(step_s: float) -> StepModel:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be said of a run next to its metrics."""
+    """What a report says about a run in addition to its metrics."""
 
     percentiles: tuple[int, ...] = ()  # percentiles that the run must have samples enough for
     error_rate: float = ERROR_RATE  # share of requests that may fail

@@ -22,7 +22,7 @@ REFUSED = "connection refused"
 
 
 class Client:
-    """Sends exchanges and hands each back once, whatever becomes of it."""
+    """Sends exchanges and hands each back exactly once, however it ends."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class _Conducting:
         self.waits = 0  # how often a client waited because its request had failed at once
 
     def planned_start(self, moment_ns: int | None = None) -> int:
-        """Fix the moment that everything counts from: a millisecond from now, unless told."""
+        """Fix the run's time zero: ``moment_ns``, or a millisecond from now."""
         self.start_ns = time.monotonic_ns() + 1_000_000 if moment_ns is None else moment_ns
         return self.start_ns
 
@@ -161,7 +161,7 @@ class Conductor(_Conducting):
         self._check()
 
     def _go_on(self, failures: int) -> None:
-        """Send for a client that has waited after so many failures in a row."""
+        """Send the next request of a client that has waited after ``failures`` in a row."""
         now = time.monotonic_ns()
         if not self._ended.is_set() and self._may_send(now):
             self._send(now, failures)

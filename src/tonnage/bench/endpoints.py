@@ -215,8 +215,8 @@ def text_of(value: Any) -> str:
 
 
 def end_of(choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What choices say of their end and number, by the names of a ``Delta``; where one of them
-    failed, that one's reason counts.
+    """The number of choices and how they ended, by the names of a ``Delta``; a failed choice's
+    reason counts for all.
     """
     end: dict[str, Any] = {}
     for choice in choices:

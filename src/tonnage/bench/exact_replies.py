@@ -117,7 +117,7 @@ def opening(request: Request) -> bytes:
 
 
 def event(request: Request, tokens: int) -> bytes:
-    """One event of so many tokens, as a chunk."""
+    """One event of ``tokens`` tokens, as a chunk."""
     words = WORD * tokens
     if request.kind == "chat":
         return chunk(_sse(_chat(request, {"content": words})))

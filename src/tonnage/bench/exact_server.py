@@ -364,7 +364,7 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
 
 
 def _end_with_parent() -> None:
-    """End at once when nobody holds the other end of standard input any more."""
+    """Exit as soon as the parent closes its end of standard input."""
     # not by ``sys.stdin``, whose lock a thread may not hold where the process ends
     while os.read(0, 4_096):
         pass

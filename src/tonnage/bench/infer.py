@@ -306,9 +306,7 @@ KINDS_OF_NUMPY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensors:
-    """Makes the bodies of inferences: random values, the same for every request of so many
-    items.
-    """
+    """Makes the bodies of inferences: random values, the same for requests of as many items."""
 
     inputs: tuple[Tensor, ...]  # of the model, with the dimensions of one item
     batched: bool = True  # whether items are the first dimension; a model without batches takes one
@@ -325,7 +323,7 @@ class Tensors:
         return ""
 
     def body(self, items: int, extra: dict[str, Any]) -> tuple[bytes, bytes]:
-        """The header lines and body of a request of so many items. Raises InputError: a model
+        """The header lines and body of a request with ``items`` items. Raises InputError: a model
         without batches, beyond ``MOST_BODY``.
         """
         if items not in self._made:

@@ -228,7 +228,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def fetch(url: str, timeout_s: float = 2.0) -> str:
-    """The text behind a URL; "" where there is none, for whatever reason."""
+    """The text behind a URL; "" where it cannot be read."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -252,8 +252,8 @@ class Scraper:
     def __init__(
         self, urls: tuple[str, ...], *, gpus: DriverGpus | None = None, every_s: float = EVERY_S
     ) -> None:
-        """Set up; nothing is read yet, then the pages, and this machine's GPUs if any, every so
-        many seconds.
+        """Prepare to read the pages, and this machine's GPUs if any, every ``every_s`` seconds;
+        nothing is read yet.
         """
         self._urls, self._gpus = urls, gpus
         self._every = every_s
@@ -296,8 +296,8 @@ class Scraper:
             ended = self._stop.wait(self._every)
 
     def energy(self, seconds: float, tokens: int) -> dict[str, Any]:
-        """Joules of the GPUs, and of the CPU packages, in the first ``seconds`` of a run with so
-        many output tokens; empty where unread.
+        """Joules of the GPUs, and of the CPU packages, in the first ``seconds`` of a run with
+        ``tokens`` output tokens; empty where they were not read.
         """
         gpus, by = joules(self.rows, GPU_COUNTERS, seconds), "energy counters"
         # a counter of AMD's that did not move was reported (github.com/ROCm/amdsmi issue 22)

@@ -138,9 +138,7 @@ def main(tokens: Sequence[str] | None = None) -> None:
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command line; whatever goes wrong becomes one line on standard error and an exit
-    code.
-    """
+    """Run one command line; an error becomes one line on standard error and an exit code."""
     if OFFLINE in tokens:
         os.environ["HF_HUB_OFFLINE"] = "1"
         tokens = [token for token in tokens if token != OFFLINE]

@@ -159,9 +159,7 @@ def main() -> None:
 
 
 def _end_with_the_first() -> None:
-    """End at once when nobody holds the other end of the input any more: the first process is
-    gone.
-    """
+    """Exit as soon as standard input is closed, because the first process is gone."""
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(ALONE)

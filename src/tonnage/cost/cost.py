@@ -360,7 +360,7 @@ def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayC
 
 
 def token_part(traffic: Traffic, price: ApiPrice, requests: float, how: str) -> CostPart:
-    """The tokens of so many requests at an API, with the cheapest and the dearest host."""
+    """The tokens of ``requests`` at an API, with the cheapest and the dearest host."""
     into, out = price.usd_per_million_input_tokens, price.usd_per_million_output_tokens
     usual, low, high = (
         requests * (traffic.input_tokens * one + traffic.output_tokens * other) / 1e6

@@ -40,12 +40,12 @@ def needed(requests_per_second: float, serving: Serving) -> int:
 
 
 def instances_on(systems: int, serving: Serving) -> int:
-    """Instances that so many whole systems hold."""
+    """Instances that ``systems`` whole systems hold."""
     return serving.fleet.of(systems).instances
 
 
 def systems_for(instances: int, serving: Serving) -> int:
-    """Fewest whole systems that hold so many instances."""
+    """The fewest whole systems that hold ``instances``."""
     return serving.fleet.holding(instances).systems
 
 
@@ -105,9 +105,7 @@ def _year(
     figures: tuple[Figure, ...] = (),
     **more: Any,
 ) -> WayCost:
-    """A year of so many bought systems, their electricity, and the rest that is paid next to
-    them.
-    """
+    """The cost of a year of ``bought`` systems, their electricity, and the other costs."""
     parts = (*owned, *energy_part(energy), *rest)
     low, high = ends(parts)
     cost = WayCost(
@@ -156,7 +154,7 @@ class Rent:
         return self.hour + self.licence
 
     def holding(self, instances: int) -> int:
-        """How often it is rented for so many instances."""
+        """The number of machines to rent for ``instances``."""
         return -(-instances // self.instances)
 
     def outdoes(self, other: Rent) -> bool:
@@ -332,9 +330,7 @@ def _around(groups: Iterable[float], span: int) -> list[int]:
 
 
 def with_spare(systems: int, serving: Serving) -> int:
-    """The systems that are bought for so many that carry load: the spare ones too, where any are
-    bought.
-    """
+    """The systems to buy for ``systems`` that carry load: spare ones too, where any are bought."""
     return systems + serving.spare if systems else 0
 
 
@@ -348,7 +344,7 @@ def _mixed(
     min_instances: int,
     systems: int,
 ) -> WayCost:
-    """A year with so many owned systems, the spare ones next to them, and the rest rented."""
+    """The cost of a year with some owned systems, their spare ones, and the rest rented."""
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought) if systems else ()
     if isinstance(owned, NoCost):
@@ -453,8 +449,8 @@ def _corners_beyond(traffic: Traffic, serving: Serving) -> list[int]:
 def _split(
     traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, how: str, *, systems: int
 ) -> WayCost:
-    """A year with so many owned systems that carry load, the spare ones next to them, and the rest
-    at the API.
+    """The cost of a year with some owned systems that carry load, their spare ones, and the rest at
+    the API.
     """
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought)

@@ -240,7 +240,7 @@ def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | Non
 
 
 def spent(way: WayCost, years: float) -> float:
-    """USD that a way costs in so many years: the purchase, and what is paid in each of them."""
+    """USD that a way costs in ``years``: the purchase, and what each year costs."""
     return (way.purchase_usd or 0.0) + years * way.opex_usd_per_year
 
 

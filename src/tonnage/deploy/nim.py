@@ -235,8 +235,8 @@ def instances(service: Service) -> dict[str, Any]:
 
 
 def environment(service: Service) -> list[Any]:
-    """Environment variables: keys, model, profile, context, and what else of the plan NIM can be
-    told.
+    """Environment variables: keys, model, profile, context, and the other settings of the plan that
+    NIM has.
     """
     keys: dict[str, dict[str, Any]] = {"NGC_API_KEY": {"name": "ngc-api", "key": "NGC_API_KEY"}}
     if not _named(service):

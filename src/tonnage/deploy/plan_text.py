@@ -205,7 +205,7 @@ def image_note(service: Service) -> str:
 
 
 def least_line(service: Service) -> str:
-    """Why so many instances stay."""
+    """Why a least number of instances stays."""
     if service.scaling is not None:
         return "So many instances stay by the plan's rule" + (
             f", {service.scaling.warm} of them warm." if service.scaling.warm else "."
@@ -225,8 +225,8 @@ _TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")
 
 
 def bench_command(service: Service, url: str, *, instances: int, triton: bool = False) -> str:
-    """The plan's peak, or the share of it that so many instances get, for five minutes; Triton has
-    another name and path.
+    """The command that measures the plan's peak, or the share of it that ``instances`` get, for
+    five minutes; Triton has another name and path.
     """
     rate = service.plan.demand.sizing_requests_per_second * instances / service.pool.instances
     scenario = service.plan.scenario

@@ -260,8 +260,8 @@ class _Outcomes:
         return self._capacity(slowdown) * (self.choice.sized_rate / own if own > 0 else 1.0)
 
     def _systems(self, rate: float) -> int | None:
-        """Systems of instances that carry so much each, spare and standby ones included; None where
-        nobody would buy them.
+        """Systems of instances that carry ``rate`` each, spare and standby ones included; None
+        where nobody would buy them.
         """
         contender = self.contender
         if rate <= 0:

@@ -166,7 +166,7 @@ class Bins:
 
 
 def gather(run: Requests, log: StepRecord, metrics: dict[str, float], ranks: int = 1) -> Bins:
-    """Gather the steps of a run on an instance of so many attention ranks into bins."""
+    """Gather the steps of a run on an instance of ``ranks`` attention ranks into bins."""
     steps = log.steps
     count = len(steps)
     done = np.flatnonzero(run.status == COMPLETED)

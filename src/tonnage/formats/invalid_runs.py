@@ -51,8 +51,8 @@ class InvalidRun:
 
 
 def why_invalid(summary: Mapping[str, Any]) -> str:
-    """Why the client called the run of this ``summary.json`` INVALID; "" where it did not, or where
-    nobody judged it.
+    """Why the client called the run of this ``summary.json`` INVALID; "" where it did not, or gave
+    no verdict.
     """
     validity = summary.get("validity")
     if not isinstance(validity, Mapping) or validity.get("verdict") != INVALID:

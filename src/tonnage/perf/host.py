@@ -138,7 +138,7 @@ def _launched_layers(groups: TermGroups, model: Model) -> float:
 
 
 def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
-    """Seconds to launch a layer, with the kernels that narrow its activations and those that
+    """Seconds to launch a layer, with the kernels that narrow its activations and the kernels that
     normalise query and key heads.
 
     Kernels that narrow to 4 bits or scale by blocks are fused with fewer of their neighbours than

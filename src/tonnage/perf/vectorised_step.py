@@ -150,7 +150,7 @@ def batch_seconds(
 
 
 def host_least(k: Floats, sequences: Floats) -> Floats:
-    """The least seconds of a step with so many sequences on a slow host; 0 on others."""
+    """The least seconds of a step with ``sequences`` on a slow host; 0 on others."""
     return np.asarray(k[at.HOST_LEAST] + k[at.HOST_LEAST_SEQUENCE] * sequences)
 
 
@@ -183,8 +183,8 @@ def linear_seconds(k: Floats, tokens: Floats) -> tuple[Floats, Floats]:
 
 
 def expert_seconds(k: Floats, tokens: Floats) -> tuple[Floats, Floats]:
-    """Arithmetic and weight traffic of the routed experts, to which each rank brings so many
-    tokens, before the two are joined.
+    """Arithmetic and weight traffic of the routed experts, to which each rank brings ``tokens``,
+    before the two are joined.
     """
     touched = 1.0 - k[at.EXPERT_REST] * k[at.EXPERT_MISS] ** tokens
     fullest = np.minimum(
@@ -222,7 +222,7 @@ def attention_seconds(k: Floats, prefill_tokens: Floats, attention_pairs_2: Floa
 
 
 def adapter_seconds(k: Floats, sequences: Floats) -> Floats:
-    """The pass over the LoRA adapters that so many sequences use."""
+    """The pass over the LoRA adapters that ``sequences`` use."""
     return np.asarray(k[at.ADAPTERS] * (1.0 - k[at.ADAPTER_MISS] ** sequences))
 
 

@@ -159,7 +159,7 @@ ROWS, FAR = 8, 8
 
 
 def first_rows(gpus: Sequence[str], most: int = ROWS) -> list[int]:
-    """Places of so many deployments, in order: the first of every GPU other than that of the
+    """Places of ``most`` deployments, in order: the first of every GPU other than that of the
     choice, which is ``gpus[0]``, then others.
     """
     order = sorted(range(len(gpus) - 1), key=lambda place: gpus[place + 1] in gpus[: place + 1])

@@ -303,7 +303,7 @@ class YearlyCost(Shown):
 
 @strict
 class JobCost:
-    """Three ways of doing a job of so many requests within so many hours; USD."""
+    """Three ways of doing a job within its time, each with its cost in USD."""
 
     # requests, hours: the job
     requests: float

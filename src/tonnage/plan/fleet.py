@@ -50,7 +50,7 @@ class Fleet:
         return replace(self, systems=systems)
 
     def holding(self, instances: int) -> Fleet:
-        """The fewest whole systems that hold so many instances."""
+        """The fewest whole systems that hold ``instances``."""
         return self.of(-(-instances // self.instances_per_system) * self.systems_per_instance)
 
     def carrying(self, load: float, per_instance: float) -> Fleet:
@@ -189,7 +189,7 @@ class Footprint:
 def footprint(
     systems: int, watts: float, watts_from: str, *, rack_kw: float = RACK_KW, pue: float = 1.0
 ) -> Footprint:
-    """The footprint of so many systems of so many watts each."""
+    """The footprint of ``systems`` that draw ``watts`` each."""
     per_rack = max(1, math.floor(rack_kw / (watts / 1e3) + 1e-9))
     kw, racks = systems * watts / 1e3, math.ceil(systems / per_rack)
     return Footprint(
@@ -255,7 +255,7 @@ class LimitOverHours:
 
 @strict
 class Held:
-    """For how many hours of the run so many instances were held."""
+    """The hours of the run for which each number of instances was held."""
 
     instances: int
     hours: float
@@ -277,7 +277,7 @@ class OverHours(Shown):
         return math.fsum(held.instances * held.hours for held in self.held)
 
     def rented_hours(self, at_once: int) -> float:
-        """Hours of what is rented, where so many instances are rented at once."""
+        """Rented hours, where ``at_once`` instances are rented together."""
         return math.fsum(-(-held.instances // at_once) * held.hours for held in self.held)
 
 

@@ -79,7 +79,7 @@ class LengthsVary:
 
 @strict
 class PromptPart:
-    """A part that is added to every prompt, ``count`` times so many tokens."""
+    """A part of ``tokens`` that is added ``count`` times to every prompt."""
 
     part: Part
     count: int
@@ -97,7 +97,7 @@ class PromptParts:
 
 @strict
 class Routed:
-    """The number of systems is that of instances behind this router; so many were simulated
+    """The number of systems is that of instances behind this router; and how many were simulated
     together to find what one carries.
     """
 
@@ -373,7 +373,7 @@ class NotComparable:
 
 @strict
 class EstimatedPrice:
-    """The price of the system is an estimate: nobody was found who quotes it."""
+    """The price of the system is an estimate: no published quote was found."""
 
     system: str
     price: Figure

@@ -166,7 +166,7 @@ class BrokenInVerification:
 
 @strict
 class BrokenOnManyInstances:
-    """A limit of a recording breaks even when its requests are split over so many instances."""
+    """A limit of a recording breaks even when its requests are split over ``instances``."""
 
     breach: Breach
     instances: int

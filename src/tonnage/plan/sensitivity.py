@@ -240,9 +240,7 @@ class RelaxedLimit:
 
 @strict
 class Unreached:
-    """A confidence that no number of the chosen systems reaches, or only one that nobody would
-    buy.
-    """
+    """A confidence that no number of the chosen systems reaches, or only an absurd one."""
 
     confidence: float  # as a share
     step_factor: float  # how many times as long as predicted steps may take for it

@@ -159,9 +159,7 @@ def _rates(run: Measured) -> str:
 
 
 def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
-    """What the tokens of each run cost, owned and rented; nothing where nobody named the
-    hardware.
-    """
+    """What the tokens of each run cost, owned and rented; empty without named hardware."""
     rows, hardware, made, missing = [], "", dict[str, None](), dict[str, None]()
     for run in runs:
         cost = run.run_json.get("cost", {"ways": ()})

@@ -12,7 +12,7 @@ ABSENT = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with so many significant digits, thousands separated; "–" where there is none."""
+    """A number with ``digits`` significant digits, thousands separated; "–" where there is none."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if value == 0:
@@ -72,7 +72,7 @@ def dollars(value: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time that somebody waits for: "47.3 s", "12.5 min", "8 h"."""
+    """A waiting time in words: "47.3 s", "12.5 min", "8 h"."""
     for most, unit, name in ((100.0, 1.0, "s"), (6_000.0, 60.0, "min")):
         if seconds < most:
             return f"{_three(seconds / unit)} {name}"

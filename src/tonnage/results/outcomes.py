@@ -96,8 +96,8 @@ def failure_of(word: object) -> str:
 
 
 def off_length(tokens: int, wanted: int) -> bool:
-    """Whether an output of so many tokens misses its pinned length by more than ``LENGTH_OFF`` and
-    by more than one token.
+    """Whether an output of ``tokens`` misses its pinned length by more than ``LENGTH_OFF`` and by
+    more than one token.
     """
     return abs(tokens - wanted) > max(LENGTH_OFF * wanted, 1)
 

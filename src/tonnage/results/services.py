@@ -86,7 +86,7 @@ class TriedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedService:
-    """A sized service: so many servers, what one of them does, the limits in words, and the
+    """A sized service: its number of servers, what each of them does, the limits in words, and the
     settings that were compared.
     """
 

@@ -100,7 +100,7 @@ class Source(Protocol):
 
     @property
     def slot_at(self) -> float | None:
-        """When it had a slot, in seconds of ``time.monotonic``; None where nobody knows."""
+        """When it had a slot, in seconds of ``time.monotonic``; None where that is not known."""
 
     @property
     def front_end_s(self) -> float:
@@ -189,7 +189,7 @@ class Answer:
             self.end()
 
     def end(self) -> None:
-        """Tell the engine and the metrics, once, whatever ended it."""
+        """Report the end to the engine and the metrics, once, whatever the cause."""
         if self._ended:
             return
         self._ended = True

@@ -181,7 +181,7 @@ def counted(service: Service, handler: Handler) -> Handler:
 
 
 def saying(make: Callable[[], Any]) -> Handler:
-    """A handler that answers with a document, whatever the request."""
+    """A handler that answers every request with the same document."""
 
     async def said(request: Request) -> Response:
         return JSONResponse(make())

@@ -75,8 +75,8 @@ Deliver = Callable[[int, int], None]
 
 
 class Instance:
-    """A member of a fleet that is advanced to the present whenever something is due or somebody
-    submits.
+    """A member of a fleet that is advanced to the present whenever something is due or a request is
+    submitted.
     """
 
     def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:

@@ -45,7 +45,7 @@ class Device:
 
     @property
     def free(self) -> bool:
-        """Whether nobody else uses it to speak of."""
+        """Whether other processes leave the device nearly unused."""
         return self.used_bytes <= OTHERS_USE * self.memory_bytes
 
 
@@ -61,7 +61,7 @@ class Machine:
 
     @property
     def free(self) -> tuple[Device, ...]:
-        """The GPUs that nobody else uses."""
+        """The GPUs that no other process uses."""
         return tuple(device for device in self.devices if device.free)
 
     @property

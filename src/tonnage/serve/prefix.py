@@ -268,8 +268,8 @@ class CachedEngine(Engine):
         return 1
 
     def clear(self) -> bool:
-        """Forget all that nobody holds (vLLM's ``reset_prefix_cache``, which leaves what is below);
-        False while anything is held.
+        """Forget every block that no request holds (vLLM's ``reset_prefix_cache``, which leaves
+        what is below); False while anything is held.
         """
         if self.watched is None:
             return True

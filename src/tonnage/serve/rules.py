@@ -568,7 +568,7 @@ def check_sampling(
     said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int
 ) -> None:
     """Refuse values by which tokens cannot be chosen. Raises Refused: the first that is wrong;
-    ``vocabulary`` 0: nobody knows its size.
+    ``vocabulary`` 0: its size is unknown.
     """
     for name, fine, words, named in _RULES:
         value = said.get(name)

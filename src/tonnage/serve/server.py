@@ -317,7 +317,7 @@ def in_thread(served: Servable) -> Iterator[Running]:
 
 
 def _listening(served: Servable) -> socket.socket:
-    """The socket of a server; where its start is delayed, nobody is listened to before."""
+    """The listening socket of a server; a delayed start opens it later."""
     time.sleep(served.starts_in_s if isinstance(served, Served) else 0)
     try:
         return socket.create_server((served.host, served.port), backlog=4096)

@@ -100,8 +100,8 @@ class Simulated:
         return all(cleared)
 
     def hold(self, blocks: int) -> bool:
-        """Take KV blocks of every engine for something else; False, and none taken, where one has
-        not so many free.
+        """Take KV blocks of every engine for something else; False, and none taken, where an engine
+        has too few free.
         """
         held = [one.engine.hold(blocks) for one in self.fleet.instances]
         if min(held) == blocks:

@@ -285,8 +285,8 @@ class Supervisor:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on at this moment, all different; another process may still take
-    one before it is used.
+    """Ports on which no process listens at this moment, all different; another process may still
+    take one before it is used.
 
     They are below the range from which systems give ports to outgoing connections: on a busy
     machine one of these would take a port within the seconds that a program needs to start.

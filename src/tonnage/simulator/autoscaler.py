@@ -258,8 +258,8 @@ def scale_down(s: Scaler, wanted: int, requests: Sequence[int]) -> None:
 
 
 def held_seconds(s: Scaler, rule: Autoscale, until: int) -> dict[int, float]:
-    """For how many seconds so many instances were held, over the time from 0 to an instant in
-    picoseconds.
+    """The seconds for which each number of instances was held, over the time from 0 to an instant
+    in picoseconds.
     """
     seconds, each = until / PER_S, s.rule[6] / PER_S
     held = [rule.begins + rule.warm, *(int(row[1]) for row in s.held)]

@@ -94,8 +94,8 @@ class Outages:
 
 
 def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Outages:
-    """The failures of so many instances, which all work at time 0, up to an instant in picoseconds,
-    and the returns from them.
+    """The failures of ``instances``, which all work at time 0, up to an instant in picoseconds, and
+    the returns from them.
 
     The draws of an instance do not depend on how many there are, but for the wait for a crew.
     """

@@ -223,7 +223,7 @@ class Engine:
 
     @property
     def machine(self) -> Machine:
-        """The engine in the kernel's memory, for anyone who simulates many like it."""
+        """The engine in the kernel's memory, for simulations of many like it."""
         return self._machine
 
     @property
@@ -239,7 +239,7 @@ class Engine:
 
     @property
     def kv_blocks_free(self) -> int:
-        """KV blocks that nobody holds."""
+        """KV blocks that no request holds."""
         return int(self._machine.state["free"])
 
     @property
@@ -304,8 +304,8 @@ class Engine:
         return int(self._machine.state["lasts"])
 
     def hold(self, blocks: int) -> int:
-        """Take so many free blocks, or as many as there are, for what is still to be read by
-        others; how many.
+        """Take ``blocks`` free blocks, or all that there are, for what others have yet to read;
+        returns how many.
         """
         held = min(blocks, self.kv_blocks_free)
         self._machine.state["free"] -= held

@@ -168,8 +168,8 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
     alone = replace(narrowed(question, best), deepen=False, demand=replace(demand, percentile=None))
 
     def after(months: int) -> Ahead | None:
-        """The systems of the choice at the load after so many months; None where that load is
-        beyond what can be sized.
+        """The systems of the choice at the load after ``months``; None where that load is beyond
+        what can be sized.
         """
         times = (1 + growth) ** months
         rate = demand.sizing_requests_per_second * times

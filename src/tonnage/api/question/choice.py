@@ -165,8 +165,8 @@ class Race:
         return None
 
     def _carried(self, candidate: Candidate, systems: int | None) -> dict[str, Any]:
-        """What so many systems of a candidate carry, with standby ones among them; fewer than it
-        takes carry less than it is for.
+        """What ``systems`` of a candidate carry, standby ones included; fewer than it takes carry
+        less than it is for.
         """
         if systems is None:
             return {}

@@ -581,7 +581,9 @@ def _degree(values: Many | None, name: str) -> int:
 
 
 def _knob(value: Any, name: str) -> Any:
-    """A knob of the engine: a switch as it is, a number from whatever a scenario may write."""
+    """The value of an engine's knob: a switch as it is, a number in any form that a scenario may
+    have.
+    """
     if value is None or isinstance(value, bool | int):
         return value
     return only_whole_number(value, name)

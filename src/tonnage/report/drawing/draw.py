@@ -528,8 +528,8 @@ def _rules(plot: Plot, x: Scale, y: Scale) -> list[str]:
 
 
 def _drawn(plot: Plot, x: Scale, y: Scale) -> list[tuple[float, float]]:
-    """Places that marks and curves take, of a curve so many between two points that no label fits
-    in between.
+    """The places that marks and curves take; a curve has so many that no label fits between two of
+    them.
     """
     places = []
     for series in plot.series:

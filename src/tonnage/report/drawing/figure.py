@@ -292,7 +292,7 @@ def coordinate(value: float) -> str:
 
 
 def fitted(words: str, width: float) -> str:
-    """The words, cut with an ellipsis where they would be wider than so many pixels."""
+    """The words, cut with an ellipsis where they would be wider than ``width`` pixels."""
     most = max(4, int(width / CHARACTER))
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 

@@ -70,6 +70,7 @@ from tonnage.report.plans.fleet import (
     regions_section,
     session_tiers_section,
 )
+from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
     bound_text,
@@ -210,6 +211,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
     return (
         _question(plan),
         existing_section(plan),
+        mixed_section(plan),
         deployment_section(plan),
         beside(plan),
         section(

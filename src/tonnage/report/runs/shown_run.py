@@ -242,7 +242,7 @@ def name(run: ShownRun) -> str:
 
 
 def verdict(run: ShownRun) -> str:
-    """VALID, INVALID, NOT JUDGED; "simulated" for a run that nobody measured."""
+    """VALID, INVALID, NOT JUDGED; "simulated" for a run that was not measured."""
     return str(run.facts.get("validity", {}).get("verdict", "simulated"))
 
 

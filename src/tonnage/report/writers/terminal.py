@@ -34,8 +34,8 @@ SEVERAL = "#"
 
 
 def plot_text(plot: Plot, columns: int) -> str:
-    """The plot in so many columns, with a line for each letter below it; "" where no series has two
-    points.
+    """The plot in ``columns`` columns, with a line for each letter below it; "" where no series has
+    two points.
     """
     series = [one for one in plot.series if len(one.points) > 1][: len(LETTERS)]
     if not series:
@@ -76,7 +76,7 @@ def plot_text(plot: Plot, columns: int) -> str:
 
 
 class _Scale:
-    """Where a value is along an axis of so many cells."""
+    """The place of a value along an axis of cells."""
 
     def __init__(self, axis: Axis, values: Sequence[float], cells: int) -> None:
         positive = [value for value in values if value > 0] or [1.0]

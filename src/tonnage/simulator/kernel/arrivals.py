@@ -94,9 +94,7 @@ def take_arrivals(m, until):
 
 @part()
 def tell(m, r, tokens, status):
-    """Write to the log what happened to a request now: so many tokens, and the status after
-    them.
-    """
+    """Log what happened to a request now: its ``tokens``, and the ``status`` after them."""
     i = m.state.logged
     m.log.row[i] = r
     m.log.at[i] = m.state.now if tokens == 0 else m.state.seen

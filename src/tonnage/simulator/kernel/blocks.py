@@ -10,13 +10,13 @@ from tonnage.simulator.kernel.memory import NEVER
 
 @part()
 def blocks_of(tokens, block):
-    """KV blocks that hold so many tokens."""
+    """KV blocks that hold ``tokens``."""
     return (tokens + block - 1) // block
 
 
 @part()
 def windows_of(cfg, tokens):
-    """KV blocks that a sequence which grows to so many tokens holds for its sliding windows."""
+    """KV blocks that a sequence which grows to ``tokens`` holds for its sliding windows."""
     if tokens >= cfg.window_tokens:
         return cfg.window_blocks
     return blocks_of(cfg.window_blocks * tokens, cfg.window_tokens)
@@ -214,7 +214,7 @@ def descend(c, name):
 
 @part()
 def take(c):
-    """A block of the cache that nobody holds."""
+    """Take a block that no request holds."""
     block = c.after[c.name.size]
     unlink(c, block)
     c.refs[block] = 1

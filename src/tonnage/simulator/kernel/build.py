@@ -238,7 +238,7 @@ def rows_for(
 
 
 def ring_size(count: int) -> int:
-    """The power of two that holds so many."""
+    """The least power of two that holds ``count``."""
     return 1 << max(count - 1, 0).bit_length()
 
 
@@ -397,7 +397,7 @@ def _rings(first: Any) -> tuple[Any, Any]:
 
 
 def send_first_turns(m: Machine, trace: Trace) -> int:
-    """Put those on their way who wait for nobody, in a closed loop one for each client; how
+    """Send the first request of each conversation, in a closed loop of each client; returns how
     many.
     """
     cache: Cache = m.cache

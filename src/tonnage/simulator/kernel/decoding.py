@@ -161,7 +161,7 @@ def mixed(bits):
 
 @part()
 def accepted(cfg, request, generated, most):
-    """How many of at most so many guesses after ``generated`` tokens are right before the first
+    """How many of at most ``most`` guesses after ``generated`` tokens are right before the first
     wrong one.
     """
     stream, below = mixed(np.uint64(cfg.seed) ^ np.uint64(request)), cfg.below
@@ -237,8 +237,8 @@ def add_filling(m, slot, new):
 
 @part()
 def cut(m, tokens):
-    """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while
-    others are there.
+    """New tokens of a request that still lacks ``tokens`` of its prompt: a long prompt is cut into
+    chunks while others are there.
     """
     if 0 < m.cfg.longest_chunk < tokens and m.state.running + m.state.queued > 1:
         return m.cfg.longest_chunk
@@ -247,7 +247,7 @@ def cut(m, tokens):
 
 @part()
 def chunk(m, i, budget):
-    """New tokens of a filling request in a step with so many left, and the blocks that they
+    """New tokens of a request in prefill, in a step with ``budget`` left, and the blocks that they
     need.
     """
     slot = m.slots[i]

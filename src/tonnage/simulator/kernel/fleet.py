@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 AT_ONCE = 100_000
 """Requests after which an interrupt is noticed."""
 
+FRONT_END = ("stream", "stream_step", "enter", "enter_token")
+"""Settings of a front end by each of which clients have tokens later than the step's end."""
+
 
 class Down(NamedTuple):
     """``Outages`` in arrays."""
@@ -275,7 +278,7 @@ def _fleet(
     size = ring_size(max(count, 2))
     late = (
         (int(trace.osl.sum()) if closely else 0) + len(trace)
-        if bool((cfg["stream"] + cfg["stream_step"] + cfg["enter"] > 0).any())
+        if any(cfg[name].any() for name in FRONT_END)
         else 0
     )
     return Fleet(

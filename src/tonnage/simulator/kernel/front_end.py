@@ -42,7 +42,7 @@ def put_off(m, first, steps):
     ``first`` is the row of the next.
     """
     s = m.state
-    if m.cfg.enter > 0 and s.puts_off > 0 and steps > 0:
+    if m.cfg.enter + m.cfg.enter_token > 0 and s.puts_off > 0 and steps > 0:
         s.entered += steps * s.puts_off
         if s.coming > 0:
             s.next_arrival = reaches(m, first)

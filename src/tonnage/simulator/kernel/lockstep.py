@@ -72,7 +72,7 @@ def cancel(m, r):
 
 @part()
 def stop_filling(m, i):
-    """Take a request from the ones computing prompts."""
+    """Take a request out of prefill."""
     s, filling, take = m.state, m.lists.filling, m.lists.take
     kept = 0
     for f in range(s.filling):

@@ -45,15 +45,15 @@ that of the slowest."""
 
 @jitable()
 def after(first, longer, steps):
-    """How long so many steps take, the first of which takes ``first``, and each of the others
-    ``longer`` more than the one before.
+    """How long ``steps`` take, of which the first takes ``first`` and each further one ``longer``
+    more than the step before.
     """
     return steps * first + longer * (steps * (steps - 1) // 2)
 
 
 @part()
 def steps_within(first, longer, lasts, most):
-    """How many of at most so many steps have ended after ``lasts`` picoseconds."""
+    """How many of at most ``most`` steps have ended after ``lasts`` picoseconds."""
     if after(first, longer, most) <= lasts:
         return most
     if first > lasts:
@@ -72,8 +72,8 @@ def steps_within(first, longer, lasts, most):
 
 @part()
 def steps_ahead(m, most):
-    """How many of at most so many steps like the one that begins now follow one another, this one
-    counted.
+    """How many of at most ``most`` steps follow one another that are like the one that begins now,
+    counting it.
 
     Blocks for the further ones are in ``step.grown``.
 
@@ -95,7 +95,7 @@ def steps_ahead(m, most):
         most <= 1
         or s.seen_next > s.now + s.lasts + s.streams
         or s.streams > s.lasts
-        or (cfg.enter > 0 and s.puts_off < s.streams)
+        or (cfg.enter + cfg.enter_token > 0 and s.puts_off < s.streams)
     ):
         return 1
     if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
@@ -151,8 +151,8 @@ steps_until_shed = two_forms(
 
 @part()
 def leap(m, steps, began):
-    """All but the first of so many steps, of which the first began then: tokens and blocks of
-    decoding requests.
+    """Do all but the first of ``steps``, the first of which began at ``began``: tokens and blocks
+    of decoding requests.
     """
     s, more, longer = m.state, steps - 1, slope(m)
     record_alone(m, more, began)

@@ -27,7 +27,7 @@ def never_fits(cfg, isl, osl):
 
 @part()
 def schedule(m):
-    """Blocks for decoding requests, then admission if nobody was paused, then decodes and
+    """Blocks for decoding requests, then admission unless a request was paused, then decodes and
     prompts.
     """
     cfg, s, rows = m.cfg, m.state, m.rows

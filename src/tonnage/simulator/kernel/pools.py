@@ -182,11 +182,9 @@ def _blocks_last(
             cfg["scheduler"] not in ANY_LENGTH and shortest < int(cfg["block_tokens"])
         ):
             return False
-        if (
-            cfg["enter"] > 0
+        if cfg["enter"] + cfg["enter_token"] > 0:
             # requests may have put off the tokens: no step ended before its prompt's first one
             # began and it lasted so long
-        ):
             begin = np.maximum.accumulate(made.admitted[numbers] * PS_PER_NS + made.lasted[numbers])
         else:
             begin = _ended_after(made.at[numbers], int(cfg["stream"]), int(cfg["stream_step"]))

@@ -437,7 +437,7 @@ class Engine:
             else (self.unheard + 1) % self.batcher.knobs.receive_interval
         )
         self.take_arrivals(self.looks(self.time - 1))
-        if self.enter_ps:
+        if self.enter_ps + self.enter_token_ps:
             self.entered += self.puts_off
         inside, got, worked = list(self.batcher.running), {}, {job.id for job, _ in step.work}
         for job, new in step.work:
