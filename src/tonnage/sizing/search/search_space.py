@@ -142,7 +142,9 @@ def prepare(question: Question, runs: Runs) -> Sequence[Ready | Rejected]:
     """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits
     and none were requested. Questions that differ in ``LOAD`` alone share it.
     """
-    settings = (getattr(question, field.name) for field in fields(question) if field.name not in LOAD)
+    settings = (
+        getattr(question, field.name) for field in fields(question) if field.name not in LOAD
+    )
     key = ("prepared", *settings, question.sharing_behind(question.router))
     return runs.once(key, lambda: _prepared(question, runs))
 
