@@ -35,7 +35,13 @@ from unittest.mock import patch
 from tonnage.evidence.predict import measured_table
 from tonnage.evidence.score import report_of
 from tonnage.perf import links
-from tonnage.perf.residuals import ELSEWHERE, like, metric_elsewhere, shipped_residuals
+from tonnage.perf.residuals import (
+    ELSEWHERE,
+    STANDS_IN,
+    like,
+    metric_elsewhere,
+    shipped_residuals,
+)
 from tonnage.perf.terms_file import shipped
 from tools.fit.decisions import decided, surely
 
@@ -48,14 +54,16 @@ SMALL_MODEL, DENSE_MODEL = 2e9, 7e9
 """Parameters up to which a model is small here, and from which a dense one on one data-centre GPU
 is of the kind "dense, TP 1"."""
 
-TARGET = {"ttft_ms": 0.85, "itl_ms": 0.8, "requests_s": 0.8}
-"""The share of the rows that the factors are read off which is inside; of sources that were left
-out, about 80 % are then."""
+TARGET = {"ttft_ms": 0.92, "itl_ms": 0.8, "requests_s": 0.7}
+"""The share of the rows that the factors are read off which is inside, so that 79 to 85 % of those
+of sources that were left out are. The errors of a TTFT differ most between sources: with 0.9 one
+source of 25 rows has 55 % inside when the others decide."""
 
-LEAST = {"pcie": 2.0, "four bits": 3.0}
-"""The least factor of a kind whose terms were read off the same rows (hosts differ by 40 % to a
-factor of two over PCIe), and of one of which these rows hold experts alone: of 17 other rows of
-dense models in AWQ and GPTQ none was inside its interval."""
+LEAST = {"pcie": 3.5, "four bits": 3.0, "ranks": 2.0}
+"""The least factor of a kind of which these rows have two sources or none. Over PCIe hosts differ
+by 40 % to a factor of two, and the logarithm of two is 3.5 times half of other widths. Of dense
+models in four bits 17 other rows (AWQ and GPTQ) had none inside. Attention ranks are points of 2026
+with their model left out (``./fit``)."""
 
 TAUGHT: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "github Subrahmanyam2305/LLM-serve": lambda: patch.dict(
@@ -85,8 +93,9 @@ DECIDED = {
 }
 """What of ``tools.fit.decisions.decided`` is printed, with the heads of its columns."""
 
-Row = tuple[Mapping[str, str], "ScoredRow"]
-"""A row as its file has it, and its prediction."""
+Row = tuple[Mapping[str, str], "ScoredRow", float]
+"""A row as its file has it, its prediction, and how many times as long a token takes at a plan's
+usual confidence."""
 
 
 def over_pcie(row: Row) -> bool:
@@ -132,7 +141,8 @@ def read_rows(path: Path) -> tuple[list[Row], int]:
     with path.open(encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
     report, scored = report_of(measured_table(path))
-    return [(written[row.line - 2], row) for row in scored], len(report.skipped)
+    rows = [(written[row.line - 2], row, surely(row.regime)) for row in scored]
+    return rows, len(report.skipped)
 
 
 def left_out(path: Path, rows: Sequence[Row]) -> list[Row]:
@@ -141,7 +151,7 @@ def left_out(path: Path, rows: Sequence[Row]) -> list[Row]:
     with path.open(encoding="utf-8", newline="") as file, TemporaryDirectory() as folder:
         header, *lines = file
         sources = [written["source"] for written in csv.DictReader([header, *lines])]
-        for source in dict.fromkeys(written["source"] for written, _ in rows):
+        for source in dict.fromkeys(written["source"] for written, _, _ in rows):
             own = Path(folder) / "rows.csv"
             own.write_text(
                 "".join(
@@ -167,7 +177,7 @@ def errors(rows: Sequence[Row], metric: str) -> str:
     """Mean, median, bias, share inside the interval, and number of rows of one metric, as cells of
     a table.
     """
-    of_metric = [row for _, row in rows if metric in row.errors]
+    of_metric = [row for _, row, _ in rows if metric in row.errors]
     if not of_metric:
         return "– | – | – | – | 0"
     values = [row.errors[metric] for row in of_metric]
@@ -199,53 +209,42 @@ def deviations(rows: Sequence[Row]) -> list[Deviation]:
     source share its root in weight.
     """
     residuals, found = shipped_residuals(), []
-    counts = Counter(written["source"] for written, _ in rows)
-    for written, row in rows:
+    counts = Counter(written["source"] for written, _, _ in rows)
+    for written, row, _ in rows:
         plain = replace(row.regime, apart=frozenset())
-        for metric in METRICS:
-            column = str(like(metric, residuals.quantiles))
-            if metric not in row.intervals:
-                continue
-            error = math.log(row.predicted[metric] / row.measured[metric]) - residuals.log_error(
-                metric, plain, 0.5
-            )
-            half = residuals.log_error(
-                metric, plain, 0.9 if error > 0 else 0.1
-            ) - residuals.log_error(metric, plain, 0.5)
-            unseen = residuals.unseen(column, plain, plain.kind)
+        for metric in set(METRICS) & row.intervals.keys():
+            name = str(like(metric, residuals.quantiles))
+            column, rate = metric_elsewhere(name), name == "requests_s"
+            if plain.kind not in residuals.quantiles[name]:
+                name = STANDS_IN[name]
+            middle = residuals.log_error(metric, plain, 0.5)
+            error = math.log(row.predicted[metric] / row.measured[metric]) - middle
+            half = residuals.log_error(metric, plain, 0.9 if error > 0 else 0.1) - middle
+            slower = (error > 0) == rate
+            unseen = residuals.unseen(name, plain, plain.kind, column, slower=slower)
             weight = 1 / math.sqrt(counts[written["source"]])
-            found.append(
-                (
-                    written["source"],
-                    metric_elsewhere(column),
-                    row.regime.apart,
-                    error / half * unseen,
-                    unseen**2,
-                    weight,
-                )
-            )
+            away = error / half * unseen
+            source, causes = written["source"], row.regime.causes
+            found.append((source, column, causes, away, unseen**2, weight))
     return found
 
 
 def factors(measured: Sequence[Deviation]) -> dict[str, dict[str, float]]:
-    """The least factors of ``ELSEWHERE`` with which ``TARGET`` of the rows of each kind are inside;
-    "host" by the rows of no other kind.
+    """The least factors of ``ELSEWHERE`` with which ``TARGET`` of the rows of each kind are inside.
+
+    A cause is read off the rows that have no other one but the host, where there are some.
     """
     found = {cause: dict.fromkeys(columns, 1.0) for cause, columns in ELSEWHERE.items()}
     for cause in ROUNDS * tuple(found):
         for column in found[cause]:
-            mine = [
-                row
-                for row in measured
-                if row[1] == column and cause in row[2] and (cause != "host" or len(row[2]) == 1)
-            ]
+            rows = [row for row in measured if row[1] == column and cause in row[2]]
             needed = sorted(
                 (max(row[3] ** 2 - row[4] - _others(found, row, cause), 0.0), row[5])
-                for row in mine
+                for row in [row for row in rows if row[2] <= {cause, "host"}] or rows
             )
-            found[cause][column] = max(
-                round(math.sqrt(1.0 + _weighted(needed, TARGET[column])), 1), LEAST.get(cause, 1.0)
-            )
+            least = LEAST.get(cause, 1.0)
+            wanted = math.sqrt(1.0 + _weighted(needed, TARGET[column]))
+            found[cause][column] = max(round(wanted, 1), least)
     return found
 
 
@@ -288,7 +287,7 @@ def decision_cells(rows: Sequence[Row]) -> str:
     predicted and at a plan's confidence.
     """
     loads, longer = [], []
-    for written, row in rows:
+    for written, row, slower in rows:
         load = row.point.concurrency or row.point.request_rate
         if load and "itl_ms" in row.errors:
             curve = (
@@ -299,7 +298,7 @@ def decision_cells(rows: Sequence[Row]) -> str:
                 row.point.load,
             )
             loads.append((curve, float(load), row.measured["itl_ms"], row.predicted["itl_ms"]))
-            longer.append(surely(row.regime))
+            longer.append(slower)
     found = decided(loads, longer)
     return " | ".join(
         f"{found[key]:.0f}" if key in found else "–" for key in ("decisions", *DECIDED)
@@ -315,7 +314,7 @@ def tables(named: Mapping[str, Sequence[Row]], title: str) -> Iterator[str]:
             "|---|---|---|---|---|---|",
         )
         for group, rows in named.items():
-            if any(metric in row.errors for _, row in rows):
+            if any(metric in row.errors for _, row, _ in rows):
                 yield f"| {group} | {errors(rows, metric)} |"
     yield from (
         "",
@@ -339,7 +338,7 @@ def in_short() -> Iterator[str]:
     rows, _ = read_rows(FILE)
     yield "## What users measured"
     yield ""
-    sources = len({written["source"] for written, _ in rows})
+    sources = len({written["source"] for written, _, _ in rows})
     yield (
         f"`./benchmark field`: {len(rows)} points of {sources} public posts, each source left out:"
         " without the terms that were read"
@@ -359,6 +358,28 @@ def in_short() -> Iterator[str]:
     yield "load that was measured to break the limit."
     yield from tables(by_kind(left_out(FILE, rows)), "kind, source left out")
     yield ""
+    yield from UNEXPLAINED.splitlines()
+    yield ""
+
+
+UNEXPLAINED = """\
+What is left of the errors (`./benchmark field --rows`):
+
+- Bursts of 1,000 prompts (gpustack's performance lab, 17 of its 25 rows): a token takes 1.3 to 6 times as long as predicted and
+  a first token up to 4.7 times, at up to 60 % fewer tokens/s. Its dense models at one to eight clients are within 6 % in TPOT.
+  The API servers of these releases were not measured under such a load; [front-end.md](front-end.md) has what was.
+- One slow host (AccelMark's RTX 5090): a token of Qwen2.5 0.5B takes 2.7 to 4.4 times as long as predicted.
+  `--host-speed 0.25` tells all of its runs; the post does not name the CPU.
+- TP over PCIe on GeForce, when the one source that shows sums through the host's memory is left out; with it the error is 12 %.
+- An open loop near saturation (kubernetes-sigs/inference-perf, 7 of the 30 rows of dense models at TP 1, 17 %): at one request
+  a second a token is right within 2 %, at 92 it is predicted 48 % too slow. Each prompt of 204 tokens makes a step longer, and
+  a longer step has more prompts, so that a small error of a mixed step grows. Constant arrivals, as the post has them, in
+  place of random ones make it 16 %.
+- First tokens of Qwen3 8B on vLLM 0.12 for one to eight clients (5 rows), and of Mistral 7B v0.3 at 16 clients and more
+  (3 rows), take two to three times as long. The posts do not say why.
+- gpt-oss 20B in vLLM 0.10, which one source has: MI300X takes 38 to 61 % longer from 4 clients on, B200 a third at 8. The
+  experts of that release have their own term; one source is too little for a preset.
+- Of the two decisions that promise too much at a plan's confidence one is of TP over PCIe."""
 
 
 def main() -> None:
@@ -392,7 +413,7 @@ def main() -> None:
         if dense_tp1(row):
             sources[f"dense, TP 1, of {row[0]['source']}"].append(row)
     print("\n".join(tables(sources, "source, as shipped")))
-    for written, scored in rows if arguments.rows else ():
+    for written, scored, _ in rows if arguments.rows else ():
         values = (
             f"{METRICS[m]} {scored.measured[m]:g} → {scored.predicted[m]:.4g}"
             f" {scored.intervals.get(m)}"

@@ -4,7 +4,8 @@ request ends once, and nothing grows.
     ./benchmark soak                              README's plan: eight instances, 300 requests per second, half an hour
     ./benchmark soak --minutes 10 --rate 6 --instances 4
 
-Simulated instances behind the gateway; prompts of 2,000 tokens and answers of 200, streamed. The
+Simulated instances behind the gateway; prompts of 2,000 tokens and answers of 200, streamed. The KV
+cache of an instance is filled first, since the names of its blocks take memory until it is full. The
 client's record is compared with its count of requests and with the gateway's, and memory and open
 files of the gateway and of an instance that is never killed are read every ten seconds. The exit
 code is 1 where a request has no end, or two, or where memory or open files grow.
@@ -14,12 +15,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from tonnage.api.bench import prepare_bench, run_bench
 from tonnage.api.running.processes import READY_S, gateway_before, processes, served_instances
@@ -38,8 +42,14 @@ SERVED = (
     "--precision",
     "fp8",
 )
+CLIENT: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "endpoint_type": "completions",
+    "metrics_url": ["none"],
+}
+ISL = 2_000
 EVERY_S = 10.0
-MOST_MB, MOST_FILES = 40.0, 40  # growth between the first quarter's end and the end
+MOST_MB, MOST_FILES = 20.0, 20  # growth between the second quarter and the last
 
 
 class Watched(threading.Thread):
@@ -67,18 +77,24 @@ class Watched(threading.Thread):
                 self.victims[self.kills % len(self.victims)].kill()
                 self.kills += 1
 
-    def grown(self) -> dict[str, tuple[float, int, float, int]]:
-        """MB and open files at the end of the first quarter and at the end, medians of three
-        readings each.
+    def grown(self) -> dict[str, tuple[float, float, int, int]]:
+        """MB and open files, medians of the second quarter and of the last: a quarter has several
+        rounds in which an instance remembers ended requests and forgets them.
         """
-        found = {}
-        for name, readings in self.readings.items():
-            first, last = (
-                sorted(part)[len(part) // 2]
-                for part in (readings[len(readings) // 4 :][:3], readings[-3:])
+        quarters = {
+            name: (
+                readings[len(readings) // 4 : len(readings) // 2],
+                readings[-len(readings) // 4 :],
             )
-            found[name] = (*first, *last)
-        return found
+            for name, readings in self.readings.items()
+        }
+        return {
+            name: (
+                *(median(mb for mb, _ in part) for part in parts),
+                *(round(median(files for _, files in part)) for part in parts),
+            )
+            for name, parts in quarters.items()
+        }
 
 
 def pid_of(port: str, verb: str) -> int:
@@ -92,6 +108,30 @@ def pid_of(port: str, verb: str) -> int:
             if verb in words and port in words and "--" not in words:
                 return int(folder.name)
     raise SystemExit(f"no process of {verb} on port {port}")
+
+
+def fill(url: str) -> int:
+    """Send an instance prompts until each block of its KV cache has had a name, which takes memory
+    as long as the cache is not full; how many.
+    """
+    labels = next(
+        line for line in fetch(f"{url}/metrics").splitlines() if "num_gpu_blocks=" in line
+    )
+    blocks, tokens = (
+        int(re.search(rf'{name}="(\d+)"', labels)[1])  # type: ignore[index]
+        for name in ("num_gpu_blocks", "block_size")
+    )
+    count = blocks // (ISL // tokens) + 1
+    load: dict[str, Any] = {
+        "concurrency": 32,
+        "request_count": count,
+        "isl": ISL,
+        "osl": 1,
+        "seed": 1,
+    }
+    prepared = prepare_bench(url=url, **CLIENT, **load)
+    run_bench(prepared, output=None, selftest=False, provenance={})
+    return count
 
 
 def main() -> int:
@@ -127,20 +167,15 @@ def main() -> int:
             "gateway": pid_of(gateway.address.rpartition(":")[2], "gateway"),
             survivor.program.name: survivor.pid,
         }
+        filled = fill(f"http://{survivor.program.address}")
         watched = Watched(pids, victims, asked.kill_every)
-        load = {
+        load: dict[str, Any] = {
             "request_rate": asked.rate,
             "benchmark_duration": f"{asked.minutes:g}min",
-            "isl": 2_000,
+            "isl": ISL,
             "osl": 200,
         }
-        prepared = prepare_bench(
-            url=fleet.url,
-            model="llama-3.1-8b",
-            endpoint_type="completions",
-            metrics_url=["none"],
-            **load,
-        )
+        prepared = prepare_bench(url=fleet.url, **CLIENT, **load)
         watched.start()
         (run,) = run_bench(prepared, output=None, selftest=False, provenance={})
         watched.done.set()
@@ -156,7 +191,7 @@ def main() -> int:
     ends = Counter(STATUS_NAMES[code] for code in run.requests.status)
     print(
         f"{asked.minutes:g} minutes at {asked.rate:g} requests/s on {asked.instances} instances,"
-        f" {watched.kills} kills; starts {starts}"
+        f" {watched.kills} kills; starts {starts}; {survivor.program.name} had had {filled:,} prompts"
     )
     print(
         f"sent {run.observed.sent:,}; ends in the record: {dict(ends)}; verdict"
@@ -184,11 +219,11 @@ def main() -> int:
     # a refused request may have been tried
     once = once and finished - retries <= run.observed.sent <= finished - retries + refused
     flat = True
-    for name, (mb, files, mb_last, files_last) in watched.grown().items():
+    for name, (mb, mb_last, files, files_last) in watched.grown().items():
         flat = flat and mb_last - mb < MOST_MB and files_last - files < MOST_FILES
         print(
-            f"{name}: {mb:.0f} MB and {files} open files after a quarter, {mb_last:.0f} MB and"
-            f" {files_last} at the end"
+            f"{name}: {mb:.0f} MB and {files} open files in the second quarter, {mb_last:.0f} MB and"
+            f" {files_last} in the last"
         )
     print(
         f"every request ended once: {'yes' if once else 'NO'}; memory and open files flat:"

@@ -239,6 +239,38 @@ def test_command_prints_what_the_page_shows(example: Example) -> None:
         )
 
 
+LEDGER = re.compile(
+    r"^\| ([\d, –]+) \| ([^|]+) \| (works|partly|wrong|missing) \| (.+) \|$", re.MULTILINE
+)
+
+
+def numbers_of(items: str) -> Iterator[int]:
+    """The items that a row of the ledger is about: "119–121" are three."""
+    for part in items.split(", "):
+        first, _, last = part.partition("–")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def test_each_of_the_123_items_of_the_course_has_one_verdict_and_what_shows_it() -> None:
+    rows = LEDGER.findall(COURSE.read_text(encoding="utf-8"))
+    items = [number for numbers, *_ in rows for number in numbers_of(numbers)]
+    assert sorted(items) == list(range(1, 124))
+    assert {verdict for _, _, verdict, _ in rows} == {"works", "partly"}
+    partly = [
+        number
+        for numbers, _, verdict, _ in rows
+        if verdict == "partly"
+        for number in numbers_of(numbers)
+    ]
+    assert len(partly) <= 8
+    for numbers, _, verdict, answer in rows:
+        commands = re.findall(r"`\./tonnage [^`]+`", answer)
+        tests = re.findall(r"tests/[\w/]+(?:\.py)?", answer)
+        assert all((ROOT / test).exists() for test in tests), numbers
+        assert commands or tests or "](" in answer or "the same command" in answer, numbers
+        assert verdict == "works" or len(answer.rpartition(":")[2].split()) > 4, numbers
+
+
 def test_what_is_not_run_here_is_run_by_a_test() -> None:
     for example in EXAMPLES:
         test = example.comments.get("run by")
@@ -303,7 +335,13 @@ def answers(examples: list[Example]) -> list[str]:
     """Requests/s per 8 GPUs, systems exactly and systems of the table in docs/course.md, in its
     order: the commands below it."""
     found = []
-    for example in (e for e in examples if e.page == COURSE and "--peak-rps 199.77" in e.command):
+    for example in examples:
+        if (
+            example.page != COURSE
+            or "--peak-rps 199.77" not in example.command
+            or not example.shown
+        ):
+            continue
         shown = "\n".join(example.shown.values())
         systems, exactly = ANSWER.findall(shown)[0]
         # an instance has one GPU

@@ -98,6 +98,13 @@ def test_classes_of_a_simulation_are_named_either_way() -> None:
     old = classes_of("chat 0.7 ttft=1s, batch 0.3")
     assert classes_of(["chat:share=0.7,ttft=1s", "batch:share=0.3"]) == old
     assert [named.name for named in named_classes([CHAT, BATCH])] == ["chat", "batch"]
+    spaced = "chat: peak_rps=6 isl=1500  ttft=p95<=1s mixture=short-in-short-out 0.7, long-in-long-out 0.3"
+    assert named_classes([spaced, BATCH])[0].values == {
+        "peak_rps": "6",
+        "isl": "1500",
+        "ttft": ["p95<=1s"],
+        "mixture": "short-in-short-out 0.7, long-in-long-out 0.3",
+    }
     with pytest.raises(InputError, match="a class of a simulation has share and one ttft"):
         classes_of(["chat:share=0.7,isl=3", "batch:share=0.3"])
     with pytest.raises(InputError, match="is for tonnage simulate"):

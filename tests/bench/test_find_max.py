@@ -15,7 +15,7 @@ import pytest
 
 from tests.bench.test_truth import SEEN, record
 from tonnage.bench.benchmark import Measured
-from tonnage.bench.find_max import Maximum, Threshold, find_max, judged
+from tonnage.bench.find_max import Maximum, Threshold, Trial, _widened, find_max, judged
 from tonnage.bench.intervals import rank_interval
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Tally
@@ -235,3 +235,27 @@ def test_a_server_without_a_limit_is_searched_upwards_only() -> None:
     assert [answer.load for answer in found.answers] == [1, 2, 4, 8, 16]
     assert found.middle == 16
     assert found.interval == (16, math.inf)
+
+
+def test_a_run_that_took_no_time_widens_the_interval_by_no_room() -> None:
+    run = measured(10.0, seconds=20.0, seed=0)
+    slo = (parse_limit("e2e", "p95<=2s"),)
+    widened = {
+        seconds: _widened(
+            (10.0, 12.0),
+            [
+                Trial(
+                    load=10.0,
+                    passed=True,
+                    sure=1.0,
+                    why="",
+                    measured=replace(run, observed=replace(run.observed, seconds=seconds)),
+                )
+            ],
+            slo,
+            whole=False,
+        )
+        for seconds in (0.0, 40.0)
+    }
+    assert widened[0.0] == pytest.approx((10.0 / 1.02, 12.0 * 1.02))
+    assert widened[40.0] == pytest.approx((10.0 / (1.02 + 2.0 / 40.0), 12.0 * 1.02))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.receiver import HELD_UP_NS
-from tonnage.bench.reply import Reply
+from tonnage.bench.recorder import TokenTimes
+from tonnage.bench.reply import COMPLETED, Reply
 from tonnage.bench.selftest import self_test, server_log
 from tonnage.bench.steady import find_steady
 from tonnage.bench.validity import judge
@@ -552,3 +554,20 @@ def test_nothing_is_measured_after_a_self_test_that_was_interrupted(
     )
     with pytest.raises(KeyboardInterrupt):
         self_test(streams=2, requests=2)
+
+
+def test_a_reading_of_a_run_counts_what_did_not_complete() -> None:
+    live = measure.Live()
+    assert live.reading() is None
+    load = SimpleNamespace(seconds=10.0)
+    live.begin(SimpleNamespace(start_ns=time.monotonic_ns(), load=load, sent=4, over=3), None)
+    tokens = TokenTimes(times_ns=(5, 9, 13), per_event=None, tokens=3, source="events")
+    for outcome, times in ((COMPLETED, tokens), ("failed", tokens), (COMPLETED, None)):
+        exchange = SimpleNamespace(outcome=outcome, due_ns=2)
+        live.seen(exchange, times or replace(tokens, times_ns=()))
+    reading = live.reading()
+    assert reading is not None
+    assert (reading.sent, reading.in_flight, reading.failed) == (4, 1, 1)
+    assert reading.ttft_s == pytest.approx((3e-9, 3e-9))
+    assert reading.tpot_s == pytest.approx((4e-9, 4e-9))
+    assert reading.left_s == pytest.approx(10.0, abs=1.0)

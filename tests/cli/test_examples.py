@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,24 @@ def test_the_call_centre_has_the_figures_of_the_course(capsys: pytest.CaptureFix
         "requests_per_call": 30,
         "peak_factor": 7,
     }
+
+
+@pytest.mark.accuracy
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (0, ("4,000 users × 15 requests a day", "TTFT p95 ≤ 2 s", "USD a year")),
+        (1, ("300 users × 150 requests a day", "TTFT p95 ≤ 1 s", "USD a year")),
+        (2, ("2 million requests within 8 h", "lowest cost", "USD a job")),
+    ],
+)
+def test_the_questions_of_readmes_first_60_lines_are_answered_on_one_screen(
+    number: int, says: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:60]
+    asked = [line for line in lines if line.startswith("./tonnage size")]
+    assert len(asked) == 3
+    assert run(shlex.split(asked[number])[1:]) == 0
+    screen = capsys.readouterr().out
+    assert len(screen.splitlines()) <= 40
+    assert [words for words in says if words not in " ".join(screen.split())] == []

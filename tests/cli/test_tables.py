@@ -182,3 +182,13 @@ def test_what_identifies_a_deployment_is_never_spare(documents: dict[str, list[D
             assert all(
                 word in text.split() for row in names for name in row for word in name.split()
             )
+
+
+def test_a_format_names_the_gpus_on_which_engines_unpack_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`size --gpu a100 --precision fp8` answers with vLLM, though Ampere multiplies no FP8."""
+    assert run(["catalog", "precisions"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Gaudi2; on Ampere unpacked to FP16 by vllm-0.32 and sglang-0.5.9 int8-sq" in text
+    assert "on Ampere, Ada, Hopper unpacked to FP16 by vllm-0.32 nvfp4" in text

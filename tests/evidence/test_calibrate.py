@@ -59,19 +59,20 @@ def with_factors(factors: dict[str, float]) -> dict[str, Any]:
     return overlaid(shipped(), c, "h100-sxm-80gb")
 
 
+MACHINE = {
+    "model": "llama-3-8b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp16",
+    "tp": 1,
+    "engine": "nim-2024",
+}
+
+
 def measured(
     isl: int, osl: int, terms: dict[str, Any], clients: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
 ) -> list[Row]:
     """A curve as a benchmark of a machine with these terms would measure it."""
-    what = {
-        "model": "llama-3-8b",
-        "gpu": "h100-sxm-80gb",
-        "precision": "fp16",
-        "tp": 1,
-        "engine": "nim-2024",
-        "isl": isl,
-        "osl": osl,
-    }
+    what = {**MACHINE, "isl": isl, "osl": osl}
     rows = [
         {**what, "concurrency": n, "requests": 8 * n, **dict.fromkeys(METRICS, 1.0)}
         for n in clients
@@ -617,3 +618,10 @@ def test_the_file_says_what_was_measured_and_how_far_left_out_points_were_off(
         file.write_text(json.dumps({**document, **change}), encoding="utf-8")
         with pytest.raises(InputError, match=r"my\.json: (deployments|left_out_errors)"):
             read_calibration(file)
+
+
+def test_rows_whose_lengths_were_drawn_vary_without_a_run_of_their_own() -> None:
+    row = {**MACHINE, "isl": 800, "osl": 100, "concurrency": 1, "requests": 8}
+    row |= dict.fromkeys(METRICS, 1.0)
+    loaded = LoadedRows([row, {**row, "range_ratio": 0.8}])
+    assert loaded.varied.tolist() == [False, True]

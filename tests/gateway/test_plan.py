@@ -13,7 +13,7 @@ import pytest
 
 from tests.deploy.plans import dense, experts
 from tonnage import api
-from tonnage.api.running.gateway import VERSION
+from tonnage.api.running.gateway import VERSION, haproxy_of
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 
@@ -154,3 +154,28 @@ def test_what_it_does_not_have_is_refused_rather_than_lost(
 def test_the_version_whose_flags_these_are_is_the_one_that_is_tested() -> None:
     pins = (ROOT / "requirements" / "router.txt").read_text(encoding="utf-8").splitlines()
     assert f"vllm-router=={VERSION}" in pins
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"host": "127.0.0.1:1\n    lua-load /evil\n#"},
+        {"host": "127.0.0.1:1 ssl crt /evil #"},
+        {"host": "*"},
+        {"backends": ('http://a"evil":8001',)},
+        {"backends": ("http://${HOME}evil:8001",)},
+        {"backends": ("http://a%0aevil:8001",)},
+        {"backends": ("http://a'evil:8001",)},
+    ],
+)
+def test_no_line_of_the_configuration_comes_from_a_host(words: dict[str, Any]) -> None:
+    settings = {"backends": ("http://127.0.0.1:8001",)} | words
+    with pytest.raises(InputError, match=r"write one such as 127.0.0.1 or worker-1"):
+        api.gateway_settings(**settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "worker-1.example.com", "a_b"])
+def test_hosts_that_are_names_or_addresses_are_taken(host: str) -> None:
+    written = f"[{host}]" if ":" in host else host
+    settings = api.gateway_settings(backends=(f"http://{written}:8001",), host=host)
+    assert f"server {written}:8001 {written}:8001" in haproxy_of(settings)

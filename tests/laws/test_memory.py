@@ -89,7 +89,7 @@ def test_a_smaller_share_of_the_memory_never_holds_more(made: Deployment, less: 
 @given(made=deployments())
 def test_the_parts_and_the_cache_are_what_the_engine_takes(made: Deployment) -> None:
     plan, knobs = memory_plan(made), made.knobs
-    parts = plan.weight_bytes + plan.activation_bytes + plan.reserve_bytes
+    parts = plan.weight_bytes + plan.encoder_bytes + plan.activation_bytes + plan.reserve_bytes
     if knobs.kv_rule == "free_gpu_memory_fraction":
         assert plan.kv_budget_bytes == int(knobs.kv_fraction * (made.gpu.memory_bytes - parts))
     else:

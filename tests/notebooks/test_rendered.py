@@ -42,6 +42,10 @@ CODE = (
     "[...document.querySelectorAll('.jp-InputArea pre')].filter(pre => pre.scrollWidth >"
     " pre.parentElement.clientWidth + 1).length"
 )
+# Tables that are cut at the right, with their first line
+CUT = """
+[...document.querySelectorAll('.tonnage .scroll')].filter(box => box.checkVisibility() &&
+  box.scrollWidth > box.clientWidth + 1).map(box => box.innerText.slice(0, 80))"""
 # How many tiles are next to the first one of their list
 TILES = """
 [...document.querySelectorAll('.tonnage dl.big')].filter(list => list.checkVisibility()).map(list => {
@@ -86,6 +90,7 @@ def test_no_drawing_is_cut_and_no_line_wraps(
     assert browser.value("document.querySelectorAll('.tonnage').length") == shown >= 1
     assert all(browser.value(FIRST_FIGURES))
     assert set(browser.value(SOLUTIONS)) == {False}
+    assert browser.value(CUT) == []  # what is folded may be wider, and scrolls
     for _ in ("as it opens", "with every part unfolded"):
         drawings: list[dict[str, Any]] = browser.value(DRAWINGS)
         assert [drawing for drawing in drawings if drawing["out"] > 1.5] == []

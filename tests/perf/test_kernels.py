@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError
-from tonnage.perf.kernels import Kernels, Step, covers, ratio_to, timed_steps
+from tonnage.perf.kernels import WALK_FROM, Kernels, Step, covers, ratio_to, timed_steps
 from tonnage.perf.measured_steps import reduction
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.ranges import differs, marks, second_opinion
@@ -162,3 +162,17 @@ def test_step_models_that_differ_are_named_and_widen_the_interval() -> None:
     (low, high), (least, most) = (table.interval("itl_ms", 10.0, kind) for kind in (regime, alone))
     assert low < least < most < high
     assert table.interval("ttft_ms", 10.0, regime) == table.interval("ttft_ms", 10.0, alone)
+
+
+def test_a_further_prompt_worked_by_hand() -> None:
+    """Of Llama 3.1 8B: four operations for each pair of tokens, head and dimension, where a token
+    sees half of its prompt, and what is read and written of queries, keys, values and results."""
+    kernels = Kernels(of())
+    (layers,) = kernels.model.by_kind
+    one, two = (kernels._prefilled(layers.mixer, Step(n * 512, n, 0, 0)) for n in (1, 2))
+    times = kernels._times("heads", kernels.gpu, kernels.engine, kernels.cache)
+    operations = 4 * 32 * 128 * 512 * (512 + WALK_FROM) / 2
+    moved = 512 * 2 * (32 + 8) * 2 * 128
+    assert two - one == pytest.approx(
+        operations / (RATE * times["prefill"]) + times["io"] * moved / BANDWIDTH, rel=1e-3
+    )

@@ -137,7 +137,7 @@ def test_pools_that_engines_printed() -> None:
     """``./benchmark pools`` prints them: weights within 5 %, and tokens within 10 % of 85 of
     100."""
     rows = pools.read()
-    assert len(rows) >= 41
+    assert len(rows) >= 42
     weights = [row.weight_error for row in rows if row.weight_error is not None]
     # Qwen3.6 in NVFP4 is printed with 1.7 GiB more
     assert sum(abs(error) <= 0.05 for error in weights) >= len(weights) - 1
@@ -145,7 +145,7 @@ def test_pools_that_engines_printed() -> None:
     assert sum(abs(error) <= 0.10 for error in tokens) >= 0.85 * len(tokens)
     dense = [row.token_error for row in rows if row.kind == "dense" and row.token_error is not None]
     assert max(map(abs, dense)) < 0.09
-    assert "| all | 29 of 30 | 34 of 37 |" in pools.lines(rows)
+    assert "| all | 30 of 31 | 36 of 39 |" in pools.lines(rows)
 
 
 @pytest.mark.parametrize("model", ["gemma-3-27b", "llama-3.2-11b-vision", "ministral-3-8b"])
@@ -157,6 +157,15 @@ def test_encoders_are_loaded_and_split_over_the_gpus(model: str) -> None:
     bare = replace(one.deployment.model, encoder_parameters=0)
     without = memory_plan(replace(one.deployment, model=bare))
     assert without.kv_budget_bytes - one.kv_budget_bytes == one.encoder_bytes
+
+
+@pytest.mark.parametrize(
+    ("gpu", "size"), [("l40s", 0.54e9), ("rtx-5090", 0.54e9), ("h100", 1.95e9)]
+)
+def test_buffers_between_gpus_are_those_of_their_link(gpu: str, size: float) -> None:
+    plan = memory_plan(deployment("llama-3.1-8b", gpu, tp=2, engine="vllm"))
+    one = memory_plan(deployment("llama-3.1-8b", gpu, tp=1, engine="vllm"))
+    assert plan.reserve_bytes - one.reserve_bytes == size
 
 
 def test_a_stretched_rotary_table_is_on_every_gpu() -> None:

@@ -360,18 +360,82 @@ def test_regimes() -> None:
 
 
 def test_a_model_without_rows_has_wider_intervals_and_one_with_newer_kinds_wider_still() -> None:
-    def width(model: str) -> float:
+    table = shipped_residuals()
+
+    def sides(model: str) -> tuple[float, float]:
+        """How far the bounds are from the middle: longer times, and shorter ones."""
         d = api.deployment_of(
             model=model, gpu="h200-sxm-141gb", precision="fp8", tp=8, engine="vllm"
         )
         near = replace(regime_of(d, isl=1000, osl=1000, clients=32), apart=frozenset())
-        low, high = shipped_residuals().interval("itl_ms", 10.0, near)
-        return math.log(high / low)
+        shorter, middle, longer = (table.log_error("itl_ms", near, p) for p in (0.9, 0.5, 0.1))
+        return middle - longer, shorter - middle
 
-    measured, sibling = width("qwen3-235b-a22b"), width("qwen3-coder-480b-a35b")
+    measured, sibling = sides("qwen3-235b-a22b"), sides("qwen3-coder-480b-a35b")
     assert sibling == pytest.approx(measured)
-    assert width("llama-4-scout") == pytest.approx(1.35 * measured, rel=0.02)
-    assert width("nemotron-3-super-120b-a12b") > 1.5 * width("llama-4-scout")
+    plain, newer = sides("llama-4-scout"), sides("nemotron-3-super-120b-a12b")
+    assert plain == pytest.approx((1.3 * measured[0], 1.1 * measured[1]), rel=0.02)
+    assert newer[0] > 1.4 * plain[0]
+    assert newer[1] == pytest.approx(plain[1], rel=0.05)
+
+
+APART = {"model": "qwen3-235b-a22b", "gpu": "h200-sxm-141gb", "precision": "fp8", "tp": 8}
+
+
+@pytest.mark.parametrize(
+    ("change", "causes"),
+    [
+        ({}, {"host"}),
+        ({"dp": 8, "tp": 1}, {"host", "ranks"}),
+        # experts in four bits, and few weights of a token, are what rows of vLLM have
+        ({"model": "gpt-oss-120b", "precision": "mxfp4", "tp": 1}, {"host"}),
+        ({"model": "gpt-oss-20b", "precision": "mxfp4", "tp": 1}, {"host"}),
+        # and its 0.10 has none
+        (
+            {"model": "gpt-oss-20b", "precision": "mxfp4", "tp": 1, "engine": "vllm-0.10"},
+            {"host", "four bits", "light weights"},
+        ),
+        # dense: four bits that are unpacked, those that Blackwell multiplies, and small steps
+        (
+            {"model": "qwen3-8b", "precision": "awq", "tp": 1},
+            {"host", "four bits", "light weights"},
+        ),
+        ({"model": "qwen3-32b", "precision": "awq", "tp": 1}, {"host", "four bits"}),
+        (
+            {"model": "qwen3-32b", "precision": "nvfp4", "tp": 1, "gpu": "b200-sxm-180gb"},
+            {"host"},
+        ),
+        ({"model": "qwen2.5-0.5b", "precision": "bf16", "tp": 1}, {"host", "light weights"}),
+        ({"model": "llama-3.3-70b", "precision": "fp8"}, {"host"}),
+        ({"model": "qwen2.5-72b", "precision": "fp8"}, {"host"}),
+        (
+            {"model": "qwen2.5-32b", "precision": "bf16", "tp": 2, "gpu": "a100-pcie-80gb"},
+            {"host", "pcie"},
+        ),
+        ({"engine": "nim-2024", "model": "llama-3-8b", "tp": 1}, set()),
+    ],
+)
+def test_what_sets_a_deployment_apart(change: dict[str, object], causes: set[str]) -> None:
+    d = api.deployment_of(**{**APART, "engine": "vllm", **change})
+    found = regime_of(d, isl=1000, osl=1000, clients=32)
+    assert found.causes == causes
+    alike = replace(found, apart=found.causes)
+    for metric in ("ttft_ms", "itl_ms", "requests_s"):
+        table = shipped_residuals()
+        assert table.interval(metric, 1.0, alike) == table.interval(metric, 1.0, found)
+
+
+def test_a_rate_has_the_factors_of_rates_where_the_token_latency_stands_in_for_it() -> None:
+    """Errors of rates of today's engines are those of the time per token, the other way; a burst of
+    prompts makes that one five times as uncertain, and tokens/s not at all.
+    """
+    d = api.deployment_of(**{**APART, "engine": "vllm"})
+    steady, burst = (
+        regime_of(d, isl=1000, osl=1000, clients=64, burst=burst) for burst in (False, True)
+    )
+    table = shipped_residuals()
+    assert table.interval("requests_s", 1.0, burst) == table.interval("requests_s", 1.0, steady)
+    assert table.interval("itl_ms", 1.0, burst)[1] > 1.5 * table.interval("itl_ms", 1.0, steady)[1]
 
 
 def test_the_page_has_the_factors_of_what_was_not_measured() -> None:

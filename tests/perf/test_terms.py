@@ -677,3 +677,21 @@ def test_every_measured_front_end_names_a_class_of_the_catalog() -> None:
             and engine.front_end.date
             and engine.front_end.source
         )
+
+
+def test_adapters_on_attention_do_not_know_how_experts_are_spread() -> None:
+    sizes = {
+        adapter_bytes(
+            deployment_of(
+                model="qwen3-30b-a3b",
+                gpu="h100",
+                precision="fp16",
+                tp=4,
+                ep=ep,
+                engine="vllm",
+                lora="rank=8 adapters=1 on=attention",
+            )
+        )
+        for ep in (1, 4)
+    }
+    assert len(sizes) == 1

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from hypothesis import strategies as st
 
 from tonnage.plan.limit import Load
+from tonnage.plan.mixed import Mixed
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import Scenario
 from tonnage.spec.scenario_file import scenario_of
@@ -43,6 +44,7 @@ Strategies = Mapping[Any, st.SearchStrategy[Any]]
 SIMPLE: Strategies = {
     Scenario: st.sampled_from([scenario_of(document, {}) for document in ASKED]),
     Measured: st.none(),
+    Mixed: st.none(),
     Load: st.sampled_from(LOADS),
     Any: st.one_of(TEXTS, st.integers(0, 9), st.booleans()),
     float: NUMBERS,
@@ -88,5 +90,7 @@ def filled(
 
 PLAIN = filled(Plan)
 PLANS: st.SearchStrategy[Plan] = st.one_of(
-    PLAIN, filled(Plan, measured=filled(Measured, plan=PLAIN))
+    PLAIN,
+    filled(Plan, measured=filled(Measured, plan=PLAIN)),
+    filled(Plan, mixed=filled(Mixed), candidates=st.just(()), curve=st.just(())),
 )

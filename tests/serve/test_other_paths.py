@@ -26,9 +26,10 @@ from tonnage.cli.main import run
 from tonnage.deploy.nim import METRICS
 from tonnage.deploy.service import service_of
 from tonnage.deploy.targets import target_files
-from tonnage.serve.dialect import DIALECTS
+from tonnage.serve.dialect import DIALECTS, Refused
 from tonnage.serve.faults import parse_fault
 from tonnage.serve.server import Served, in_thread, serve
+from tonnage.serve.structure import choice_grammar, regex_grammar, value_of
 from tonnage.serve.supervisor import free_ports
 
 EMBEDDINGS = "/v1/embeddings"
@@ -477,3 +478,13 @@ def test_a_header_that_drips_or_never_ends_is_given_up(monkeypatch: pytest.Monke
                 kept.sendall(whole)
                 assert kept.recv(1_000).startswith(b"HTTP/1.1 200")
                 time.sleep(0.4)
+
+
+def test_a_grammar_that_would_take_a_gigabyte_is_refused_in_few_words() -> None:
+    for build, text in ((regex_grammar, "a?" * 20_000), (choice_grammar, ["x" * 1_000] * 5_000)):
+        with pytest.raises(Refused, match="too big") as refused:
+            build(text)
+        assert len(str(refused.value)) < 2_000
+    assert value_of(regex_grammar("(a|b){3}"), 1) in {
+        "".join(letters) for letters in itertools.product("ab", repeat=3)
+    }

@@ -29,6 +29,7 @@ from tonnage.sizing.fleet.autoscaling import (
     FleetOverHours,
     Kind,
     Search,
+    Tried,
     _fleet,
     autoscaling,
     first_load,
@@ -178,6 +179,38 @@ def test_the_number_of_threads_does_not_matter_and_a_plan_keeps_it() -> None:
     assert "autoscaling" not in plan().to_json()
 
 
+@pytest.mark.parametrize(
+    ("holds_at", "whole_is_hardest", "place"),
+    [
+        ({3: 90.0, 2: 95.0, 1: 99.0, 0: 120.0}, False, 3),
+        ({2: 95.0, 1: 99.0, 0: 120.0}, False, 2),  # the target is lowered until it holds
+        ({1: 100.0}, False, None),  # as many instance-hours as fixed are no saving
+        ({1: 99.9}, False, 1),
+        ({}, False, None),
+        ({}, True, 3),  # the hardest hours are all hours: nothing is run again
+    ],
+)
+def test_a_rule_for_the_hardest_hours_is_lowered_until_it_holds_over_all_and_saves(
+    holds_at: dict[int, float], whole_is_hardest: bool, place: int | None
+) -> None:
+    def tried(at: int, hours: float) -> Tried:
+        outcome = SimpleNamespace(run=SimpleNamespace(instance_hours=hours))
+        return Tried(kind=Kind(), place=at, outcome=outcome)
+
+    whole, hardest = object(), object()
+    search = SimpleNamespace(
+        fleet=SimpleNamespace(whole=whole, hardest=whole if whole_is_hardest else hardest),
+        run=lambda kind, at, trace: (
+            tried(at, holds_at[at]) if trace is whole and at in holds_at else None
+        ),
+        as_fixed=lambda trace: tried(0, 100.0).outcome,
+    )
+    found = Search.over_all(search, tried(3, 98.0))
+    assert (None if found is None else found.place) == place
+    if whole_is_hardest:
+        assert Search.over_all(search, tried(3, 100.0)) is None
+
+
 def test_limits_that_may_be_broken_in_some_hours_take_fewer_instance_hours() -> None:
     found = autoscaling(question(), plan(), start_s=START_S, broken_share=0.5)
     assert proposed().best is not None
@@ -190,6 +223,7 @@ def test_a_fleet_that_cannot_be_scaled_says_why() -> None:
     found = autoscaling(alone, size(alone))
     assert found.reason == "one-instance"
     assert not found.proposals
+    assert (found.simulated_instances, found.requests) == (0, 0)
     nothing = plan_of(
         Demand(
             peak_requests_per_second=1.0,

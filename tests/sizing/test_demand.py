@@ -164,6 +164,7 @@ TRACE = Recording(due_ns=(0, 10**9, 3 * 10**9))
         ({"profile": [math.nan] * 24}, "at hour 0 is not a load"),
         ({"profile": DAY, "trace": TRACE}, "profile and trace"),
         ({"trace": TRACE, "factor": 3}, "trace and peak_factor"),
+        ({"trace": TRACE, "percentile": 95, "factor": 3}, "trace and peak_percentile: "),
         ({"requests": 5}, "requests: goes with within"),
         ({"within_s": 5, "peak_rps": 1}, "within: goes with requests"),
         ({"requests": 5, "within_s": 0}, "takes time"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -222,3 +223,34 @@ def test_what_is_not_sized_in_two_pools_says_what_to_change(
 ) -> None:
     with pytest.raises(InputErrors, match=said):
         pooled(**changed)
+
+
+@pytest.mark.parametrize(
+    ("pools", "saves", "instances", "named"),
+    [
+        ((15, 0.8), True, 16, True),
+        ((16, 0.8), True, 16, False),  # as many GPUs are no saving
+        ((15, 0.7), True, 16, False),  # what is not as sure is no answer to the question
+        ((15, 0.8), False, 16, False),
+        ((15, 0.8), True, 1, False),
+    ],
+)
+def test_two_pools_are_named_where_they_are_as_sure_and_take_fewer_gpus(
+    pools: tuple[int, float],
+    saves: bool,
+    instances: int,
+    named: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = replace(question(**ASKED), confidence=0.8)
+    found = SimpleNamespace(gpus=pools[0], level=pools[1])
+    best = SimpleNamespace(gpus=16, level=0.8, instances=instances)
+    for name, stub in {
+        "_contenders": lambda search, pools: ["contender"],
+        "_saves": lambda contender, best: saves,
+        "again": lambda search, pools: SimpleNamespace(best=found),
+        "_told": lambda pools, best: pools,
+    }.items():
+        monkeypatch.setattr(f"tonnage.sizing.fleet.routers.{name}", stub)
+    search = SimpleNamespace(question=asked)
+    assert (pools_instead(search, best) is found) is named

@@ -12,6 +12,7 @@ import pytest
 
 from tests.plan.candidates import candidate
 from tests.questions import best, contenders, question
+from tonnage.api.question.deployment import deployment_of
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Behind, Rejected
@@ -22,6 +23,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
+from tonnage.sizing.search.learned import _alike
 from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.sizing.search.tuning import _ways, changes, fitted
@@ -303,3 +305,19 @@ def test_how_much_a_limit_breaks_counts_at_a_load_that_is_needed() -> None:
     )
     assert [_used(behind, needed) for needed in (5.0, 10.0, 20.0)] == [1.0, 2.0, 2.0]
     assert _used(None, 10.0) == math.inf
+
+
+def test_relatives_of_a_deployment_share_first_the_kind_of_parallelism_then_the_engine() -> None:
+    one = deployment_of(model="llama-3.1-8b", gpu="h100", precision="fp8", tp=2, engine="vllm")
+    others = {
+        "itself": replace(one, engine="".join(one.engine)),
+        "engine": replace(one, engine="sglang"),
+        "tp": replace(one, parallelism=replace(one.parallelism, tp=4)),
+        "stages": replace(one, parallelism=replace(one.parallelism, tp=1, pp=2)),
+    }
+    assert {name: _alike(one, other) for name, other in others.items()} == {
+        "itself": (True, True, True, True, True),
+        "engine": (True, False, True, True, True),
+        "tp": (True, True, False, True, True),
+        "stages": (False, True, False, True, True),
+    }

@@ -2,6 +2,7 @@
 may then be searched anew."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tonnage.report.plans.explained import relaxed_text
 from tonnage.simulator.first_token import PARTS
 from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
-from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
@@ -313,8 +314,55 @@ def test_a_kv_cache_in_fp8_saves_what_the_same_question_with_it_needs() -> None:
     direct = best(question(**asked | {"precision": "fp8+kv-fp8"}))
     assert narrow is not None
     assert narrowable(chosen)
+    most = chosen.ready.instance.memory.concurrent_requests(8_000, 1_000)
+    for share in (0.24, 0.26):
+        carried = replace(chosen.capacity, concurrency=share * most)
+        assert narrowable(replace(chosen, capacity=carried)) is (share > 0.25)
     assert (narrow.gpus, narrow.systems_exact) == (direct.gpus, direct.gpus_exact / 8)
     assert narrow.systems_exact < 0.95 * chosen.gpus_exact / 8
     assert narrow.times == pytest.approx(2.0, rel=0.01)
     assert [loss.benchmark for loss in narrow.losses] == ["reasoning", "long contexts"]
     assert [asked.precisions[0].name for asked in others if narrowable(best(asked))] == []
+
+
+@pytest.mark.parametrize(
+    ("care", "short", "made"),
+    [
+        (SURE, (True, True, 0.9), [(SURE, False, True)]),
+        (QUICK, (False, False, 0.9), [(QUICK, False, True)]),
+        (QUICK, (True, False, 0.9), [(QUICK, False, True), (SURE, True, False)]),
+        (QUICK, (False, True, 0.9), [(QUICK, False, True), (SURE, True, False)]),
+        (
+            QUICK,
+            (True, True, 0.8),
+            [(QUICK, False, True), (SURE, True, False), (SURE, False, True)],
+        ),
+        (
+            QUICK,
+            (True, True, None),
+            [(QUICK, False, True), (SURE, True, False), (SURE, False, True)],
+        ),
+    ],
+)
+def test_short_runs_are_counted_again_where_they_leave_a_doubt_and_searched_again_where_it_fails(
+    care: Care,
+    short: tuple[bool, bool, float | None],
+    made: list[tuple[Care, bool, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_doubt, steep, level = short
+    answered: list[tuple[Care, bool, bool]] = []
+    ready = contender().ready
+
+    def answer(search: Search) -> SimpleNamespace:
+        answered.append((search.care, search.only, search.question.tune))
+        own = level if search.only else 0.9
+        best = SimpleNamespace(in_doubt=in_doubt, level=own, ready=ready, number=len(answered))
+        return SimpleNamespace(best=None if own is None else best)
+
+    monkeypatch.setattr(Search, "answer", answer)
+    monkeypatch.setattr("tonnage.sizing.sensitivity._steep", lambda found, best: steep)
+    asked = question(**SMALL)
+    found = again(Search(question=asked, runs=Runs(asked.slo)), asked, care=care)
+    assert answered == made
+    assert found.best.number == len(made)

@@ -22,6 +22,12 @@ def layouts() -> list[dict[str, Any]]:
     return listed("published_layouts.json")
 
 
+def files() -> list[dict[str, Any]]:
+    """Files of makers and of NVIDIA's quantized checkpoints, as a public package repeats them, less
+    what says no size; with the billions of ``published_parameters.yaml``."""
+    return listed("published_files.json")
+
+
 def library() -> list[dict[str, Any]]:
     """The configuration of every decoder of transformers 5.24.0 as its class makes it without
     arguments, less what has no sizes.

@@ -25,6 +25,7 @@ from tonnage.spec.catalog import (
     system_of,
     systems,
 )
+from tonnage.spec.catalog.entries import host_speed_of
 from tonnage.spec.engine import default_knobs
 
 if TYPE_CHECKING:
@@ -145,3 +146,36 @@ def test_knobs_follow_the_memory() -> None:
         )
         kept = 512 + 1.5 * knobs.max_num_tokens + 128 + (1024 if gpu == "b200" else 512)
         assert knobs.kv_fraction == pytest.approx(1 - kept / mib, abs=0.012), gpu
+
+
+@pytest.mark.parametrize(
+    ("host", "speed"),
+    [
+        (0.7, 0.7),
+        ("0.7", 0.7),
+        ("epyc-9005", 1.25),
+        ("AMD EPYC 7742 64-Core Processor", 0.73),
+        ("AMD EPYC 7763 64-Core Processor", 0.88),
+        ("AMD EPYC 7R13 Processor", 0.88),
+        ("AMD EPYC 9654 96-Core Processor", 1.0),
+        ("AMD EPYC 9R14", 1.0),
+        ("AMD EPYC 9575F 64-Core Processor", 1.25),
+        ("Intel(R) Xeon(R) Platinum 8480C", 1.0),
+        ("INTEL(R) XEON(R) PLATINUM 8568Y+", 1.0),
+        ("Intel(R) Xeon(R) Platinum 8358 CPU @ 2.60GHz", 0.83),
+        ("Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz", 0.73),
+        ("AMD Ryzen Threadripper PRO 5995WX 64-Cores", 1.14),
+        ("AMD Ryzen 9 7950X 16-Core Processor", 1.38),
+        ("13th Gen Intel(R) Core(TM) i9-13900K", 1.52),
+    ],
+)
+def test_a_host_is_a_speed_a_class_or_what_lscpu_prints(host: float | str, speed: float) -> None:
+    assert host_speed_of(host) == speed
+
+
+@pytest.mark.parametrize(
+    "host", ["AMD EPYC Processor", "Intel(R) Xeon(R) CPU @ 2.20GHz", "Neoverse-V2", "", "fast"]
+)
+def test_a_host_that_nobody_rated_is_refused_with_what_to_type(host: str) -> None:
+    with pytest.raises(InputError, match=r"is not known; write a number such as 0\.7, or one of"):
+        host_speed_of(host)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.spec.published_configs import configs, layouts, library, listed
+from tests.spec.published_configs import configs, files, layouts, library, listed
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, UnknownName, UnsupportedModel
 from tonnage.perf.prediction_error import intervals_of, regime_of
@@ -123,6 +123,32 @@ def test_a_file_whose_name_is_not_known_is_counted_as_by_its_name_or_refused(
     assert model.architecture == "UnheardOfForCausalLM"
     assert model.parameters / 1e9 == pytest.approx(billions, rel=0.02)
     assert (per_token(model), per_sequence(model)) == (per_token(named), per_sequence(named))
+
+
+def test_files_of_a_public_package_are_counted_by_their_names_and_by_their_fields(
+    tmp_path: Path,
+) -> None:
+    assert len(files()) == 69
+    renamed: set[str] = set()
+    for entry in files():
+        config = entry["config"]
+        named = read(tmp_path, config)
+        assert named.parameters / 1e9 == pytest.approx(entry["billions"], rel=0.004), entry
+        if config["architectures"][0] in renamed:
+            continue
+        renamed.add(config["architectures"][0])
+        said = {"tie_word_embeddings": named.tied_embeddings}
+        said |= {"hidden_act": "silu" if named.gated else "relu2"}
+        model = read(tmp_path, config | said | {"architectures": ["UnheardOfForCausalLM"]})
+        assert model.layout_mark
+        assert model.parameters == pytest.approx(named.parameters, rel=0.005), entry
+        assert (per_token(model), per_sequence(model)) == (per_token(named), per_sequence(named))
+
+
+def test_150_files_are_looked_up_in_public_repositories() -> None:
+    entries = (*listed("published_configs.json"), *layouts(), *files())
+    looked_up = [entry for entry in entries if "recalled" not in entry["source"]]
+    assert len(looked_up) >= 150
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,8 @@ def test_a_virtual_gpu_with_all_of_a_cards_memory_is_that_card_and_one_with_a_pa
         ("google/gemma-3-27b-it-qat-q4_0-unquantized", "gemma-3-27b", "bf16"),
         ("inclusionAI/Ling-1T-FP8", "ling-1t", "fp8"),
         ("nvidia/Qwen3-14B-NVFP4A16", "qwen3-14b", "nvfp4-wo"),
+        ("amd/DeepSeek-R1-0528-MXFP4-Preview", "deepseek-r1", "mxfp4"),
+        ("nvidia/DeepSeek-R1-0528-FP4-v2", "deepseek-r1", "nvfp4"),
     ],
 )
 def test_the_format_of_a_name_is_that_of_its_weights(
@@ -176,6 +178,13 @@ def test_a_kv_cache_in_a_name_is_not_ignored(ending: str, monkeypatch: pytest.Mo
         ("maker/Llama-3.1-8B-Instruct-262k", 262_144),
         ("maker/Llama-3.1-8B-UltraFeedback-16k", 131_072),  # less than the model's own
         ("HuggingFaceTB/SmolVLM-256M-Instruct", 8_192),
+        # releases of one architecture that differ in their contexts
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", 131_072),
+        ("mistralai/Mistral-Small-24B-Instruct-2501", 32_768),
+        ("ibm-granite/granite-3.0-8b-instruct", 4_096),
+        ("ibm-granite/granite-3.3-8b-instruct", 131_072),
+        ("Qwen/Qwen2-72B-Instruct", 32_768),
+        ("Qwen/Qwen2-72B", 131_072),
     ],
 )
 def test_a_context_in_a_name_is_the_models(
@@ -201,4 +210,20 @@ def test_a_name_that_says_another_size_or_format_is_no_fine_tune(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UnknownName):
+        find_model(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hf.co/bartowski/Llama-3.1-8B-Instruct-GGUF:Q4_K_M",
+        "bartowski/Llama-3.1-8B-Instruct-GGUF/Llama-3.1-8B-Instruct-Q4_K_M.gguf",
+        "llama-3.1-8b-instruct:IQ4_XS",
+    ],
+)
+def test_files_of_llama_cpp_are_refused_however_they_are_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"(?i)llama.cpp .*such as 'llama-3.1-8b-instruct'"):
         find_model(name)

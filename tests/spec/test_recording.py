@@ -263,6 +263,38 @@ def test_azure_s_trace_of_2024_has_zones_and_fractions(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds", "prompts"),
+    [
+        # usage as OpenAI's API names it, at an epoch in seconds
+        (
+            "timestamp,prompt_tokens,completion_tokens\n1764300000.5,5,2\n1764300002,3,4\n",
+            1.5,
+            (5, 3),
+        ),
+        # the name of the column says the unit
+        ("ts_us,input_length,output_length\n0,5,2\n1500000,3,4\n", 1.5, (5, 3)),
+        ("arrival_time (ms),isl,osl\n0,5,2\n1500,3,4\n", 1.5, (5, 3)),
+        ("start_s,input_tokens,output_tokens\n0,5,2\n90,3,4\n", 90.0, (5, 3)),
+        # Vidur's
+        ("arrived_at,num_prefill_tokens,num_decode_tokens\n0.25,5,2\n0.75,3,4\n", 0.5, (5, 3)),
+        # a date and a time apart
+        ("Date,Time,isl,osl\n2026-11-01,23:59:59,5,2\n2026-11-02,00:00:01,3,4\n", 2.0, (5, 3)),
+    ],
+)
+def test_columns_are_read_by_their_usual_names(
+    tmp_path: Path, text: str, seconds: float, prompts: tuple[int, ...]
+) -> None:
+    trace = read_recording(written(tmp_path / "t.csv", text), "--trace")
+    assert trace.due_ns == (0, round(seconds * 1e9))
+    assert (trace.isl, trace.osl) == (prompts, (2, 4))
+
+
+def test_a_table_without_a_column_of_times_names_what_it_has(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no column timestamp; it has isl, osl"):
+        read_recording(written(tmp_path / "t.csv", "isl,osl\n5,2\n3,4\n"), "--trace")
+
+
 def test_regions_are_added_up_in_hours_of_utc(tmp_path: Path) -> None:
     day = written(tmp_path / "day.csv", ",".join(["0"] * 12 + ["9"] + ["0"] * 11))
     flat = written(tmp_path / "flat.csv", ",".join(["1"] * 24))

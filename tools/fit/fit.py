@@ -249,11 +249,12 @@ def _with_current_engines(
 
 def _sample(file_given: Path | str | None) -> Path | None:
     """The file of current engines that is given, or that of the installed wheel; None without
-    either.
+    either. Raises InputError: its name alone is given, and the wheel is not installed.
     """
     from tools.fit.silicon.sample import installed_sample
+    from tools.fit.silicon.table import sample_file
 
-    return installed_sample() if file_given is None else Path(file_given)
+    return installed_sample() if file_given is None else sample_file(Path(file_given))
 
 
 def write_ranges(

@@ -112,7 +112,7 @@ def held_out_rows(
 
 def _regime(point: Point, current: bool | None) -> Regime:
     """The regime of a measured row, about which everything is known, whatever the shipped terms had
-    seen.
+    seen: the factors of what sets a deployment apart are on top of the errors of these rows.
     """
     found = regime_of(
         point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency
@@ -124,6 +124,10 @@ def _regime(point: Point, current: bool | None) -> Regime:
         known_engine=True,
         known_format=True,
         known_family=True,
+        known_model=True,
+        first_support=False,
+        differs=1.0,
+        apart=frozenset(),
         current=of_today,
     )
 

@@ -172,6 +172,7 @@ def answer(
     from tonnage.api.question.aims import with_day, with_growth, with_regions
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
+    from tonnage.api.question.mixed import with_mixed
     from tonnage.cost.planned import with_cost
     from tonnage.evidence.measurement import with_measurement
     from tonnage.sizing.planner import Runs as Memory
@@ -219,6 +220,7 @@ def answer(
             asked,
             lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
         ),
+        lambda asked, plan: with_mixed(asked, plan, scenario, prices=prices, runs=runs),
         lambda asked, plan: with_regions(
             plan,
             asked,

@@ -324,7 +324,7 @@ def haproxy(service: Service) -> str:
     ]
     limits = Limits()
     text = configuration(
-        [(name, 1.0) for name in addresses],
+        [(name, 1.0, 1) for name in addresses],
         service.router,
         host="0.0.0.0",
         port=GATEWAY_PORT,

@@ -162,9 +162,11 @@ class Service:
     # whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint
     emulated: str = ""  # engine that a simulated one answers as; "" for that of its family
     simulated: bool = False
-    # its use case, which begins the names of its objects where several are deployed side by side;
-    # empty for one
+    # its use case or kind of systems, which begins the names of its objects where several are
+    # deployed side by side; empty for one
     case: str = ""
+    # the name of the model that clients use where another deployment behind the same router sets it
+    alias: str = ""
     # use cases that share it, each with its priority, the lowest first; empty where it serves first
     # come, first served
     by_priority: tuple[tuple[CaseAtPeak, int], ...] = ()
@@ -219,7 +221,7 @@ class Service:
         return (
             self.checkpoint.rstrip("/").rsplit("/", 1)[-1]
             if self.family == "tensorrt-llm"
-            else self.pool.model
+            else self.alias or self.pool.model
         )
 
     @property
@@ -322,7 +324,7 @@ class Service:
     @property
     def several(self) -> bool:
         """Whether the instances are on several machines."""
-        return self.pool.systems > 1 or self.pool.instances > self.per_machine
+        return bool(self.case) or self.pool.systems > 1 or self.pool.instances > self.per_machine
 
     @property
     def gpus(self) -> int:
@@ -338,7 +340,8 @@ class Service:
         """Host of an instance, counted from 0: a placeholder name, or 127.0.0.1 if the plan has one
         machine.
         """
-        return f"machine-{place // self.per_machine + 1}" if self.several else "127.0.0.1"
+        kind = f"{self.case}-" if self.case else ""
+        return f"{kind}machine-{place // self.per_machine + 1}" if self.several else "127.0.0.1"
 
     @property
     def weight_bytes(self) -> int:

@@ -32,6 +32,8 @@ from tonnage.spec.typed_values import bounded, parse_json
 
 MOST_BYTES = 20_000_000  # Of one file; ``deploy`` writes less than a tenth of it
 
+ROUTER = "router.yaml"  # What runs the router before several kinds of systems
+
 METRIC = re.compile(r"\b(?:vllm|sglang):[a-z]+_\w+|\btrtllm_\w+_(?:seconds|total)\w*")
 FLAGS = {"VLLM_ADDITIONAL_ARGS", "NIM_PASSTHROUGH_ARGS"}  # Variables that hold an engine's flags
 
@@ -115,7 +117,9 @@ def _inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
 def _together(
     cases: Mapping[str, tuple[Mapping[str, str], Service]], files: Mapping[str, str]
 ) -> Folder:
-    """The folders of several use cases, each by itself, and their objects in one namespace."""
+    """The folders of several use cases or kinds of systems, each by itself, their objects in one
+    namespace, and the router above them.
+    """
     read = {name: read_files(*case) for name, case in cases.items()}
     parts = [
         replace(part, file=f"{name}/{part.file}")
@@ -134,10 +138,73 @@ def _together(
             other = named.setdefault((one.kind, one.name), name)
             if other != name:
                 faults.append(f"{name}/{one.file}: {one.kind} {one.name} is written in {other} too")
-    listed = at(_first(_parsed(files)[0], "kustomization.yaml"), "resources") or ()
-    faults += [f"kustomization.yaml: {name} is not applied" for name in cases if name not in listed]
+    above = {file: text for file, text in files.items() if "/" not in file}
+    listed = at(_first(_parsed(above)[0], "kustomization.yaml"), "resources") or ()
+    if "kustomization.yaml" in above or ROUTER not in above:
+        faults += [
+            f"kustomization.yaml: {name} is not applied" for name in cases if name not in listed
+        ]
+    if ROUTER in above:
+        router = _read_router(above, cases, files)
+        parts, faults = [*parts, *router.parts], [*faults, *router.faults]
     needs = dict.fromkeys(need for found in read.values() for need in found.needs)
     return Folder(parts=tuple(parts), needs=tuple(needs), faults=tuple(faults))
+
+
+SERVERS = re.compile(
+    r"^    server(?:-template \S+ (\d+)| \S+) (\S+):(\d+) weight (\d+)$", re.MULTILINE
+)
+"""A line of HAProxy for instances: how many a name stands for, host, port and weight."""
+
+
+def _read_router(
+    above: Mapping[str, str],
+    cases: Mapping[str, tuple[Mapping[str, str], Service]],
+    files: Mapping[str, str],
+) -> Folder:
+    """The router before several kinds of systems: it reaches every instance, heavier ones more."""
+    values, faults = _parsed(above)
+    inner, _ = _parsed({file: text for file, text in files.items() if file not in above})
+    objects = [item for file, texts in values.items() for item in _objects(file, texts)]
+    in_folders = [item for file, texts in inner.items() for item in _objects(file, texts)]
+    parts = []
+    for written in objects:
+        against, clauses = read_against(written.value)
+        name = f"{written.kind} {written.name}".strip()
+        parts.append(Part(file=written.file, name=name, against=against))
+        faults += [f"{written.file}: {name}: {clause}" for clause in clauses]
+    everything = [*objects, *in_folders]
+    pods = [group for written in everything for group in pods_of(written)]
+    faults += [
+        f"{file}: {clause}" for file, clause in unresolved(everything, pods) if file in above
+    ]
+    maps = [written.value.get("data") or {} for written in objects if written.kind == "ConfigMap"]
+    configurations = [above.get("haproxy.cfg", ""), *(data.get("haproxy.cfg", "") for data in maps)]
+    servers = SERVERS.findall("\n".join(configurations))
+    reached = sum(int(count or 1) for count, _, _, _ in servers)
+    fronts = any("-frontend." in host for _, host, _, _ in servers)
+    instances = sum(service.pool.instances for _, service in cases.values())
+    planned = len(cases) if fronts else instances
+    if reached != planned:
+        what = "front ends" if fronts else "instances"
+        faults.append(
+            f"{ROUTER}: HAProxy reaches {reached} {what} in place of the plan's {planned}"
+        )
+    backends = at(_first(values, "gateway.yaml"), "backends") or ()
+    if "gateway.yaml" in above and len(backends) != planned:
+        faults.append(f"gateway.yaml: {len(backends)} backends in place of the plan's {planned}")
+    names = {written.name for written in everything if written.kind == "Service"}
+    for _, host, port, _ in servers:
+        service, _, _ = host.partition(".")
+        ours = any(f"{kind}/{host}.yaml" in files for kind in cases)
+        if not (ours or service in names or service.endswith("-frontend")):
+            faults.append(f"{ROUTER}: HAProxy names {host}:{port}, which is in no folder")
+    parts += [
+        Part(file=file, name="", against=_alone(file))
+        for file in above
+        if not file.endswith(".md") and file not in {part.file for part in parts}
+    ]
+    return Folder(parts=tuple(parts), needs=(), faults=tuple(faults))
 
 
 def _drafter(plan: Plan) -> str | None:

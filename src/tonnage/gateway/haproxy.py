@@ -77,7 +77,7 @@ backend {backend}
 
 
 def configuration(
-    servers: Sequence[tuple[str, float]],
+    servers: Sequence[tuple[str, float, int]],
     policy: str,
     *,
     host: str,
@@ -90,18 +90,20 @@ def configuration(
     """The text of ``haproxy.cfg``.
 
     Args:
-        servers: host and port of each instance, and its weight.
+        servers: host and port of instances, the weight of each, and how many it stands for.
         policy: a name of ``BALANCE``.
         host, port: where clients connect.
         in_flight: requests at once; further ones get 429.
         body: bytes of a request at most.
         first_byte_s, idle_s: as in ``gateway.settings.Limits``.
     """
-    heaviest = max(weight for _, weight in servers)
-    lines = [
-        f"    server {address} {address} weight {max(1, round(HEAVIEST * weight / heaviest))}"
-        for address, weight in servers
-    ]
+    heaviest = max(weight for _, weight, _ in servers)
+    lines = []
+    for place, (address, weight, count) in enumerate(servers):
+        name = f"kind-{place + 1}" if "$" in address else address
+        server = f"server {name}" if count == 1 else f"server-template kind-{place + 1}- {count}"
+        share = max(1, round(HEAVIEST * weight / heaviest))
+        lines.append(f"    {server} {address} weight {share}")
     return CONFIGURATION.format(
         backend=BACKEND,
         balance=BALANCE[policy],

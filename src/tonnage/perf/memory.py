@@ -394,7 +394,10 @@ def communication_bytes(deployment: Deployment) -> float:
         "nvlink-bridge" if gpu.link == "nvlink-bridge" else gpu.tp_link(count),
     )
     measured = 1e9 * links.get(kind, links.get(f"{kind} {gpu.arch}", links["nvlink Hopper"]))
-    first = measured if engine.communication_bytes is None else engine.communication_bytes
+    printed = (engine.pcie_communication_bytes if kind == "pcie" else None) or (
+        engine.communication_bytes
+    )
+    first = measured if printed is None else printed
     exponent = (
         fitted.communication_exponent
         if engine.communication_exponent is None

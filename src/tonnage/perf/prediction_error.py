@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tonnage.perf.host import WITH_INDEXER
 from tonnage.perf.links import over_pcie
 from tonnage.perf.matrices import fitted_bits
-from tonnage.perf.ranges import differs, first_support, fitted_engine, measured_model
+from tonnage.perf.ranges import (
+    differs,
+    first_support,
+    fitted_engine,
+    measured_model,
+    unfitted_formats_of,
+)
 from tonnage.perf.residuals import Regime, like, shipped_residuals
 from tonnage.perf.terms_file import calibrated_for, shipped
 from tonnage.results.requests import COMPLETED
@@ -38,10 +44,10 @@ SMALL_BATCH, FEW_CLIENTS, MANY_CLIENTS = 8, 8, 64
 loop is heavy."""
 
 
-LIGHT_S = 2e-3
-"""Seconds to read the weights of a token at the datasheet's bandwidth below which the host decides
-how long a small step takes. That tells little where the model itself was measured with the engine
-on the GPU."""
+LIGHT_S = 3e-3
+"""Seconds of a small step, by the weights of a token at the datasheet's bandwidth and what an
+engine launches for each layer, below which the host decides how long it takes. That tells little
+where the model itself was measured with the engine on the GPU."""
 
 
 def regime_of(
@@ -112,15 +118,14 @@ def _apart(deployment: Deployment, preset: str, *, burst: bool) -> Iterator[str]
         yield "pcie"
     if burst and preset in current:
         yield "burst"
-    near = (
-        measured_model(model)
-        and fitted_engine(preset, gpu.name)
-        and _known_family(model, preset, shipped()["origins"])
-    )
-    if preset in current and not near and weights / (gpu.memory_bandwidth_gb_s * 1e9) < LIGHT_S:
-        yield "light weights"
-    if deployment.precision.weight_bytes < 1:
+    if preset in current:
+        read_s = weights / (gpu.memory_bandwidth_gb_s * 1e9)
+        if read_s + model.layers * shipped()["engines"][preset]["layer_s"] < LIGHT_S:
+            yield "light weights"
+    if deployment.precision.weight_bytes < 1 and (model.is_moe or unfitted_formats_of(deployment)):
         yield "four bits"
+    if preset in current and split.dp > 1:
+        yield "ranks"
 
 
 def _known_family(model: Model, preset: str, origins: Mapping[str, Any]) -> bool:

@@ -104,6 +104,18 @@ class Regime:
         """The same on a GPU of which there is no row, of any engine."""
         return replace(self, known_gpu=False, known_engine=False)
 
+    @property
+    def causes(self) -> frozenset[str]:
+        """What of ``apart`` widens the interval: not what the engine's rows of experts tell.
+
+        These rows have layers of experts that the host launches, and experts in four bits. Of a
+        dense model that reads few weights its own rows on the GPU tell.
+        """
+        experts = self.family == "moe" and self.known_family
+        light = experts or (self.known_family and self.known_model and self.known_engine)
+        names = (("light weights", light), ("four bits", experts))
+        return self.apart - {cause for cause, measured in names if measured}
+
     def names(self) -> tuple[str, ...]:
         """Names of the regime in the table, from wide to narrow."""
         load = f"{self.kind}, {self.load}" if self.kind in ("calibrated", "current") else self.load
@@ -120,6 +132,9 @@ SCALE = tuple(NormalDist().inv_cdf(level) for level in LEVELS)
 SHARE = 0.8
 """The share of measured points that an interval is made to hold."""
 
+LEAST_UNSEEN = 1.1
+"""Least widening for anything that was not measured, which is never as sure as what was."""
+
 UNSEEN_ENGINE = 2.2
 """Widening for an engine whose terms are not fitted: held-out over joint error of presets refitted
 on none of their rows, median of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of
@@ -133,22 +148,22 @@ OLDER_ENGINE = 4.3
 each later one of their maker, over the width of an engine with rows; median of both metrics
 (``./benchmark engine_age``, 2026-11-25)."""
 
-UNSEEN_MODEL, UNSEEN_KINDS = 1.35, 2.2
-"""The same for a model that no row is of, and for one with indexers, compressed entries or states:
-the points of 2026 with a model left out were inside their 80 % intervals in 62 to 77 % of five
-plain models and in 27 to 66 % of three with newer kinds (docs/accuracy.md); these factors bring the
-median of each group to 80 %."""
+UNSEEN_MODEL, UNSEEN_KINDS = 1.3, 2.0
+"""The same for a model that no row is of, and for one with indexers, compressed entries or states,
+on the side on which it is slower than predicted."""
 
 UNSEEN_MODEL_OF = {
-    (False, False): UNSEEN_MODEL,
-    (False, True): UNSEEN_KINDS,
-    (True, False): 1.9,
-    (True, True): 3.2,
+    (False, False): (UNSEEN_MODEL, LEAST_UNSEEN),
+    (False, True): (UNSEEN_KINDS, LEAST_UNSEEN),
+    (True, False): (2.2, 2.1),
+    (True, True): (4.0, 1.3),
 }
-"""The same by whether few GPUs of the vendor have rows and whether the model has such layers. On
-AMD every engine runs a model with kernels of other ages: with the factors of NVIDIA 13 % of the
-decisions on 1,014 released points with a model left out promised over 10 % too much at a plan's
-usual confidence; with these 10 %, and 89 % are inside (docs/fit.md, 2026-11-28)."""
+"""The same by whether few GPUs of the vendor have rows and whether the model has such layers, on
+the slower and on the faster side: an engine's first kernels for a model lack tuning, and seldom
+beat those of the others. Of 3,017 released points of 2026 with their model left out 88 % are
+inside, and 10 % of the decisions promise over 10 % too much at a plan's usual confidence, on NVIDIA
+and on AMD alike (docs/accuracy.md, 2026-11-28). Narrower ones, with 84 to 86 % inside, promise too
+much in 11 to 13 %."""
 
 UNSEEN_GENERATION = 4.0
 """The same for hardware of a generation that nothing is known of, such as a CPU: vLLM on one core,
@@ -159,9 +174,6 @@ machine gives the order of magnitude, and no more."""
 UNSEEN_OF_VENDOR = 3.0
 """The same for a GPU without rows of a vendor of which few GPUs have some: MI300X and MI355X left
 out (docs/accuracy.md)."""
-
-LEAST_UNSEEN = 1.1
-"""Least widening for anything that was not measured, which is never as sure as what was."""
 
 UNSEEN_FORMAT = 1.5
 """The same for a format of weights that no row is in: errors of static batches with all FP8, or all
@@ -176,21 +188,24 @@ FORMATS = ("bf16", "fp16", "fp8")
 """Formats of weights that rows are in, where the table does not say."""
 
 ELSEWHERE: Mapping[str, Mapping[str, float]] = {
-    "host": {"ttft_ms": 2.1, "itl_ms": 1.0, "requests_s": 1.4},
-    "pcie": {"ttft_ms": 2.0, "itl_ms": 2.0, "requests_s": 2.1},
-    "burst": {"ttft_ms": 2.7, "itl_ms": 5.8, "requests_s": 1.0},
-    "light weights": {"ttft_ms": 1.0, "itl_ms": 2.7, "requests_s": 4.0},
+    "host": {"ttft_ms": 2.3, "itl_ms": 1.0, "requests_s": 1.0},
+    "pcie": {"ttft_ms": 3.5, "itl_ms": 3.5, "requests_s": 3.5},
+    "burst": {"ttft_ms": 3.8, "itl_ms": 5.7, "requests_s": 1.0},
+    "light weights": {"ttft_ms": 1.0, "itl_ms": 4.1, "requests_s": 4.3},
     "four bits": {"ttft_ms": 3.0, "itl_ms": 3.0, "requests_s": 3.0},
+    "ranks": {"ttft_ms": 2.0, "itl_ms": 2.0, "requests_s": 2.0},
 }
 """The same, by metric, for what sets a deployment apart from the measured ones where no calibration
-says better: the host of another owner, sums over PCIe, prompts that come all at once, weights that
-a step reads in less than ``perf.prediction_error.LIGHT_S`` (of a model without rows, so that the
-host decides), and weights of four bits. With them at least 80 % of the rows of each kind among 200
-that users measured are inside, and 85 % of their TTFT, whose errors differ most between sources;
-with each source left out, and both its terms and the factors by the others, 77 to 89 %
-(``./benchmark field``, 2026-11-28). Over PCIe they are at least 2, since hosts differ by 40 % to a
-factor of two, and of four bits at least 3: of 17 rows of dense models in AWQ and GPTQ none was
-inside (2026-11-28)."""
+says better (``Regime.causes``): the host of another owner, sums over PCIe, prompts that come all at
+once, small steps of less than ``perf.prediction_error.LIGHT_S``, which the host decides, weights of
+four bits that no row of experts or of the format tells about, and attention ranks.
+
+Each is read off those of 200 points of users that have no other cause but the host. With each
+source left out, and both its terms and the factors by the others, 79 to 85 % are inside
+(``./benchmark field``, 2026-11-28). Over PCIe hosts differ by 40 % to a factor of two, so that half
+the width is the logarithm of two; of dense models in AWQ and GPTQ 17 other rows had none inside
+without the factor 3; with ranks 89 % of NVIDIA's and 79 % of AMD's points of 2026 are inside with
+their model left out."""
 
 CALIBRATED_CURRENT = 1.2
 """Widening after a calibration on an engine of today. The table's calibrated errors are of NIM; ten
@@ -251,9 +266,13 @@ class Residuals:
         """The quantile of log(predicted / measured) in that regime."""
         return self.quantile_function(metric, regime)(p)
 
-    def quantile_function(self, metric: str, regime: Regime) -> Callable[[float], float]:
+    def quantile_function(
+        self, metric: str, regime: Regime, elsewhere: str = ""
+    ) -> Callable[[float], float]:
         """``log_error`` of one metric in one regime, as a function of the probability: what does
         not depend on it is looked up once.
+
+        ``elsewhere`` is the column of ``ELSEWHERE`` of a metric that has this one's errors.
         """
         found = like(metric, self.quantiles)
         if found is None:
@@ -265,7 +284,7 @@ class Residuals:
             regime = replace(regime, calibrated=False)
         other = STANDS_IN.get(found, "")
         if regime.kind not in table and regime.kind in self.quantiles.get(other, {}):
-            theirs = self.quantile_function(other, regime)
+            theirs = self.quantile_function(other, regime, elsewhere or metric_elsewhere(found))
             return (lambda p: -theirs(1 - p)) if found == "requests_s" else theirs
         kind = (
             regime.kind
@@ -277,22 +296,29 @@ class Residuals:
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
         stretch = self.stretch.get(found, {})
-        factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self.unseen(
-            found, regime, kind
-        )
-        factor = _with_own(factor, found, regime, values)
-        if not found.startswith("ttft"):  # of a TTFT two step models were not compared
-            factor = _wider(factor, OPINION * math.log(regime.differs), values)
-        factor *= CALIBRATED_CURRENT if regime.kind == "calibrated" and regime.current else 1.0
-        slower = _wider(factor, FIRST_SUPPORT, values) if regime.first_support else factor
-        rate = found == "requests_s"  # the slower side of a rate is the other one
-        return lambda p: (
-            middle + (slower if (p < 0.5) != rate else factor) * (interpolated(values, p) - middle)
-        )
+        stretched = stretch.get(regime.names()[1], stretch.get(kind, 1.0))
+        column = elsewhere or metric_elsewhere(found)
 
-    def unseen(self, metric: str, regime: Regime, kind: str) -> float:
-        """How much wider intervals are for all that was not measured; the causes are independent,
-        so their squares add.
+        def wider(*, slower: bool) -> float:
+            factor = stretched * self.unseen(found, regime, kind, column, slower=slower)
+            factor = _with_own(factor, found, regime, values)
+            if not found.startswith("ttft"):  # of a TTFT two step models were not compared
+                factor = _wider(factor, OPINION * math.log(regime.differs), values)
+            factor *= CALIBRATED_CURRENT if regime.kind == "calibrated" and regime.current else 1.0
+            first = slower and regime.first_support
+            return _wider(factor, FIRST_SUPPORT[regime.few_of_vendor], values) if first else factor
+
+        factors = wider(slower=False), wider(slower=True)
+        rate = found == "requests_s"  # the slower side of a rate is the other one
+        return lambda p: middle + factors[(p < 0.5) != rate] * (interpolated(values, p) - middle)
+
+    def unseen(
+        self, metric: str, regime: Regime, kind: str, elsewhere: str, *, slower: bool
+    ) -> float:
+        """How much wider one side of an interval is for all that was not measured.
+
+        The causes are independent, so their squares add. ``elsewhere`` is a column of
+        ``ELSEWHERE``; ``slower`` is the side on which things take longer than predicted.
         """
         gpus = self.unseen_gpu.get(metric, {})
         engine = self.unseen_engine.get(metric, {}).get(kind, UNSEEN_ENGINE)
@@ -304,7 +330,10 @@ class Residuals:
                 else gpus.get(kind, gpus.get("static", 1.0)),
             ),
             (regime.known_generation, UNSEEN_GENERATION),
-            (regime.known_model, UNSEEN_MODEL_OF[regime.few_of_vendor, regime.newer_kinds]),
+            (
+                regime.known_model,
+                UNSEEN_MODEL_OF[regime.few_of_vendor, regime.newer_kinds][not slower],
+            ),
             (regime.kind == "calibrated" or (regime.known_engine and kind == regime.kind), engine),
             (not regime.before_rows, OLDER_ENGINE),
             (regime.known_format, UNSEEN_FORMAT),
@@ -313,11 +342,8 @@ class Residuals:
             (regime.known_layout, UNSEEN_FAMILY),
         )
         wider = sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known)
-        return math.sqrt(
-            1.0
-            + wider
-            + sum(ELSEWHERE[cause][metric_elsewhere(metric)] ** 2 - 1.0 for cause in regime.apart)
-        )
+        wider += sum(ELSEWHERE[cause][elsewhere] ** 2 - 1.0 for cause in regime.causes)
+        return math.sqrt(1.0 + wider)
 
     def interval(
         self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0
@@ -385,10 +411,10 @@ logarithm of their ratio: where they differ by 20 % or more the root mean square
 instead of 0.14, with a model left out and in sample alike (docs/fit.md)."""
 
 
-FIRST_SUPPORT = 0.46
-"""The same of first support, on the slower side alone: of 323 points of images before a release,
-with their model left out, one in ten took 1.8 times as long as predicted or longer, and one in
-twenty 2.4 times; on the other side they were as sure as others (docs/fit.md)."""
+FIRST_SUPPORT = {False: 0.2, True: 0.46}
+"""The same of first support, on the slower side alone, by whether few GPUs of the vendor have rows:
+with their model left out 87 % of 177 such points of NVIDIA and 84 % of 157 of AMD are inside
+(docs/accuracy.md, 2026-11-28)."""
 
 
 def _wider(factor: float, more: float, values: tuple[float, ...]) -> float:

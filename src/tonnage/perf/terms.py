@@ -4,7 +4,7 @@ say.
 ``resolve`` finds the terms of a deployment; the modules of matrices, attention, links and the host
 turn theirs into coefficients (``perf.step_terms``), and those of experts and drafters are here.
 
-Sources: the form and the numbers are those that ``tools/fit/fit.py`` found (docs/fit.md).
+Sources: the form and the numbers come from ``tools/fit/fit.py`` (docs/fit.md).
 """
 
 from __future__ import annotations

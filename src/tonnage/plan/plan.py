@@ -17,6 +17,7 @@ from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone,
 from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
+from tonnage.plan.mixed import Mixed
 from tonnage.plan.note import ModelRead, Note, Warning
 from tonnage.plan.reason import Reachable, Rejected
 from tonnage.plan.sensitivity import (
@@ -177,6 +178,7 @@ class Plan(Saved, InNotebooks):
         "together_instead",
         "sessions",
         "narrow_cache",
+        "mixed",
     )
 
     scenario: Understood  # the question as it was understood
@@ -237,6 +239,9 @@ class Plan(Saved, InNotebooks):
     # how many systems of the choice a growing load takes later; None, and not in the JSON, unless
     # asked; of systems that exist ``existing`` says it
     growth: Growth | None = None
+    # the whole fleet, what exists and what is added; None, and not in the JSON, unless both systems
+    # and a load were given
+    mixed: Mixed | None = None
     # the regions whose hours the profile adds up; None, and not in the JSON, where it has none
     regions: Regions | None = None
     # recorded sessions on the choice; None, and not in the JSON, where the load is none

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.formats.lm_eval import TASKS
 from tonnage.report.document import Document, Facts, Lines, Section, Table, document, items, section
 from tonnage.report.numbers import ABSENT
+from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import accuracy_and_calibration, published_loss
 from tonnage.spec.precision import find_precision
 
@@ -290,8 +291,25 @@ def _hardware(gains: tuple[FormatGain, ...]) -> Table:
             if set(gain.generations) == every
             else ", ".join(gain.generations)
         )
+        hardware += "" if p.sparse else _unpacked_on(p.weight_format)
         rows.append((p.name, f"{p.weight_bits:.3g}", multiplied, hardware))
     return Table(header=("format", "bits", "multiplied", "hardware"), rows=tuple(rows))
+
+
+def _unpacked_on(form: str) -> str:
+    """The generations without units for a format on which engines unpack it, and these engines."""
+    engines: dict[str, list[str]] = {}
+    for engine in (find_engine("vllm"), find_engine("sglang")):
+        for pair in engine.unpacks:
+            name, _, arch = pair.partition(" ")
+            if name == form:
+                engines.setdefault(arch, []).append(engine.name)
+    archs: dict[str, list[str]] = {}
+    for arch, names in engines.items():
+        archs.setdefault(" and ".join(names), []).append(arch)
+    return "".join(
+        f"; on {', '.join(where)} unpacked to FP16 by {names}" for names, where in archs.items()
+    )
 
 
 def memory(equations: Sequence[str]) -> Document:

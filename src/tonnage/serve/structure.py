@@ -17,6 +17,8 @@ from tonnage.serve.dialect import Refused
 if TYPE_CHECKING:
     import llguidance
 
+MOST_QUOTED = 1_000  # Characters of the library's error, which repeats the grammar
+LEXER_FUEL = 100_000  # A tenth of the library's own, with which a text of 60 kB took 800 MB
 LONGEST = 20_000  # Bytes of a value, after which a grammar that does not end is given up
 
 _CLOSING, _QUOTE, _COMMA, _FREE = b"]}", ord('"'), ord(","), b"abcdefghijklmnopqrstuvwxyz"
@@ -54,7 +56,7 @@ def written_grammar(text: str) -> str:
     except Exception as error:  # the library raises its own, which is a plain Exception
         raise Refused(
             "Invalid grammar specification: Failed to convert the grammar from GBNF to Lark:"
-            f" {error}"
+            f" {str(error)[:MOST_QUOTED]}"
         ) from None
 
 
@@ -67,7 +69,7 @@ def _compiled(grammar: str) -> str:
     """The same grammar, if it can be compiled."""
     error = _matcher(grammar).get_error()
     if error:
-        raise Refused(f"Grammar error: {error.strip()}")
+        raise Refused(f"Grammar error: {error.strip()[:MOST_QUOTED]}")
     return grammar
 
 
@@ -83,7 +85,8 @@ def _matcher(grammar: str) -> llguidance.LLMatcher:
     """A matcher at its beginning; it is copied before it is used."""
     import llguidance
 
-    return llguidance.LLMatcher(_bytes(), grammar)
+    limits = llguidance.LLParserLimits(initial_lexer_fuel=LEXER_FUEL)
+    return llguidance.LLMatcher(_bytes(), grammar, limits=limits)
 
 
 def value_of(grammar: str, seed: int, longest: int = 400) -> str:

@@ -355,6 +355,7 @@ class Question:
             named.
         have: systems that exist; what they carry is then the question. Empty to ask how many are
             needed.
+        addable: GPUs whose systems may be added to what exists, by name.
         growth_per_month: of the load, as a share; None where it is not given.
         remarks: assumptions that the asker did not write, for the plan's notes.
         tune: whether the engine's knobs are searched for the best few deployments.
@@ -412,6 +413,7 @@ class Question:
     max_model_len: int | None = None
     systems: tuple[System, ...] = ()
     have: tuple[Owned, ...] = ()
+    addable: tuple[str, ...] = ()
     growth_per_month: float | None = None
     remarks: tuple[Note, ...] = ()
     tune: bool = True

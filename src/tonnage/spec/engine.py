@@ -147,6 +147,8 @@ class EnginePreset(EngineKnobs):
     # growth; None where those measured on TensorRT-LLM stand for them
     communication_bytes: int | None = None
     communication_exponent: float | None = None
+    # the same between GPUs that PCIe alone joins, where it was printed for these
+    pcie_communication_bytes: int | None = None
     # it runs a full step and samples for all slots before it sizes its KV cache, and pays what
     # these took, and not its CUDA context
     profiled: bool = False

@@ -345,6 +345,7 @@ class HostCpu:
     """A class of host CPUs by what one core of it does."""
 
     name: str  # such as "epyc-9005"
+    models: str  # pattern of the names that lscpu prints as "Model name"
     # of a core with one thread at work, over those of the hosts on which the shipped terms were
     # measured
     speed: float

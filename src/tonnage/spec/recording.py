@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -244,7 +244,7 @@ def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
     blocks = _blocks(path, where) if found is _mooncake else ()
     native, marks = ("ms" if found is _mooncake else "s"), _marks(path, where)
     if marks["numbers"]:
-        own = "s" if marks["burstgpt"] else None
+        own = "s" if marks["burstgpt"] else _own_unit(path, where)
         chosen = (
             unit
             or own
@@ -283,14 +283,47 @@ FAILED = (0, 0)  # Lengths of a request that the file marks as failed
 BURSTGPT = ("request tokens", "response tokens")  # The columns of lengths in BurstGPT's files
 
 
+# names of the columns of moments, of prompts and of outputs, as traces and logs have them
+TIMES = (
+    *("timestamp", "arrival_time", "arrived_at", "arrival", "start_time", "started_at"),
+    *("request_time", "received_at", "created_at", "created", "datetime", "time", "start", "ts"),
+)
+PROMPTS = (
+    *("contexttokens", "request tokens", "isl", "input_length", "prompt_tokens", "input_tokens"),
+    *("prompt_length", "prompt_len", "input_len", "num_prefill_tokens", "context_tokens"),
+)
+OUTPUTS = (
+    *("generatedtokens", "response tokens", "osl", "output_length", "completion_tokens"),
+    *("output_tokens", "output_len", "num_decode_tokens", "generated_tokens"),
+)
+SAID_UNIT = re.compile(r"(.+?)[ _]\(?(?:in )?(s|sec|secs|seconds|ms|us|ns)\)?")
+
+
+def _time_column(names: Iterable[str]) -> tuple[str, str | None]:
+    """The column of moments, and the unit that its name says; empty where there is none."""
+    split = {name: SAID_UNIT.fullmatch(name) for name in names}
+    stems = {name: match[1] if match else name for name, match in split.items()}
+    column = next((name for known in TIMES for name in stems if stems[name] == known), "")
+    match = split.get(column)
+    unit = match[2] if match else None
+    return column, "s" if unit and unit.startswith("s") else unit
+
+
+def _timed_rows(path: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a table with their moment as "timestamp", of a date and a time in two columns."""
+    column = ""
+    for line, row in named_rows(path, where, ()):
+        column, _ = _time_column(row)
+        if not column:
+            break
+        day = row.get("date", "") if column == "time" else ""
+        yield line, row | {"timestamp": f"{day} {row[column]}".strip()}
+    if not column:  # refused with what the file has in its place
+        yield from named_rows(path, where, ("timestamp",))
+
+
 def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:
-    known = (
-        ("contexttokens", "generatedtokens"),
-        BURSTGPT,
-        ("isl", "osl"),
-        ("input_length", "output_length"),
-    )
-    for line, row in named_rows(path, where, ("timestamp",)):
+    for line, row in _timed_rows(path, where):
         at = f"{where}: {path}:{line}"
         moment = _moment(row["timestamp"])
         if moment is None:
@@ -298,7 +331,8 @@ def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:
                 f"{at}: timestamp '{row['timestamp']}' is not a time; write seconds or such as"
                 " 2023-11-16 18:17:03.98"
             )
-        names = next((pair for pair in known if all(name in row for name in pair)), None)
+        pair = [next((name for name in some if name in row), "") for some in (PROMPTS, OUTPUTS)]
+        names = (pair[0], pair[1]) if all(pair) else None
         if names == BURSTGPT and number(row[BURSTGPT[1]]) == 0:
             yield line, moment or 0, FAILED
             continue
@@ -389,7 +423,7 @@ def _marks(path: str, where: str) -> dict[str, bool]:
         rows = [json.loads(line) for line in lines if line.strip()]
         texts, names = [str(row["timestamp"]) for row in rows], set(rows[0])
     else:
-        named = [row for _, row in named_rows(path, where, ("timestamp",))]
+        named = [row for _, row in _timed_rows(path, where)]
         texts, names = [row["timestamp"] for row in named], set(named[0])
     values = [number(text) for text in texts]
     return {
@@ -398,6 +432,13 @@ def _marks(path: str, where: str) -> dict[str, bool]:
         "chats": {"chat_id", "turn"} <= names,
         "burstgpt": set(BURSTGPT) <= names,
     }
+
+
+def _own_unit(path: str, where: str) -> str | None:
+    """The unit that the name of a table's column of times says."""
+    if path.lower().endswith((".jsonl", ".json")):
+        return None
+    return next((_time_column(row)[1] for _, row in named_rows(path, where, ())), None)
 
 
 def _moment(text: str) -> int | None:

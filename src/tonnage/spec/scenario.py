@@ -468,8 +468,9 @@ class SearchAsked:
         "Link over PCIe: pcie4-x16 and the like, bridge, p2p-off, or a file of nvidia-smi topo -m"
         " (docs/systems.md)."
     )
-    host_speed: Number = leaf(
-        "Speed of a host's core over the measured hosts', such as 0.7 (docs/systems.md)."
+    host_speed: float | str | None = leaf(
+        "Speed of a host's core over the measured hosts', such as 0.7, or its CPU's name as lscpu"
+        " prints it (docs/systems.md)."
     )
     coefficients: Text = leaf(
         "File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.",
@@ -582,7 +583,7 @@ class Scenario:
     )
     have: Text = leaf(
         "Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or"
-        " 2xmine.yaml: the plan says what they carry, not how many are needed."
+        " 2xmine.yaml: the plan says what they carry and, with a load, what to add to them."
     )
     growth: Length = leaf(
         "Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are"

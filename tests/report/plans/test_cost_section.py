@@ -7,11 +7,13 @@ from datetime import date
 
 import pytest
 
+import tonnage
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
 from tonnage.cost.planned import compare, in_proportion, job_cost
 from tonnage.report.document import Document, Section
-from tonnage.report.plans.cost import PRICE_NAMES, cost_section, job_section, price_name
+from tonnage.report.plans.answer import answer_text
+from tonnage.report.plans.cost import PRICE_NAMES, cost_section, cost_text, job_section, price_name
 from tonnage.report.writers.terminal import terminal
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Figure
@@ -96,3 +98,31 @@ def test_every_price_of_the_catalog_has_a_name_of_its_own_with_a_unit() -> None:
     assert len(set(names.values())) == len(names)
     assert all("_" not in name.split(":")[0] and name != path for path, name in names.items())
     assert all("USD" in name for path, name in names.items() if path not in PRICE_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("load", "says"),
+    [
+        (
+            {"peak_rps": 60},
+            "USD; API: only the peak is known; give a mean or a profile to know the tokens of a"
+            " year; hybrid comes to cloud GPUs alone",
+        ),
+        ({"mean_rps": 20, "peak_factor": 3}, "USD; API"),
+    ],
+)
+def test_every_way_that_was_named_is_in_the_first_screen(load: dict[str, float], says: str) -> None:
+    asked = {"model": "llama-3-8b", "gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": 1}
+    lengths = {"isl": 1000, "osl": 100}
+    where = "on-prem,cloud,hybrid,api"
+    text = cost_text(tonnage.size(**asked, **lengths, **load, where=where))
+    assert says in text
+    assert all(name in text for name in ("on-prem", "cloud GPUs", "API", "hybrid"))
+    assert "API" not in cost_text(tonnage.size(**asked, **lengths, **load))
+
+
+def test_where_no_limit_is_asked_for_the_answer_says_what_stands_in_the_way() -> None:
+    plan = tonnage.size(
+        model="llama-3-8b", gpu="v100", precision="bf16", isl=1000, osl=100, peak_rps=2
+    )
+    assert answer_text(plan) == "no deployment runs it: Volta has no BF16 matrix units"

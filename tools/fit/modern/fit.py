@@ -385,9 +385,9 @@ def older_without(terms: Terms, older: Older, part: tuple[str, str]) -> Terms:
     return terms
 
 
-Judged = tuple[str, Load, float, tuple[Any, ...]]
+Judged = tuple[str, Load, float, tuple[Any, ...], bool | None]
 """The class of a point that was left out, what is predicted of it, the factor of a plan at its
-usual confidence, and the kind."""
+usual confidence, the kind, and whether its interval holds the measured time per token."""
 
 
 def _left_out(
@@ -430,26 +430,32 @@ def judged_of(rows: Sequence[Row], terms: Terms, without: str) -> list[Judged]:
         pairs = zip(
             parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True
         )
-        for row, times, regime in zip(parts.rows, pairs, _regimes(parts, without), strict=True):
+        inside = held_out_intervals(parts, without)
+        of_points = zip(parts.rows, pairs, _regimes(parts, without), inside, strict=True)
+        for row, times, regime, holds in of_points:
             load = tuple(map(row.get, CONFIGURATION)), row["concurrency"], *times
-            vendor = find_gpu(row["gpu"]).vendor
-            found.append((f"{what}, {vendor}", load, surely(regime), tuple(map(row.get, KIND))))
+            name, kind = f"{what}, {find_gpu(row['gpu']).vendor}", tuple(map(row.get, KIND))
+            found.append((name, load, surely(regime), kind, holds))
     return found
 
 
 def by_class(judged: Sequence[Judged]) -> dict[str, Figures]:
-    """Errors of the time per token, in percent, and decisions of what was left out, by class and
-    vendor.
+    """Errors of the time per token, the share inside the intervals, both in percent, and decisions
+    of what was left out, by class and vendor.
     """
     found: dict[str, Figures] = {}
-    for name in sorted({one[0] for one in judged}):
-        _, loads, longer, kinds = zip(*(one for one in judged if one[0] == name), strict=True)
+    for name in sorted({point[0] for point in judged}):
+        points = [point for point in judged if point[0] == name]
+        _, loads, longer, kinds, inside = zip(*points, strict=True)
         errors = np.array([predicted / measured - 1.0 for _, _, measured, predicted in loads])
         found[name] = {
             "n": len(errors),
             "TPOT mean": round(100 * float(np.nanmean(np.abs(errors))), 1),
             "TPOT": round(100 * float(np.nanmedian(np.abs(errors))), 1),
             "TPOT bias": round(100 * float(np.nanmedian(errors)), 1),
+            "TPOT inside": round(
+                100 * float(np.mean([holds for holds in inside if holds is not None])), 1
+            ),
         } | decided(loads, longer, kinds)
     return found
 

@@ -145,9 +145,14 @@ def rates(values: str | float | Iterable[float], where: str) -> tuple[float, ...
         except ValueError:
             number = math.nan
         if not (math.isfinite(number) and number > 0):
+            all_at_once = (
+                f"; for all requests at once give {option('concurrency')} and {option('requests')}"
+                if number == math.inf
+                else ""
+            )
             raise InputError(
                 f"{where}: '{text}' is not a rate; write requests per second above 0, for example"
-                " 1,2.5,4"
+                f" 1,2.5,4{all_at_once}"
             )
         numbers.append(number)
     return tuple(numbers)

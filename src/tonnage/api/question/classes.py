@@ -33,7 +33,7 @@ MOST_LENGTH = 20_000_000
 
 
 _NAMED = re.compile(r"^\s*([^:,=]+?)\s*:(.*)$", re.DOTALL)
-_KEYS = re.compile(r",\s*(?=[a-z][a-z0-9_]*\s*=)")
+_KEYS = re.compile(r"[,\s]\s*(?=[a-z][a-z0-9_]*\s*=)")
 NAMED_EXAMPLE = "chat:peak_rps=20,isl=1000,osl=200,ttft=p95<=500ms"
 OF_A_CLASS = ("lengths", "demand", "limits")  # Branches of a scenario that a class may set
 ALSO = ("mode", "use_case", "priority")
@@ -55,14 +55,14 @@ def named_classes(texts: Many) -> tuple[NamedClass, ...]:
     Raises InputErrors: texts that are no classes, keys that a class does not have, or a name that
     is given twice.
     """
-    where, classes, faults = option("classes"), list[NamedClass](), list[str]()
+    where, classes, faults = option("class"), list[NamedClass](), list[str]()
     for text in [str(texts)] if isinstance(texts, str | int | float) else map(str, texts):
         match = _NAMED.match(text)
-        pairs = [part.partition("=") for part in _KEYS.split(match[2])] if match else []
+        pairs = [part.partition("=") for part in _KEYS.split(match[2].strip())] if match else []
         if match is None or not all(key.strip() and value.strip() for key, _, value in pairs):
             faults.append(
-                f"{where}: '{text}' is not a class; write a name, a colon and key=value with commas"
-                f" between, such as {NAMED_EXAMPLE}"
+                f"{where}: '{text}' is not a class; write a name, a colon and key=value with"
+                f" commas or spaces between, such as {NAMED_EXAMPLE}"
             )
             continue
         values: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def by_class(scenario: ScenarioLike, asked: Mapping[str, Any]) -> tuple[dict[str
         return ()
     if isinstance(texts, str) and _NAMED.match(texts) is None:
         raise InputError(
-            f"{option('classes')}: '{texts}' is for tonnage simulate; to size classes write each"
+            f"{option('class')}: '{texts}' is for tonnage simulate; to size classes write each"
             f" with its load, such as {option('class')} {NAMED_EXAMPLE}"
         )
     prices = flags.pop("price", None)
@@ -132,7 +132,7 @@ def by_class(scenario: ScenarioLike, asked: Mapping[str, Any]) -> tuple[dict[str
 
 def _value(leaf: Leaf | None, key: str, text: Any) -> Any:
     """The value of a key. Raises InputError: no number where one is needed."""
-    where = f"{option('classes')}: {key}"
+    where = f"{option('class')}: {key}"
     if leaf is None:
         return _share(text.removesuffix("%"), where) if "%" not in text else _percent(text, where)
     if isinstance(text, list) or leaf.number is None:
@@ -165,7 +165,7 @@ def _shared(rest: Mapping[str, Any], share: float, name: str) -> dict[str, Any]:
     profile = rest.get("profile")
     if profile is None:
         raise InputError(
-            f"{option('classes')}: {name} has a share of a load that is not given; add such as"
+            f"{option('class')}: {name} has a share of a load that is not given; add such as"
             f" {option('peak_rps')} 100, or write peak_rps in place of share"
         )
     hours = profile_hours(profile, option("profile"))

@@ -14,6 +14,7 @@ from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, newer_than_known
 from tonnage.spec.catalog.checkpoints import as_run
+from tonnage.spec.catalog.entries import host_speed_of
 from tonnage.spec.deployment import (
     Deployment,
     EngineKnobs,
@@ -56,7 +57,7 @@ def deployment_of(
     power_cap: str | None = None,
     gpu_clock: float | None = None,
     link: str | None = None,
-    host_speed: float | None = None,
+    host_speed: float | str | None = None,
     max_model_len: int | None = None,
     shares: Mapping[str, float | None] | None = None,
 ) -> Deployment:
@@ -216,18 +217,19 @@ def stated(
 
 
 def in_hosts(
-    gpus: Sequence[Gpu], speed: float | None, source: StepSource | None
+    gpus: Sequence[Gpu], host: float | str | None, source: StepSource | None
 ) -> tuple[Gpu, ...]:
-    """The GPUs in hosts of the speed that is requested. Raises InputError: no such speed, or step
-    times that have their host in them.
+    """The GPUs in hosts of the speed, or with the CPU, that is requested. Raises InputError: no
+    such speed, an unknown CPU, or step times that have their host in them.
     """
-    if speed is None:
+    if host is None:
         return tuple(gpus)
     if source is not None:
         raise InputError(
             f"{option('host_speed')}: step times of {source.name} have their host in them; leave"
             " one of the two out"
         )
+    speed = host_speed_of(host)
     return tuple(hosted(gpu, speed) for gpu in gpus)
 
 

@@ -535,9 +535,11 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     if bought:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
     if have:
+        bought_gpus = chosen["gpus"]
         chosen["gpus"] = tuple(
             dict.fromkeys((*chosen["gpus"], *(gpu_of(owned.system) for owned in have)))
         )
+        chosen["addable"] = tuple(gpu.name for gpu in bought_gpus or chosen["gpus"] if gpu)
     if all(chosen["gpus"]):
         chosen["gpus"] = (
             faults.of(

@@ -73,7 +73,7 @@ class SharedArguments(TypedDict, total=False):
     power_cap: Text
     gpu_clock: Number
     link: Text
-    host_speed: Number
+    host_speed: float | str | None
     coefficients: str | Path | None
     step_model: Text
     seed: int | None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.running.gateway import gateway_from
 from tonnage.api.running.plans import Planned, only_plan, planned
+from tonnage.deploy.mixed import deployed_mixed, front
 from tonnage.deploy.plan_text import bench_lengths, instead_line
 from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import (
@@ -36,6 +37,7 @@ from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
+    from tonnage.deploy.service import Service
     from tonnage.sizing.planner import Progress
     from tonnage.watch.expected import Pages, Reading
     from tonnage.watch.settings import Instance
@@ -71,34 +73,43 @@ def deploy(
     target, or a folder that cannot be written. Nothing is left behind.
     """
     given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
-    cases = read_use_cases(plan)
-    if cases is not None and cases.priorities is not None and cases.chosen == "shared":
-        services, cases = {"": deployed_by_priority(cases, target, **given)}, None
-    elif cases is not None:
-        services = deployed_together(cases, target, **given)
-    else:
-        single = only_plan(plan)
-        try:
-            services = {"": deployed(single, target, **given)}
-        except NothingRuns as refused:
-            raise InputError(f"{refused.marked}; {_nearest(single, target, progress)}") from None
+    services, above = _services(plan, target, given, progress)
     files, told = dict[str, str](), list[str]()
     for folder, service in services.items():
-        made = target_files(service, target)
-        made = {name: made[name] for name in sorted(made)} | {
+        texts = target_files(service, target)
+        texts = {name: texts[name] for name in sorted(texts)} | {
             PLAN: json_text(service.plan.to_json())
         }
-        files |= {f"{folder}/{name}" if folder else name: text for name, text in made.items()}
+        files |= {f"{folder}/{name}" if folder else name: text for name, text in texts.items()}
         lines = (instead_line(service), service.loading.told, *service.loading.make)
         told += [f"{folder}: {line}" if folder else line for line in lines if line]
-    if cases is not None:
-        files |= together(cases, services, target)
+    files |= above
     write_folder(Path(output), files)
     return Deployed(
         files=tuple(files),
         checkpoint=", ".join({one.checkpoint: None for one in services.values()}),
         notes=tuple(told),
     )
+
+
+def _services(
+    path: str | Path, target: str, given: Mapping[str, Any], progress: Progress | None
+) -> tuple[dict[str, Service], dict[str, str]]:
+    """The deployments of a plan by the names of their folders, and the files above several."""
+    cases = read_use_cases(path)
+    if cases is not None and cases.priorities is not None and cases.chosen == "shared":
+        return {"": deployed_by_priority(cases, target, **given)}, {}
+    if cases is not None:
+        services = deployed_together(cases, target, **given)
+        return services, together(cases, services, target)
+    plan = only_plan(path)
+    if plan.mixed is not None and len(plan.mixed.groups) > 1:
+        services = deployed_mixed(plan, plan.mixed, target, **given)
+        return services, front(plan, plan.mixed, services, target)
+    try:
+        return {"": deployed(plan, target, **given)}, {}
+    except NothingRuns as refused:
+        raise InputError(f"{refused.marked}; {_nearest(plan, target, progress)}") from None
 
 
 NARROW = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from tonnage.spec.typed_values import parse_yaml, read_as
 
 MAX_IN_FLIGHT = 1_024
 MOST_BACKENDS = 256
+HOST = re.compile(r"[A-Za-z0-9_.:-]{1,253}")  # what a line of HAProxy's configuration may hold
+HOSTS = "write one such as 127.0.0.1 or worker-1"
 ABOVE_0 = ("max_body_mb", "first_byte_timeout", "idle_timeout")
 
 
@@ -54,6 +57,8 @@ def _settings(a: GatewayArguments) -> Settings:
             raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
     if not 0 <= a.port <= 65_535:
         raise InputError(f"{option('port')}: {a.port} is no port; write a number from 0 to 65535")
+    if HOST.fullmatch(a.host) is None:
+        raise InputError(f"{option('host')}: '{a.host}' is no host name or address; {HOSTS}")
     if not 0 < len(backends) <= MOST_BACKENDS:
         raise InputError(
             f"{option('backend')}: give from 1 to {MOST_BACKENDS} of them, such as"
@@ -91,6 +96,8 @@ def _backend(text: str) -> tuple[Target, float]:
             f"{where}: '{url}' is https, which the gateway does not speak; write http://, or let"
             " Envoy or nginx reach it (docs/gateway.md)"
         )
+    if HOST.fullmatch(target.host) is None:
+        raise InputError(f"{where}: '{url}' has no host name or address; {HOSTS}")
     if target.path:
         raise InputError(
             f"{where}: '{url}' has a path; give the address alone, such as"
@@ -209,7 +216,7 @@ def haproxy_of(settings: Settings) -> str:
     """What ``haproxy.cfg`` says for a gateway's settings."""
     limits = settings.limits
     return configuration(
-        [(target.authority, weight) for target, weight in settings.backends],
+        [(target.authority, weight, 1) for target, weight in settings.backends],
         settings.policy,
         host=settings.host,
         port=settings.port,

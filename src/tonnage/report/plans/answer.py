@@ -15,7 +15,7 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import TooMuch
 from tonnage.report.document import Section, Table, facts_known, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, span
-from tonnage.report.plans.candidates import most_text, taken, taken_text
+from tonnage.report.plans.candidates import most_text, reason_text, taken, taken_text
 from tonnage.report.plans.confidence import (
     by_confidence,
     chance_text,
@@ -72,7 +72,15 @@ def answer_text(plan: Plan) -> str:
         return _no_answer(plan)
     if plan.existing is not None and plan.demand.of_existing:
         return running(plan.existing)
-    return f"{bought(best, plan.scenario.spare_systems + _standing_by(best))}: {deployments(best)}"
+    systems = bought(best, plan.scenario.spare_systems + _standing_by(best))
+    begins = "" if plan.mixed is None or not plan.mixed.groups else "without what exists, "
+    return f"{begins}{systems}: {deployments(best)}"
+
+
+def _runs_nothing(plan: Plan) -> str:
+    """Why no deployment runs a question without limits."""
+    reasons = dict.fromkeys(reason_text(rejected.reason) for rejected in plan.rejected)
+    return f"no deployment runs it{': ' if reasons else ''}{'; '.join([*reasons][:2])}"
 
 
 def _no_answer(plan: Plan) -> str:
@@ -85,7 +93,7 @@ def _no_answer(plan: Plan) -> str:
         if isinstance(rejected.reason, TooMuch)
     ]
     if not over:
-        return NO_ANSWER
+        return NO_ANSWER if plan.scenario.limits_that_count else _runs_nothing(plan)
     asked = plan.demand.sizing_requests_per_second
     best, reason = max(
         over,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import calendar
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tonnage.plan import note as notes
 from tonnage.plan.candidate import Candidate
@@ -355,9 +355,23 @@ def cost_text(plan: Plan) -> str:
         return "no price is known" + ("" if reason is None else f": {no_cost_text(reason)}")
     if count == 1:
         return f"{_way_text(shown[0])}, the only way with a price"
-    first, *rest = sorted(shown, key=lambda way: way.where != cost.cheapest)
+    named = plan.asked is not None and bool(plan.asked.where)
+    first, *rest = sorted(
+        priced(cost) if named else shown, key=lambda way: way.where != cost.cheapest
+    )
     others = "".join(f"; {NAMES[way.where]} {dollars(way.total_usd_per_year)} USD" for way in rest)
+    others += "".join(_unpriced(cost)) if named else ""
     return f"{_way_text(first)}, cheapest of {count} priced ways{others}"
+
+
+def _unpriced(cost: YearlyCost) -> Iterator[str]:
+    """The requested ways without a cost, each with its reason."""
+    for way in ways(cost):
+        if way.reason is not None:
+            yield f"; {NAMES[way.where]}: {no_cost_text(way.reason)}"
+    for note in cost.notes:
+        if isinstance(note, notes.SameAs):
+            yield f"; {NAMES[note.way]} comes to {NAMES[note.same]} alone"
 
 
 def _way_text(way: WayCost) -> str:

@@ -69,6 +69,7 @@ from tonnage.report.plans.fleet import (
     existing_section,
     regions_section,
 )
+from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
     bound_text,
@@ -209,6 +210,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
     return (
         _question(plan),
         existing_section(plan),
+        mixed_section(plan),
         deployment_section(plan),
         beside(plan),
         section(

@@ -292,7 +292,7 @@ def length_text(written: str) -> str:
     if written.startswith("exact:"):
         return f"exactly {length_text(written.removeprefix('exact:'))}"
     if re.fullmatch(r"\d+(\.\d+)?", written):
-        return f"{plain(float(written))} tokens"
+        return f"{plain(round(float(written)))} tokens"
     if (match := _RANGE.fullmatch(written)) is not None:
         return f"{plain(float(match[1]))} to {plain(float(match[2]))} tokens"
     if (match := _EITHER.fullmatch(written)) is not None:

@@ -67,6 +67,7 @@ from tonnage.report.plans.fleet import (
     router_text,
     sessions_text,
 )
+from tonnage.report.plans.mixed import mixed_rows
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
 from tonnage.report.writers.terminal import plot_text, terminal, width
@@ -97,17 +98,20 @@ Rows = tuple[tuple[str, str], ...]
 
 def answer_rows(plan: Plan) -> Rows:
     """Name and text of each line of the answer; lines that do not apply are left out."""
-    exists = ("Have", "" if plan.existing is None else existing_text(plan.existing))
+    exists = (
+        ("Have", "" if plan.existing is None else existing_text(plan.existing)),
+        *mixed_rows(plan),
+    )
     best = plan.choice
     if best is None:
         reached = ("Reachable", "" if plan.reachable is None else reachable_text(plan.reachable))
         return _filled(
-            (exists, ("Answer", answer_text(plan)), reached, ("Measured", measured_text(plan)))
+            (*exists, ("Answer", answer_text(plan)), reached, ("Measured", measured_text(plan)))
         )
     day, peak = None if plan.existing is None else plan.existing.a_day, best.at_peak
     return _filled(
         (
-            exists,
+            *exists,
             ("Answer", answer_text(plan)),
             ("Other way", other_way_text(plan)),
             ("Confidence", confidence_text(plan)),

@@ -302,9 +302,9 @@ def _cell(
 
 def ttft_by_prompt(run: ShownRun, trends: Mapping[str, Any]) -> Drawing | None:
     """TTFT against prompt length, with the straight line whose slope is its ms per 1,000 prompt
-    tokens.
+    tokens; None of no request, and of prompts of one length.
     """
-    if not run.rows.size:
+    if not run.rows.size or run.isl.min() == run.isl.max():
         return None
     chosen = every_nth(np.arange(run.rows.size), DOTS)
     ttft, isl = run.ttft_ms, run.isl

@@ -17,12 +17,15 @@ from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION
 from tonnage.sizing.demand import carried_by_existing
 from tonnage.sizing.loads.load_scan import PER_OCTAVE
+from tonnage.sizing.loads.mixed_check import at_peak
 from tonnage.sizing.search.aims import MostLoad
 from tonnage.sizing.search.search import Search
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
+    from tonnage.plan.mixed import WhyNotAdded
     from tonnage.plan.plan import Plan
+    from tonnage.sizing.loads.fleet_check import FleetAtPeak
     from tonnage.sizing.loads.ready import Ready
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.progress import Steps
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 MOST_MONTHS = 600
 """Beyond fifty years no month is named."""
+
+POOLED = 1.05
+"""How many times as much all systems may carry together as the sum of what their instances do."""
 
 HAIR = 1 - 1e-9
 """Share of a load that is carried up to rounding."""
@@ -43,22 +49,12 @@ def existing(
     requested, and what runs on them.
     """
     spare = question.spare if len(question.have) == 1 else 0
-    pairs = [
-        (
-            owned,
-            _strongest(
-                Search(question=question, runs=runs, steps=steps, workers=workers, rows=False),
-                owned,
-                spare,
-            ),
-        )
-        for owned in question.have
-    ]
+    search = Search(question=question, runs=runs, steps=steps, workers=workers, rows=False)
+    pairs = [(owned, strongest(search, owned, spare)) for owned in question.have]
     groups = [_group(owned, best) for owned, best in pairs]
-    total, largest = (
-        sum(g.requests_per_second for g in groups),
-        max(groups, key=lambda g: g.requests_per_second),
-    )
+    kinds = [(best, owned.count - spare) for owned, best in pairs if best is not None]
+    total = _together(question, kinds, math.fsum(group.requests_per_second for group in groups))
+    largest = max(groups, key=lambda group: group.requests_per_second)
     if question.demand.of_existing and total > 0:
         question = replace(question, demand=carried_by_existing(total * HAIR))
     today = None if question.demand.of_existing else question.demand.sizing_requests_per_second
@@ -74,13 +70,55 @@ def existing(
     return existing, question, tuple(best.ready for _, best in pairs if best is not None)
 
 
-def _strongest(search: Search, owned: Owned, spare: int) -> Sized | None:
+def strongest(search: Search, owned: Owned, spare: int = 0) -> Sized | None:
     """The deployment that carries most on the systems; None where none meets the limits."""
     if owned.count <= spare:
         return None
     gpus = tuple(gpu for gpu in search.question.gpus if gpu.name == owned.system.gpu)
     question = replace(search.question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
     return replace(search, question=question, aim=MostLoad(owned.count - spare)).answer().best
+
+
+def not_mixed(question: Question, kinds: Sequence[Sized]) -> WhyNotAdded | None:
+    """Why fleets of these deployments are not simulated; None where they are."""
+    if question.pools is not None:
+        return "pools"
+    if not question.drawn or question.sharing is not None:
+        return "traffic"
+    ranks = any(sized.ready.trial.deployment.parallelism.dp > 1 for sized in kinds)
+    return "ranks" if ranks and len(kinds) > 1 else None
+
+
+def whole_fleet(
+    kinds: Sequence[tuple[Sized, int]], load: float, *, as_predicted: bool = False
+) -> FleetAtPeak:
+    """So many systems of each kind behind one router at a load, as slow as the confidence allows
+    for, or ``as_predicted``. Raises InputError: attention ranks among unlike instances.
+    """
+    peaks = []
+    for sized, systems in kinds:
+        slowdown = sized.contender.as_asked if as_predicted else sized.slowdown
+        peaks.append((replace(sized.contender.at_peak(slowdown), rate=load), systems))
+    return at_peak(peaks, [sized.capacity.rate for sized, _ in kinds])
+
+
+def _together(question: Question, kinds: Sequence[tuple[Sized, int]], most: float) -> float:
+    """Requests per second that all the systems carry behind one router: what they do alone, as
+    little less as their simulation asks for, or the requested load where that is seen to hold.
+    """
+    if not kinds or not_mixed(question, [sized for sized, _ in kinds]) is not None:
+        return most
+    systems = sum(count for _, count in kinds)
+    today = question.demand.sizing_requests_per_second
+
+    def holds(load: float) -> bool:
+        return whole_fleet(kinds, load).run(systems).holds
+
+    if len(kinds) > 1:
+        loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
+        most = next((load for load in loads if holds(load)), loads[-1])
+    nearly = not question.demand.of_existing and most < today <= POOLED * most
+    return today if nearly and holds(today) else most
 
 
 def _group(owned: Owned, best: Sized | None) -> OwnedGroup:

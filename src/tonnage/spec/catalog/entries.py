@@ -14,7 +14,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tonnage.errors import DataError, InputError
+from tonnage.errors import DataError, InputError, option
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, HostCpu, System
 from tonnage.spec.images import Encoder
@@ -172,6 +172,28 @@ def host_cpus() -> dict[str, HostCpu]:
         cpu.name: cpu
         for cpu in read_entries(HostCpu, shipped_yaml("host_cpus.yaml"), "host_cpus.yaml")
     }
+
+
+def host_speed_of(host: float | str) -> float:
+    """The speed of a host's core over the measured hosts': a number, a class of ``host_cpus``, or
+    the CPU's name as ``lscpu`` prints it.
+
+    Raises InputError: no number, and no CPU of a known class.
+    """
+    if not isinstance(host, str):
+        return float(host)
+    text = host.strip()
+    try:
+        return float(text)
+    except ValueError:
+        classes = host_cpus()
+    for cpu in classes.values():
+        if text == cpu.name or re.search(cpu.models, text, re.IGNORECASE):
+            return cpu.speed
+    raise InputError(
+        f"{option('host_speed')}: the speed of '{text}' is not known; write a number such as 0.7,"
+        f" or one of {', '.join(classes)}"
+    )
 
 
 @cache

@@ -185,7 +185,11 @@ def by_format(spelling: str) -> Model | None:
     base, form = _without_format(bare)
     if not form:
         return None
-    repository = find_repository(base)
+    bases = (
+        base,
+        re.sub(r"[-_.](?:preview|experimental|exp|test)$", "", base, flags=re.IGNORECASE),
+    )
+    repository = next(filter(None, map(find_repository, bases)), None)
     model = repository.model if repository is not None else entries.model_shelf().find(base)
     model = model or by_words(base)
     if model is None:
@@ -211,10 +215,11 @@ def _without_format(spelling: str) -> tuple[str, str]:
         # trained to be quantized, or taken back from that: its weights are in 16 bits
         return base[: match.start()], "bf16"
     for ending, reader in _table().foreign.items():
-        if re.search(rf"(?:^|[-_.]){ending}(?:$|[-_.])", base, re.IGNORECASE):
-            start = re.split(rf"[-_.]{ending}(?:$|[-_.])", base, maxsplit=1, flags=re.IGNORECASE)[
-                0
-            ].rpartition("/")[2]
+        if re.search(rf"(?:^|[-_.:/]){ending}(?:$|[-_.:/])", base, re.IGNORECASE):
+            start = re.split(
+                rf"[-_.:]{ending}(?:$|[-_.:/])", base, maxsplit=1, flags=re.IGNORECASE
+            )[0].rpartition("/")[2]
+            start = re.sub(r"[-_.:](?:\d+bits?|iq?\d\w*|q\d\w*)$", "", start, flags=re.IGNORECASE)
             raise InputError(
                 f"model '{spelling}' is a checkpoint for {reader}, which is not sized; give the"
                 f" original, such as '{start}'"

@@ -206,11 +206,14 @@ def test_classes_are_judged_apart() -> None:
         for times in (10.0,)
     ]
     first = [(("curve", 2), clients, 20.0 * clients, 10.0 * clients) for clients in (1.0, 2.0, 4.0)]
-    judged = [("released, AMD", load, 1.0, ("a",)) for load in loads] + [
-        ("first support, AMD", load, 1.0, ("b",)) for load in first
+    judged = [("released, AMD", load, 1.0, ("a",), True) for load in loads] + [
+        ("first support, AMD", load, 1.0, ("b",), holds)
+        for load, holds in zip(first, (True, False, None), strict=True)
     ]
     found = by_class(judged)
     assert (found["released, AMD"]["TPOT mean"], found["released, AMD"]["near"]) == (0.0, 100)
+    assert found["released, AMD"]["TPOT inside"] == 100
+    assert found["first support, AMD"]["TPOT inside"] == 50
     assert (
         found["first support, AMD"]["TPOT mean"],
         found["first support, AMD"]["TPOT bias"],

@@ -1,0 +1,113 @@
+"""A fleet of several kinds of systems behind one router: the old ones, and the ones to add to
+them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.document import Shown
+from tonnage.plan.fleet import FleetRun
+from tonnage.spec.typed_values import strict
+
+# Why a plan names no systems to add: "traffic" that comes as no drawn stream, or shares prompts;
+# "ranks" of attention, which are
+# simulated on one kind alone; "pools" of prefill and decode; "standby" systems by an availability;
+# "limits" that no deployment meets on
+# the systems that may be added; "many" where more systems than are simulated would be needed
+WhyNotAdded = Literal["traffic", "ranks", "pools", "standby", "limits", "many"]
+
+
+@strict
+class Group:
+    """The systems of one kind, with the same deployment on all of them."""
+
+    # what runs on them, at its share of the peak; ``at_peak`` is what its own requests see in the
+    # whole fleet
+    candidate: Candidate
+    system: str  # catalog id of the systems
+    owned: int  # systems that exist
+    added: int  # systems to buy, spare ones included
+    share: float  # of the requests, that the router gives to them
+    weight: (
+        float  # of one instance, to the router: the requests/s that it carries inside the limits
+    )
+
+    @property
+    def requests_per_second(self) -> float:
+        """What all its instances carry inside the limits, spare ones included."""
+        return self.candidate.sized_rate * self.candidate.instances
+
+
+@strict
+class Instead:
+    """Systems of another kind that could be added in place of those of the answer."""
+
+    system: str
+    systems: int
+    gpus: int
+    usd_per_year: float | None = None  # before electricity; None where a price is not known
+
+
+@strict
+class Retirement:
+    """Systems that exist, and others that would do their work."""
+
+    system: str
+    systems: int
+    instead_system: str
+    instead_systems: int  # that would be added in addition; 0 where the fleet does without
+    instead_requests_per_second: float  # that one of these carries
+    upkeep_usd_per_year: float | None = (
+        None  # hosting, licences and electricity; None where a price is not known
+    )
+    instead_usd_per_year: float | None = (
+        None  # of those instead, their purchase included; None likewise
+    )
+
+    @property
+    def worth(self) -> bool | None:
+        """Whether retiring them saves money; None where a price is not known."""
+        if self.upkeep_usd_per_year is None or self.instead_usd_per_year is None:
+            return None
+        return self.instead_usd_per_year < self.upkeep_usd_per_year
+
+
+@strict
+class Purchase:
+    """Systems to buy for a month."""
+
+    month: int  # from today on; 0 is today
+    systems: int
+    requests_per_second: float  # the load of that month
+
+
+@strict
+class Mixed(Shown):
+    """The whole fleet, old and new."""
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("added",)
+
+    buys: str = ""  # the kind of system that is added, now or later; "" where nothing is
+    groups: tuple[Group, ...] = ()  # one for each kind of system, old ones first
+    router: str = (
+        ""  # what gives requests to the instances by their weights, a name of ``simulator.router``
+    )
+    run: FleetRun | None = None  # all of it at the peak, at the asked confidence
+    at_peak: FleetRun | None = None  # the same by the prediction as it is
+    usd_per_year: float | None = (
+        None  # of the added systems, owned, before electricity; None where a price is not known
+    )
+    instead: tuple[Instead, ...] = ()  # other kinds that carry the load as well, the cheapest first
+    retirements: tuple[Retirement, ...] = ()  # of each kind that exists
+    purchases: tuple[
+        Purchase, ...
+    ] = ()  # with the growth of the load, from the added ones of today on
+    months: int = 0  # of growth that these cover
+    reason: WhyNotAdded | None = None  # why no fleet is known; None where ``groups`` are
+
+    @property
+    def added(self) -> dict[str, int]:
+        """Systems to buy, by their kind."""
+        return {group.system: group.added for group in self.groups if group.added}

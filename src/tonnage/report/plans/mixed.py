@@ -1,0 +1,203 @@
+"""The whole fleet of a plan, old systems and new: what to add, what the old ones are worth, and
+when the next ones are bought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tonnage.plan.limit import Limit
+from tonnage.plan.mixed import Group, Mixed, Purchase, Retirement, WhyNotAdded
+from tonnage.plan.plan import Plan
+from tonnage.report.document import Block, Section, Table, Text, section
+from tonnage.report.numbers import ABSENT, dollars, number, percent, sentence_of
+from tonnage.report.plans.deployments import name_of
+
+WHY_NOT: dict[WhyNotAdded, str] = {
+    "traffic": "not known: unlike instances are simulated for drawn requests that share nothing",
+    "ranks": "not known: unlike instances with data-parallel attention ranks are not simulated",
+    "pools": "not known: prefill and decode apart are not simulated on systems of several kinds",
+    "standby": "not known: standby systems for failures are counted for a fleet of one kind alone",
+    "limits": "nothing helps: no deployment on the systems that may be added meets the limits",
+    "many": "nothing helps: no number of systems that is simulated makes the fleet carry the load",
+}
+
+SHOWN = 8  # purchases that a line names
+
+
+def systems_text(counts: Sequence[tuple[int, str]]) -> str:
+    """Such as "3 × dgx-h100 + 1 × dgx-b300"."""
+    return " + ".join(f"{count:,} × {system}" for count, system in counts)
+
+
+def add_text(mixed: Mixed) -> str:
+    """What to add, what then serves which share of the load, its cost, and the other kinds that
+    would do.
+    """
+    if mixed.reason is not None:
+        return WHY_NOT[mixed.reason]
+    shares = ", ".join(f"{group.system} {percent(group.share)}" for group in mixed.groups)
+    fleet = systems_text([(group.owned + group.added, group.system) for group in mixed.groups])
+    carries = (
+        "carries" if sum(group.owned + group.added for group in mixed.groups) == 1 else "carry"
+    )
+    together = f"{fleet} {carries} the load" + (
+        f" together, of the requests {shares}" if len(mixed.groups) > 1 else ""
+    )
+    if not mixed.added:
+        return f"nothing; {together}"
+    bought = " + ".join(
+        f"{group.added:,} × {group.system} ({name_of(group.candidate.identity)})"
+        for group in mixed.groups
+        if group.added
+    )
+    usd = (
+        ""
+        if mixed.usd_per_year is None
+        else f"; {dollars(mixed.usd_per_year)} USD a year before electricity"
+    )
+    return f"{bought}: {together}{usd}{_instead_text(mixed)}"
+
+
+def _instead_text(mixed: Mixed) -> str:
+    kinds = (
+        f"{kind.systems:,} × {kind.system}"
+        + ("" if kind.usd_per_year is None else f" for {dollars(kind.usd_per_year)}")
+        for kind in mixed.instead
+    )
+    text = ", ".join(kinds)
+    return f"; or {text}" if text else ""
+
+
+def retire_text(mixed: Mixed) -> str:
+    """Of each kind that exists its upkeep, and the cost of the systems that would do its work."""
+    return "; ".join(map(_retirement_text, mixed.retirements))
+
+
+def _retirement_text(retirement: Retirement) -> str:
+    systems = f"{retirement.systems:,} × {retirement.system}"
+    cost = "cost" if retirement.systems > 1 else "costs"
+    instead = (
+        f"{retirement.instead_systems:,} × {retirement.instead_system} more would do their work"
+        if retirement.instead_systems
+        else "the others do their work"
+    )
+    upkeep, usd = retirement.upkeep_usd_per_year, retirement.instead_usd_per_year
+    if upkeep is None or usd is None:
+        return f"{systems}: {instead}; what either costs is not known"
+    verdict = "retire them" if retirement.worth else "keep them"
+    return (
+        f"{verdict}: {systems} {cost} {dollars(upkeep)} USD a year in hosting, licences and "
+        f"electricity; {instead} for {dollars(usd)}, purchase included"
+    )
+
+
+def purchases_text(mixed: Mixed) -> str:
+    """What is bought today and in which months, such as "2 × dgx-b300 today, 1 in month 4, …; 12
+    within 36 months".
+    """
+    if not mixed.months:
+        return ""
+    if not mixed.purchases:
+        return f"nothing within {mixed.months} months"
+    steps = [_step(purchase) for purchase in mixed.purchases[:SHOWN]]
+    more = ", …" if len(mixed.purchases) > SHOWN else ""
+    whole = sum(purchase.systems for purchase in mixed.purchases)
+    return f"{mixed.buys}: {', '.join(steps)}{more}; {whole:,} within {mixed.months} months"
+
+
+def _step(purchase: Purchase) -> str:
+    return (
+        f"{purchase.systems:,} today"
+        if purchase.month == 0
+        else f"{purchase.systems:,} in month {purchase.month}"
+    )
+
+
+def mixed_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The lines of the first screen."""
+    mixed = plan.mixed
+    if mixed is None:
+        return ()
+    return (
+        ("Add", add_text(mixed)),
+        ("Old systems", retire_text(mixed)),
+        ("Buy", purchases_text(mixed)),
+    )
+
+
+def mixed_section(plan: Plan) -> Section:
+    """A row for each kind of system, and what is bought when; empty where nothing is added to what
+    exists.
+    """
+    mixed, blocks = plan.mixed, list[Block]()
+    if mixed is not None and mixed.reason is not None:
+        blocks = [Text(sentence_of(WHY_NOT[mixed.reason]))]
+    elif mixed is not None:
+        limits = plan.scenario.limits_that_count
+        header = (
+            *(
+                "systems",
+                "exist",
+                "to add",
+                "deployment",
+                "instances",
+                "share",
+                "carry, requests/s",
+            ),
+            *map(str, limits),
+        )
+        rows = tuple(_group_row(group, limits) for group in mixed.groups)
+        blocks = [
+            Table(
+                caption="The whole fleet at the peak, by the prediction as it is",
+                header=header,
+                rows=rows,
+            ),
+            Text(_routed(mixed)),
+        ]
+        blocks += [Text(sentence_of(text)) for text in (retire_text(mixed),) if text]
+        if mixed.purchases:
+            steps = tuple(
+                (f"{step.month}", f"{step.systems:,}", number(step.requests_per_second))
+                for step in mixed.purchases
+            )
+            header = ("month", f"{mixed.buys} to buy", "requests/s then")
+            blocks.append(
+                Table(caption=f"Purchases over {mixed.months} months", header=header, rows=steps)
+            )
+    return section("mixed", "The whole fleet, old and new", *blocks)
+
+
+def _group_row(group: Group, limits: Sequence[Limit]) -> tuple[str, ...]:
+    peak = group.candidate.at_peak
+    values = (
+        None
+        if peak is None or limit.share is not None
+        else getattr(peak, f"{limit.metric}_ms").value(limit.statistic)
+        for limit in limits
+    )
+    return (
+        group.system,
+        f"{group.owned:,}",
+        f"{group.added:,}",
+        name_of(group.candidate.identity),
+        f"{group.candidate.instances:,}",
+        percent(group.share),
+        number(group.requests_per_second),
+        *(ABSENT if value is None else f"{number(value)} ms" for value in values),
+    )
+
+
+def _routed(mixed: Mixed) -> str:
+    weights = ", ".join(
+        f"{number(group.weight)} for an instance on {group.system}" for group in mixed.groups
+    )
+    run = mixed.run
+    simulated = (
+        ""
+        if run is None
+        else f" {run.simulated_instances:,} of {run.instances:,} instances were simulated together."
+    )
+    carries = "its weights are the requests/s that an instance carries"
+    return f"The router is {mixed.router}; {carries}: {weights}.{simulated}"

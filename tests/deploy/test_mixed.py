@@ -1,0 +1,173 @@
+"""A fleet of two kinds of systems as files: a folder for each, and one router that knows both."""
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.questions import SMALL, plans_with
+from tonnage.api.running.deploy import deploy
+from tonnage.api.sizing import answer, ask
+from tonnage.cli.main import run
+from tonnage.deploy.mixed import MIXED, deployed_mixed
+from tonnage.deploy.verify import read_folder
+from tonnage.errors import InputError
+from tonnage.plan.plan import Plan
+
+_few_parts = plans_with()
+
+
+@cache
+def plan(**changed: Any) -> Plan:
+    asked = {"have": "1x8xl40s", "gpu": "h100", "engine": "vllm-0.32", "tp": "1", "peak_rps": 400}
+    return answer(ask(**{**SMALL, **asked, **changed}))[0]
+
+
+def written(folder: Path, target: str, **changed: Any) -> Path:
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan(**changed).to_json()))
+    deploy(path, target=target, output=folder / target)
+    return folder / target
+
+
+@pytest.mark.parametrize("target", MIXED)
+def test_what_is_written_is_read_again_without_a_fault(target: str, tmp_path: Path) -> None:
+    folder = written(tmp_path, target)
+    read = read_folder(folder)
+    assert read.faults == ()
+    mixed = plan().mixed
+    assert mixed is not None
+    assert len(mixed.groups) == 2
+    for group, name in zip(mixed.groups, ("n8xl40s", "dgx-h100"), strict=True):
+        part = Plan.from_json(json.loads((folder / name / "plan.json").read_text()))
+        assert part.choice is not None
+        assert part.choice.systems == group.owned + group.added
+        assert part.demand.sizing_requests_per_second == pytest.approx(400 * group.share)
+        assert group.candidate.system in (folder / "README.md").read_text()
+
+
+def servers(folder: Path) -> list[tuple[str, int, int]]:
+    """Of each line of HAProxy's servers the address, how many it stands for, and the weight."""
+    text = (folder / "haproxy.cfg").read_text() if (folder / "haproxy.cfg").is_file() else ""
+    if not text:
+        objects = yaml.safe_load_all((folder / "router.yaml").read_text())
+        text = next(one["data"]["haproxy.cfg"] for one in objects if one["kind"] == "ConfigMap")
+    lines = [line.split() for line in text.splitlines() if line.startswith("    server")]
+    return [
+        (words[-3], int(words[2]) if words[0] == "server-template" else 1, int(words[-1]))
+        for words in lines
+        if words[-2] == "weight"
+    ]
+
+
+@pytest.mark.parametrize("target", MIXED)
+def test_the_router_gives_each_kind_its_weight(target: str, tmp_path: Path) -> None:
+    mixed = plan().mixed
+    assert mixed is not None
+    slow, fast = mixed.groups
+    counts = [group.candidate.instances for group in mixed.groups]
+    lines = servers(written(tmp_path, target))
+    if target == "dynamo":  # a front end before all workers of a kind
+        expected = slow.weight * counts[0] / (fast.weight * counts[1])
+        assert [count for _, count, _ in lines] == [1, 1]
+    else:
+        expected = slow.weight / fast.weight
+        assert sum(count for _, count, _ in lines) == sum(counts)
+    assert lines[0][2] / lines[-1][2] == pytest.approx(expected, rel=0.02)
+
+
+HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+
+
+@pytest.mark.skipif(not HAPROXY, reason="no HAProxy on this machine: apt-get install haproxy")
+@pytest.mark.parametrize("target", MIXED)
+def test_haproxy_reads_it(target: str, tmp_path: Path) -> None:
+    folder = written(tmp_path, target)
+    path = folder / "haproxy.cfg"
+    if not path.is_file():
+        objects = yaml.safe_load_all((folder / "router.yaml").read_text())
+        data = next(one["data"] for one in objects if one["kind"] == "ConfigMap")
+        path = tmp_path / "haproxy.cfg"
+        path.write_text(data["haproxy.cfg"])
+    assert HAPROXY is not None
+    command = [HAPROXY, "-c", "-f", str(path)]
+    told = {"NAMESPACE": "x"}
+    read = subprocess.run(command, env=told, capture_output=True, text=True, check=False)
+    assert read.returncode == 0, read.stderr
+    assert "Configuration file is valid" in read.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "before", "after", "said"),
+    [
+        (
+            "compose/haproxy.cfg",
+            "    server n8xl40s-machine-1:8001",
+            "    # ",
+            "in place of the plan's",
+        ),
+        (
+            "compose/gateway.yaml",
+            "  - http://n8xl40s-machine-1:8001",
+            "  # ",
+            "backends in place of",
+        ),
+        (
+            "compose/haproxy.cfg",
+            "n8xl40s-machine-1:8002 weight",
+            "x:8002 weight",
+            "is in no folder",
+        ),
+        ("kubernetes/router.yaml", "kind-1- 8 ", "kind-1- 7 ", "HAProxy reaches"),
+        ("kubernetes/router.yaml", "containerPort: 8080", "containerPort: eight", "router.yaml"),
+        ("kubernetes/router.yaml", "name: dgx-h100-llama-3-1-8b\n", "name: x\n", "router.yaml"),
+        ("kubernetes/kustomization.yaml", "  - dgx-h100\n", "", "dgx-h100 is not applied"),
+        ("dynamo/router.yaml", "    server kind-1", "    # kind-1", "front ends in place of"),
+    ],
+)
+def test_what_is_changed_is_noticed(
+    place: str, before: str, after: str, said: str, tmp_path: Path
+) -> None:
+    target, _, file = place.partition("/")
+    path = written(tmp_path, target) / file
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    assert any(said in fault for fault in read_folder(tmp_path / target).faults)
+
+
+def test_targets_without_a_router_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan().to_json()))
+    assert run(["deploy", str(path), "--target", "kserve", "--output", str(tmp_path / "x")]) == 2
+    assert "write compose or kubernetes or dynamo" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_several_served_names_are_refused() -> None:
+    """TensorRT-LLM has one for each checkpoint: FP8 on one kind, FP16 on the other."""
+    whole = plan(engine="tensorrt-llm-1.2")
+    assert whole.mixed is not None
+    first, *others = whole.mixed.groups
+    pools = tuple(replace(pool, precision="fp16") for pool in first.candidate.pools)
+    wide = replace(first, candidate=replace(first.candidate, pools=pools))
+    with pytest.raises(InputError, match="under their own names"):
+        deployed_mixed(whole, replace(whole.mixed, groups=(wide, *others)), "compose")
+
+
+def test_both_kinds_serve_the_model_under_one_name(tmp_path: Path) -> None:
+    folder = written(tmp_path, "kubernetes")
+    names = set()
+    for kind in ("n8xl40s", "dgx-h100"):
+        deployment = yaml.safe_load((folder / kind / "deployment.yaml").read_text())
+        words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        names.add(words[words.index("--served-model-name") + 1])
+    assert names == {"llama-3.1-8b"}
