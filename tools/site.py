@@ -27,16 +27,11 @@ UPWARDS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w./-]+)((?:#[\w-]+)?)\)")
 
 PAGES = (
     (
-        "benchmark-file",
-        "trace",
-        "prometheus",
-        "rag",
-        "fp8-or-more-gpus",
-        "conversations",
+        "measurements",
+        "recorded-traffic",
+        "kinds-of-traffic",
+        "fp8-gpus-or-pools",
         "agents",
-        "two-pools",
-        "offline",
-        "coming-from",
     ),
     (
         "size",

@@ -16,14 +16,14 @@ import pytest
 from tools.site import PAGES, ROOT, stage
 
 QUESTIONS = {  # what a reader types, and the page that one of the first five results must be
-    "benchmark file": "tasks/benchmark-file",
-    "trace": "tasks/trace",
-    "size RAG": "tasks/rag",
-    "FP8 GPUs": "tasks/fp8-or-more-gpus",
-    "conversations": "tasks/conversations",
-    "disaggregated pools": "tasks/two-pools",
-    "offline night": "tasks/offline",
-    "GenAI-Perf": "tasks/coming-from",
+    "benchmark file": "tasks/measurements",
+    "trace": "tasks/recorded-traffic",
+    "size RAG": "tasks/kinds-of-traffic",
+    "FP8 GPUs": "tasks/fp8-gpus-or-pools",
+    "conversations": "tasks/kinds-of-traffic",
+    "disaggregated pools": "tasks/fp8-gpus-or-pools",
+    "offline night": "tasks/kinds-of-traffic",
+    "GenAI-Perf": "tasks/measurements",
     "INVALID verdict": "bench",
     "break-even": "lessons/04-cost",
 }
@@ -84,7 +84,7 @@ def test_links_to_the_repository_lead_to_what_the_site_has(tmp_path: Path) -> No
     stage(tmp_path / "source")
     text = (tmp_path / "source" / "course.md").read_text(encoding="utf-8")
     assert "[rag-assistant.yaml](path:files/examples/rag-assistant.yaml)" in text
-    assert "](../lessons/05-" in (tmp_path / "source" / "tasks" / "conversations.md").read_text(
+    assert "](../lessons/05-" in (tmp_path / "source" / "tasks" / "kinds-of-traffic.md").read_text(
         encoding="utf-8"
     )
     assert not re.search(
