@@ -205,8 +205,8 @@ class LoadScan:
 
     def _known_unsettled(self, place: int) -> bool:
         """Whether no queue settles at a load by what is known without a further run."""
-        known = self.instance.follows or self.runs.knows_saturation(self.instance)
-        return known and not self.settles(place)
+        free = self.instance.follows or self.runs.knows_saturation(self.instance)
+        return free and not self.settles(place)
 
     def _surely_unsettled(self, place: int) -> bool:
         """Whether a closed form alone says that no queue settles at a load, as it does of
