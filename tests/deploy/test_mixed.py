@@ -3,22 +3,38 @@
 import json
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
-from tests.questions import SMALL, plans_with
+from tests.questions import SMALL, plans_with, question
+from tonnage.api.bench import bench
 from tonnage.api.running.deploy import deploy
 from tonnage.api.sizing import answer, ask
 from tonnage.cli.main import run
 from tonnage.deploy.mixed import MIXED, deployed_mixed
+from tonnage.deploy.plan_text import bench_lengths
+from tonnage.deploy.service import dns_label
 from tonnage.deploy.verify import read_folder
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
+from tonnage.results.metrics import summarize
+from tonnage.serve.supervisor import Program, Supervisor, free_ports
+from tonnage.sizing.fleet.existing import strongest, whole_fleet
+from tonnage.sizing.loads.mixed_check import MixedAtPeak
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.question import Owned
+from tonnage.sizing.search.search import Search
+from tonnage.spec.catalog import find_system
+from tonnage.spec.workload import Trace
 
 _few_parts = plans_with()
 
@@ -171,3 +187,101 @@ def test_both_kinds_serve_the_model_under_one_name(tmp_path: Path) -> None:
         words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
         names.add(words[words.index("--served-model-name") + 1])
     assert names == {"llama-3.1-8b"}
+
+
+SPEED, SECONDS = 0.1, 14
+"""Pace of the served engines, whose processes share two cores with the client, and the length of a
+run at their own pace."""
+
+
+@contextmanager
+def served(folder: Path, logs: Path, kinds: list[str], fleet: MixedAtPeak) -> Iterator[str]:
+    """A simulated engine in a process for each instance, by the plans of a folder, behind
+    ``tonnage gateway`` with the weights of the fleet; its address."""
+    engines, flags = [], []
+    ports = iter(free_ports(sum(fleet.counts) + 1))
+    for kind, count, weight in zip(kinds, fleet.counts, fleet.weights, strict=True):
+        for place in range(count):
+            port = next(ports)
+            words = (
+                "serve",
+                "--plan",
+                str(folder / kind / "plan.json"),
+                "--instances",
+                "1",
+                "--speed",
+                str(SPEED),
+            )
+            argv = (sys.executable, "-m", "tonnage", *words, "--port", str(port))
+            name = f"{kind}-{place}"
+            engines.append(Program(name=name, argv=argv, address=f"127.0.0.1:{port}"))
+            flags += ["--backend", f"http://127.0.0.1:{port}={weight:.6g}"]
+    port = next(ports)
+    argv = (sys.executable, "-m", "tonnage", "gateway", *flags, "--port", str(port))
+    front = Program(name="gateway", argv=argv, address=f"127.0.0.1:{port}", path="/v1/health/live")
+    with Supervisor(engines, logs, restarts=False) as instances:
+        instances.wait_until_ready(timeout_s=300.0, seen=lambda serving, of: None)
+        with Supervisor([front], logs) as gateway:
+            gateway.wait_until_ready(timeout_s=60.0)
+            yield front.url
+
+
+@pytest.mark.live
+def test_a_served_fleet_of_two_kinds_is_as_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bench at the plan's load, and the same requests on the plan's fleet."""
+    changed: dict[str, Any] = {"model": "llama-3.1-70b", "tp": "2,4", "engine": "vllm-0.32"}
+    changed |= {"have": "1x4xl40s", "gpu": "h100", "system": "2xh100", "ttft": "p95<=2s"}
+    changed |= {"peak_rps": 9, "osl": 60}
+    folder = written(tmp_path, "kubernetes", **changed)
+    asked = question(**changed)
+    mixed = plan(**changed).mixed
+    assert mixed is not None
+    search = Search(question=asked, runs=Runs(asked.slo), rows=False)
+    kinds = []
+    for group in mixed.groups:
+        owned = Owned(count=group.owned + group.added, system=find_system(group.candidate.system))
+        sized = strongest(search, owned)
+        assert sized is not None
+        kinds.append((sized, owned.count))
+    fleet = whole_fleet(kinds, 9.0, as_predicted=True)
+    assert isinstance(fleet, MixedAtPeak)
+    assert fleet.weights == pytest.approx([group.weight for group in mixed.groups])
+    names = [dns_label(group.candidate.system) for group in mixed.groups]
+    with served(folder, tmp_path, names, fleet) as url:
+        (run_at_peak,) = bench(
+            url=url,
+            model="llama-3.1-70b",
+            request_rate=9 * SPEED,
+            benchmark_duration=f"{SECONDS / SPEED:g}s",
+            selftest=False,
+            metrics_url=["none"],
+            characters_per_token=4,
+            **bench_lengths(plan(**changed)),
+        )
+    clock = ("due_ns", "sent_ns", "first_token_ns", "last_token_ns")
+    record = run_at_peak.requests
+    times = {name: (getattr(record, name) * SPEED).astype(np.int64) for name in clock}
+    measured = replace(record, **times)
+    order = np.argsort(measured.due_ns, kind="stable")
+    trace = Trace(
+        due_ps=measured.due_ns[order] * 1000,
+        isl=measured.isl[order],
+        osl=measured.osl[order],
+        concurrency=0,
+        turnaround_ps=0,
+    )
+    again = fleet.routed(trace)
+    for metric, share in (
+        ("ttft", 0.05),
+        ("e2e", 0.08),
+    ):  # served tokens are 4 to 5 % further apart
+        for statistic in ("mean", "p95"):
+            served_ms = summarize(measured).statistic_ms(metric, statistic)
+            simulated_ms = summarize(again).statistic_ms(metric, statistic)
+            with capsys.disabled():
+                print(
+                    f"{metric} {statistic}: {served_ms:.1f} ms served, {simulated_ms:.1f} simulated"
+                )
+            assert served_ms == pytest.approx(simulated_ms, rel=share, abs=2)

@@ -107,3 +107,18 @@ def test_an_instance_that_died_gets_no_request() -> None:
             going.close()
             body = json.dumps({"prompt": "a b", "max_tokens": 5}).encode()
             assert [status(f"{url}/v1/completions", body) for _ in range(6)] == [200] * 6
+
+
+def test_a_token_is_passed_on_as_it_comes() -> None:
+    """Small pieces do not wait for more: by default HAProxy keeps them for up to 200 ms."""
+    with exact_server(Schedule(ttft_s=0.0, itl_s=0.02), seconds=60) as url, balanced(url) as front:
+        body = json.dumps({"prompt": "a b", "max_tokens": 40, "stream": True}).encode()
+        waits = []
+        for _ in range(5):
+            begun = time.monotonic()
+            with urllib.request.urlopen(
+                urllib.request.Request(f"{front}/v1/completions", body), timeout=10
+            ) as answer:
+                answer.read(1)
+                waits.append(time.monotonic() - begun)
+        assert min(waits) < 0.15

@@ -40,6 +40,8 @@ resolvers names
 
 defaults
     mode http
+    # a token goes on as it comes: else small pieces wait up to 200 ms for more
+    option http-no-delay
     timeout connect 2s
     timeout client {idle:g}s
     timeout server {first_byte:g}s
