@@ -219,6 +219,16 @@ def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -
         assert "damaged" not in ended.stderr
 
 
+def test_a_search_with_little_memory_is_refused_before_it_begins() -> None:
+    words = ["size", "--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "30"]
+    command = ["sh", "-c", 'ulimit -v 400000; exec "$@"', "sh", sys.executable, "-m", "tonnage"]
+    ended = subprocess.run(
+        [*command, *words, "--gpu", "h100"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("tonnage: memory is short; give this process more of it")
+
+
 def test_an_error_of_memory_is_known_by_its_words() -> None:
     for words in (
         "/x.so: failed to map segment from shared object",

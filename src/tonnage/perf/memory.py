@@ -394,10 +394,10 @@ def communication_bytes(deployment: Deployment) -> float:
         "nvlink-bridge" if gpu.link == "nvlink-bridge" else gpu.tp_link(count),
     )
     measured = 1e9 * links.get(kind, links.get(f"{kind} {gpu.arch}", links["nvlink Hopper"]))
-    printed = (engine.pcie_communication_bytes if kind == "pcie" else None) or (
+    by_engine = (engine.pcie_communication_bytes if kind == "pcie" else None) or (
         engine.communication_bytes
     )
-    first = measured if printed is None else printed
+    first = measured if by_engine is None else by_engine
     exponent = (
         fitted.communication_exponent
         if engine.communication_exponent is None

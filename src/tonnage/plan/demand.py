@@ -263,6 +263,54 @@ class HeldSessions:
     tiers: tuple[HeldTier, ...] = ()  # the KV cache, and each memory below it; empty without any
 
 
+HowKept = Literal["recompute", "pin", "cache", "offload"]
+
+
+@strict
+class SpeedTier:
+    """Sessions that a system holds at one speed and one time to first token."""
+
+    # slowdown_p90, further_ttft_p95_ms: the limits of the tier
+    slowdown_p90: float
+    further_ttft_p95_ms: float
+    per_system: float  # sessions at once; 0 where no load is inside the limits
+    systems: int | None  # for the sessions of the question; None likewise
+
+
+@strict
+class KeptCache:
+    """Sessions that a system holds by what becomes of the cache of a session that waits."""
+
+    # "recompute": it is dropped with every answer; "pin": it stays, so that a session is admitted
+    # only where its largest context fits; "cache": it stays until others need the room; "offload":
+    # it goes to the memory below then
+    how: HowKept
+    per_system: float  # sessions at once inside the limits of the question; 0 where none are
+    systems: int | None  # for the sessions of the question; None likewise
+
+
+@strict
+class Admission:
+    """More sessions than the limits allow, with and without admission by session."""
+
+    over: float  # sessions that want to run at once, over the number that the limits allow
+    # slowdown_p90, further_ttft_p95_ms: without admission, as predicted; None where not measured
+    slowdown_p90: float | None
+    further_ttft_p95_ms: float | None
+    # until a session may begin where only as many as the limits allow are admitted, on average, if
+    # one wants to begin as soon as another one is over
+    wait_seconds: float
+
+
+@strict
+class SessionTiers:
+    """Recorded sessions on the choice at other limits, and what to do with waiting ones."""
+
+    speeds: tuple[SpeedTier, ...]
+    kept: tuple[KeptCache, ...]
+    admission: tuple[Admission, ...]
+
+
 @strict
 class JobDone:
     """When a job is done on the chosen fleet, where every instance gets an equal share of it at the

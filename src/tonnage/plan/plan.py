@@ -13,7 +13,15 @@ from tonnage.errors import InputError
 from tonnage.notebook import InNotebooks
 from tonnage.plan.candidate import Candidate, CurvePoint, Identity, mean_latency
 from tonnage.plan.cost import Cost
-from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone, Regions
+from tonnage.plan.demand import (
+    Demand,
+    Existing,
+    Growth,
+    HeldSessions,
+    JobDone,
+    Regions,
+    SessionTiers,
+)
 from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
@@ -177,6 +185,7 @@ class Plan(Saved, InNotebooks):
         "pools_instead",
         "together_instead",
         "sessions",
+        "session_tiers",
         "narrow_cache",
         "mixed",
     )
@@ -246,6 +255,9 @@ class Plan(Saved, InNotebooks):
     regions: Regions | None = None
     # recorded sessions on the choice; None, and not in the JSON, where the load is none
     sessions: HeldSessions | None = None
+    # the same at other limits, and what becomes of sessions that wait; None, and not in the JSON,
+    # unless asked
+    session_tiers: SessionTiers | None = None
 
     @property
     def choice(self) -> Candidate | None:

@@ -304,7 +304,7 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
     held_tiers = []
     for kept, held_tier in enumerate((cache, *below[:-1])):
         fewer = KvTiers(tiers=tiers[:kept], offloader=rules.name) if kept else OFF
-        needed = _with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
+        needed = with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
         rate = checked * needed[1].rate if isinstance(needed, tuple) else None
         systems = None if rate is None else contender.layout.carrying(contender.load, rate).systems
         held_tiers.append(
@@ -317,7 +317,7 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
     return (*held_tiers, below[-1])
 
 
-def _with_tiers(contender: Contender, tiers: KvTiers) -> Contender:
+def with_tiers(contender: Contender, tiers: KvTiers) -> Contender:
     """The same deployment with other memories below its KV cache."""
     question, ready = contender.question, contender.ready
     if question.sharing is None or ready.instance.traffic.sharing is None:

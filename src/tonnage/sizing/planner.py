@@ -25,6 +25,7 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate, reachable
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import narrow_cache, narrowable, sensitivity, unreached
+from tonnage.sizing.session_tiers import session_tiers
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -131,10 +132,12 @@ def _parts(search: Search, best: Sized) -> Parts:
     """The plan's parts about the choice alone, and what would change it."""
     question = search.question
     if question.sharing is not None and question.sharing.recorded is not None:
+        held: Parts = {"session_tiers": lambda: session_tiers(best)}
         return {
             "explain": lambda: explained(best),
             "curve": lambda: load_curve(best),
             "sessions": lambda: held_sessions(best),
+            **(held if question.session_tiers else {}),
         }
     parts: Parts = {"narrow_cache": lambda: narrow_cache(search, best)} if narrowable(best) else {}
     parts |= {
@@ -176,6 +179,7 @@ NAMES = {
     "tail": "higher confidence",
     "curve": "latency against load",
     "sessions": "the sessions at the limit",
+    "session_tiers": "sessions at other limits",
     "pools_instead": "prefill and decode apart",
     "together_instead": "instances that do both",
 }

@@ -380,6 +380,7 @@ class Question:
             instance does both.
         regions: names and hourly requests per second of regions whose hours make the demand's
             profile; empty where nothing is known of any.
+        session_tiers: whether the plan has a table of recorded sessions at other limits.
     """
 
     model: Model
@@ -431,6 +432,7 @@ class Question:
     deploy_on: str = ""
     pools: Pools | None = None
     regions: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    session_tiers: bool = False
 
     @property
     def limits(self) -> Slo:

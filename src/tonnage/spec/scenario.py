@@ -153,6 +153,10 @@ class SessionsAsked:
         "Recorded pauses are cut to this (default: 10min).",
         one="Recorded pauses are cut to this (default: they stay as they are).",
     )
+    session_tiers: bool | None = leaf(
+        "Show how many recorded sessions a system holds at each speed and time to first token, what"
+        " keeping the cache of a waiting session buys, and admission by session, size only."
+    )
 
 
 @strict
@@ -761,8 +765,8 @@ SHARES = ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_frac
 # Leaves of the search that an instance's memory depends on
 OF_MEMORY = ("max_batch_size", "max_num_tokens", "max_model_len", *SHARES)
 
-# Leaves of the search that one simulated deployment has no use for
-OF_SIZE = ("system", "load", "deploy_on")
+# Leaves that one simulated deployment has no use for
+OF_SIZE = ("system", "load", "deploy_on", "session_tiers")
 SWEPT = (
     "model",
     "isl",
@@ -788,8 +792,8 @@ def simulated_leaves() -> Iterator[Leaf]:
     deployment and its requests, and its own.
     """
     for part in (*leaves(), *leaves(SimulationAsked, ("simulate",))):
-        of_search = part.path[0] == "search" and part.name not in OF_SIZE
-        if of_search or part.path[0] in ("lengths", "sessions", "simulate") or part.name in OTHERS:
+        described = part.path[0] in ("search", "lengths", "sessions", "simulate")
+        if (described and part.name not in OF_SIZE) or part.name in OTHERS:
             words = part.one or part.about
             yield replace(
                 part, about=f"{words[:-1]}; several make a sweep." if part.name in SWEPT else words

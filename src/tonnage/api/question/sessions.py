@@ -48,7 +48,7 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
     another. Raises InputError.
     """
     asked = scenario.sessions
-    if replace(asked, longest_pause=None) == SessionsAsked():
+    if replace(asked, longest_pause=None, session_tiers=None) == SessionsAsked():
         return None
     words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
     prefix = _prefix(asked, words)
@@ -370,6 +370,7 @@ def sessions_questions(
                 "precisions": rest["precisions"] or precisions,
                 "sharing": Sharing(recorded=own, tiers=tiers),
                 "tune": False,
+                "session_tiers": bool(scenario.sessions.session_tiers),
             }
             questions.append(
                 Question(model=model, isl=isl, osl=osl, pairs=pairs, demand=demand, **asked)
@@ -393,7 +394,11 @@ def check_no_sessions(scenario: Scenario) -> None:
     """
     said = [name for name in (*UNITS, "share_active") if getattr(scenario.demand, name) is not None]
     said += [name for name in LIMITS_OF_SESSIONS if getattr(scenario.limits, name) is not None]
-    said += ["longest_pause"] if scenario.sessions.longest_pause is not None else []
+    said += [
+        name
+        for name in ("longest_pause", "session_tiers")
+        if getattr(scenario.sessions, name) is not None
+    ]
     if said:
         raise InputError(
             f"{option(said[0])}: belongs to recorded sessions; give {option('trace')} a file of"

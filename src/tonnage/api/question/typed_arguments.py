@@ -85,6 +85,7 @@ class SizeArguments(SharedArguments, total=False):
     title: Text
     model: Texts
     layout: Text
+    session_tiers: bool | None
     peak_rps: Number
     mean_rps: Number
     peak_percentile: Number

@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tonnage.plan.cost import WayCost
-from tonnage.plan.demand import ADay, Demand, Existing, Growth, HeldSessions, Region, Regions
+from tonnage.plan.demand import (
+    ADay,
+    Demand,
+    Existing,
+    Growth,
+    HeldSessions,
+    Region,
+    Regions,
+    SessionTiers,
+)
 from tonnage.plan.fleet import Autoscaling, AutoscalingCost, BehindRouter, OverHours, WhyNot
 from tonnage.plan.limit import Limit
 from tonnage.plan.plan import Plan
@@ -328,6 +337,55 @@ def growth_text(growth: Growth, systems: int) -> str:
     )
     later = ", ".join(map(" ".join, zip(counts, loads, strict=True)))
     return f"at {growth.per_month:.1%} a month {lasts}{f'; {later}' if later else ''}"
+
+
+HOW_KEPT = {
+    "recompute": "dropped",
+    "pin": "pinned",
+    "cache": "in the KV cache",
+    "offload": "also below it",
+}
+"""What becomes of the cache of a session that waits."""
+
+
+def session_tiers_text(found: SessionTiers) -> str:
+    """The sessions of a system by what becomes of a waiting session's cache, and admission."""
+    kept = ", ".join(
+        f"{HOW_KEPT[one.how]} {number(one.per_system)}"
+        + ("" if one.systems is None else f" ({counted(one.systems, 'system')})")
+        for one in found.kept
+    )
+    first = found.admission[0]
+    without = (
+        ""
+        if first.slowdown_p90 is None
+        else f"without admission {first.slowdown_p90:.2f}× as slow as alone, "
+    )
+    return (
+        f"sessions a system with a waiting session's cache {kept}; with {percent(first.over - 1)}"
+        f" more sessions {without}with it {span(first.wait_seconds)} until one begins"
+    )
+
+
+def session_tiers_section(plan: Plan) -> Section:
+    """Sessions of a system at each speed and time to first token; empty unless asked."""
+    found = plan.session_tiers
+    if found is None:
+        return section("session-tiers", "Sessions at other limits")
+    seconds = sorted({tier.further_ttft_p95_ms for tier in found.speeds})
+    cells = {(tier.slowdown_p90, tier.further_ttft_p95_ms): tier for tier in found.speeds}
+    header = ("p90 slowdown", *(f"further TTFT p95 ≤ {one / 1e3:g} s" for one in seconds))
+    rows = tuple(
+        (f"≤ {slowdown:g}×", *(number(cells[slowdown, one].per_system) for one in seconds))
+        for slowdown in sorted({tier.slowdown_p90 for tier in found.speeds})
+    )
+    caption = "Sessions at once on a system, at the asked confidence, by short runs"
+    return section(
+        "session-tiers",
+        "Sessions at other limits",
+        Table(caption=caption, header=header, rows=rows),
+        Text(sentence_of(session_tiers_text(found))),
+    )
 
 
 def regions_text(found: Regions) -> str:

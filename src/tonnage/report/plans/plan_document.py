@@ -68,6 +68,7 @@ from tonnage.report.plans.fleet import (
     existing_glance,
     existing_section,
     regions_section,
+    session_tiers_section,
 )
 from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
@@ -222,6 +223,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         job_section(plan),
         autoscaling_section(plan),
         regions_section(plan),
+        session_tiers_section(plan),
         sensitivity_section(plan, moved),
         measurement_section(plan),
         section(

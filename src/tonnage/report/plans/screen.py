@@ -65,6 +65,7 @@ from tonnage.report.plans.fleet import (
     prefix_cache_text,
     regions_text,
     router_text,
+    session_tiers_text,
     sessions_text,
 )
 from tonnage.report.plans.mixed import mixed_rows
@@ -145,6 +146,10 @@ def answer_rows(plan: Plan) -> Rows:
             ("Standby", "" if best.standby is None else standby_text(best.standby)),
             ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
             ("Sessions", sessions_text(plan)),
+            (
+                "Waiting",
+                "" if plan.session_tiers is None else session_tiers_text(plan.session_tiers),
+            ),
             ("Prefix hits", prefix_cache_text(plan.prefix_cache, best.systems)),
             ("A day", "" if day is None else day_text(day)),
             ("Spread", spread_text(plan)),
