@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tonnage import api
 from tonnage.cli.main import run
-from tonnage.errors import HIDDEN, InputError, short_of_memory, visible
+from tonnage.errors import HIDDEN, InputError, InputErrors, short_of_memory, visible
 from tonnage.spec.scenario_file import read_scenario
 from tonnage.spec.typed_values import DEEPEST, bounded, parse_json, parse_yaml
 
@@ -217,6 +218,15 @@ def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -
             ), ended.stderr
             assert "Traceback" not in ended.stderr
         assert "damaged" not in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["model", "gpu", "trace", "isl", "coefficients", "prices"])
+@pytest.mark.parametrize("text", ["9" * 300, "/" + "9" * 5_000 + ".csv"])
+def test_a_text_that_is_too_long_for_a_file_is_refused_as_any_other(name: str, text: str) -> None:
+    given = {"model": "llama-3.1-8b", "gpu": "h100", "isl": 100, "osl": 10, "ttft": "p95<=1s"}
+    load = {} if name == "trace" else {"peak_rps": 1}
+    with pytest.raises(InputErrors, match=name):
+        api.size(**given | load | {name: text})
 
 
 def test_a_search_with_little_memory_is_refused_before_it_begins() -> None:

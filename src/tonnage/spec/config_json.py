@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from os.path import isdir, isfile
 from pathlib import Path
 
 from tonnage.csv_file import read_text
@@ -259,11 +260,11 @@ def _model_file(where: str, written: Config) -> Model:
 
 def _file_of(path: Path) -> Path:
     try:
-        if path.is_dir():
+        if isdir(path):
             if not (path / "config.json").is_file():
                 raise InputError(f"{path}: the folder holds no config.json")
             return path / "config.json"
-        if not path.is_file():
+        if not isfile(path):
             raise InputError(
                 f"{path}: no such file; give a config.json, its folder or a model of `tonnage"
                 " catalog`"
