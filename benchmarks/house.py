@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
+import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -81,6 +86,63 @@ def mirrored(root: Path = ROOT) -> tuple[int, int]:
     return sum(place.exists() for place in places), len(modules)
 
 
+QUESTION = (
+    *("size", "--model", "llama-3.1-8b", "--gpu", "h100", "--isl", "2000", "--osl", "200"),
+    *("--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"),
+)
+"""README's question on one GPU."""
+
+
+class _Reached(BaseException):
+    """The first simulated step, with the frames that lead to it."""
+
+    def __init__(self, frames: list[tuple[str, str]]) -> None:
+        self.frames = frames
+        super().__init__()
+
+
+def way(tokens: Sequence[str] = QUESTION) -> list[tuple[str, str]]:
+    """File and function of every frame of the package from a command to its first simulated step,
+    through the thread that simulates; the run that loads the compiled loop is none of the question.
+    """
+    from tonnage.cli.main import run
+    from tonnage.simulator.kernel.driven import Loop
+
+    asker, loop = threading.get_ident(), Loop.__call__.__code__
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or frame.f_code is not loop:
+            return
+        frames = _frames(frame)
+        if threading.get_ident() != asker:
+            frames = _frames(sys._current_frames()[asker]) + frames
+        if "warm_up" not in [function for _, function in frames]:
+            raise _Reached(frames)
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        with redirect_stdout(io.StringIO()):
+            run(tokens)
+    except _Reached as reached:
+        return reached.frames
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    raise RuntimeError("the command simulated nothing")
+
+
+def _frames(frame: FrameType | None) -> list[tuple[str, str]]:
+    """The package's frames down to this one, by file and function."""
+    package, frames = ROOT / "src" / "tonnage", []
+    while frame is not None:
+        file = Path(frame.f_code.co_filename)
+        if file.is_relative_to(package):
+            frames.append((str(file.relative_to(package)), frame.f_code.co_name))
+        frame = frame.f_back
+    return frames[::-1]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -104,6 +166,9 @@ def main() -> None:
     print(f"ternaries per 1,000 statements: {1000 * ternaries / count:.1f}")
     print(f"modules with a test file of their name: {tested} of {modules}, {tested / modules:.0%}")
     print(f"pages: {len(pages)}, {words:,} words")
+    frames = way()
+    steps = f"{len(frames)} frames in {len(dict(frames))} files"
+    print(f"from `tonnage size` to the first simulated step: {steps}")
     for file, counter in (
         sorted(silent.items(), key=lambda item: -sum(item[1].values())) if arguments.names else ()
     ):

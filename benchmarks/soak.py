@@ -49,7 +49,8 @@ CLIENT: dict[str, Any] = {
 }
 ISL = 2_000
 EVERY_S = 10.0
-MOST_MB, MOST_FILES = 20.0, 20  # growth between the second quarter and the last
+# growth between the second quarter and the last; tables of a full cache are made larger once
+MOST_MB, MOST_FILES = 30.0, 20
 
 
 class Watched(threading.Thread):

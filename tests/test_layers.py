@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.house import way
 from tests.conftest import LONGEST
 
 ROOT = Path(__file__).parents[1]
@@ -155,6 +156,21 @@ def test_no_file_is_over_350_statements_and_no_function_over_48(folder: str) -> 
         (path, node.name, statements_of(node)) for path in files for node in functions_of(path)
     ]
     assert [function for function in functions if function[2] > MOST_STATEMENTS_OF_A_FUNCTION] == []
+
+
+MOST_FRAMES, MOST_FILES = 26, 14
+"""From a command to the first simulated step; both may only fall."""
+
+
+def test_the_way_of_a_question_is_the_page_about_it() -> None:
+    frames = way()
+    files = list(dict(frames))
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    section = re.search(r"\n## Read these (\d+) files\n(.*?)\n## ", page, re.DOTALL)
+    assert section is not None
+    assert re.findall(r"^\| `([\w/]+\.py)` \|", section[2], re.MULTILINE) == files
+    assert int(section[1]) == len(files) <= MOST_FILES
+    assert len(frames) <= MOST_FRAMES
 
 
 def test_what_numba_compiles_takes_at_most_six_arguments() -> None:

@@ -201,7 +201,7 @@ def front() -> str:
     do.
     """
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    about = readme.split("\n\n")[1]
+    about = readme.split("\n\n")[1].replace("](docs/", "](")
     lessons = "\n".join(f"lessons/{path.stem}" for path in sorted(LESSONS.glob("*.ipynb")))
     parts = [f"# Tonnage\n\n{about}\n\n![The first page of a report](images/report-desktop.png)"]
     for title, names in zip(GROUPS, PAGES, strict=True):

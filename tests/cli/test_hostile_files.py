@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tonnage import api
 from tonnage.cli.main import run
-from tonnage.errors import HIDDEN, InputError, short_of_memory, visible
+from tonnage.errors import HIDDEN, InputError, InputErrors, short_of_memory, visible
 from tonnage.spec.scenario_file import read_scenario
 from tonnage.spec.typed_values import DEEPEST, bounded, parse_json, parse_yaml
 
@@ -217,6 +218,25 @@ def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -
             ), ended.stderr
             assert "Traceback" not in ended.stderr
         assert "damaged" not in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["model", "gpu", "trace", "isl", "coefficients", "prices"])
+@pytest.mark.parametrize("text", ["9" * 300, "/" + "9" * 5_000 + ".csv"])
+def test_a_text_that_is_too_long_for_a_file_is_refused_as_any_other(name: str, text: str) -> None:
+    given = {"model": "llama-3.1-8b", "gpu": "h100", "isl": 100, "osl": 10, "ttft": "p95<=1s"}
+    load = {} if name == "trace" else {"peak_rps": 1}
+    with pytest.raises(InputErrors, match=name):
+        api.size(**given | load | {name: text})
+
+
+def test_a_search_with_little_memory_is_refused_before_it_begins() -> None:
+    words = ["size", "--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "30"]
+    command = ["sh", "-c", 'ulimit -v 400000; exec "$@"', "sh", sys.executable, "-m", "tonnage"]
+    ended = subprocess.run(
+        [*command, *words, "--gpu", "h100"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("tonnage: memory is short; give this process more of it")
 
 
 def test_an_error_of_memory_is_known_by_its_words() -> None:

@@ -176,3 +176,19 @@ def test_a_further_prompt_worked_by_hand() -> None:
     assert two - one == pytest.approx(
         operations / (RATE * times["prefill"]) + times["io"] * moved / BANDWIDTH, rel=1e-3
     )
+
+
+def test_sparse_latent_attention_has_the_projections_of_latent_attention() -> None:
+    """Two of the input, joined, one of the queries and one of the results: three products a layer,
+    of 61 layers."""
+    counts = {
+        model: next(
+            count
+            for group, count, _ in Kernels(of(model, gpu="h200", tp=8, precision="fp8"))._products(
+                Step(512, 1, 0, 0)
+            )
+            if group == "attention"
+        )
+        for model in ("deepseek-v3", "deepseek-v3.2")
+    }
+    assert counts == {"deepseek-v3": 3 * 61, "deepseek-v3.2": 3 * 61}

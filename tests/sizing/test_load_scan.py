@@ -34,9 +34,14 @@ class Curve(LoadScan):
     """A scan whose values are those of a function of the load and of the length of a run."""
 
     def __init__(
-        self, value: Callable[[float, int], float], most: float = 1000.0, begin: float = 1000.0
+        self,
+        value: Callable[[float, int], float],
+        most: float = 1000.0,
+        begin: float = 1000.0,
+        measured: bool = False,
     ) -> None:
-        """Loads settle up to ``most``; the search begins at ``begin``."""
+        """Loads settle up to ``most``, which is ``measured`` already or not; the search begins at
+        ``begin``."""
         traffic = SimpleNamespace(sharing=None)
         fake: Any = SimpleNamespace(
             traffic=traffic,
@@ -45,8 +50,13 @@ class Curve(LoadScan):
             saturation_estimate=lambda: most / 0.98,
         )
         super().__init__(
-            SimpleNamespace(saturation=lambda instance: most / 0.98, open=self._open), fake
-        )  # type: ignore[arg-type]
+            SimpleNamespace(
+                saturation=lambda instance: most / 0.98,
+                knows_saturation=lambda instance: measured,
+                open=self._open,
+            ),  # type: ignore[arg-type]
+            fake,
+        )
         self.value, self.begin, self.runs_made = value, begin, list[tuple[int, float]]()
 
     def start(self, slo: Any) -> int:
@@ -90,6 +100,19 @@ def test_what_never_breaks_ends_at_saturation() -> None:
     assert isinstance(found, Highest)
     assert found.limit is None
     assert found.rate == pytest.approx(1000.0)
+
+
+@pytest.mark.parametrize("care", [QUICK, SURE])
+@pytest.mark.parametrize("near", [0.0, 700.0, 1090.0])
+def test_above_a_saturation_that_was_measured_no_run_is_made_and_the_answer_is_the_same(
+    care: Any, near: float
+) -> None:
+    before, after = (Curve(lambda rate, _: rate / 1e6, measured=known) for known in (False, True))
+    rates = [rate_of(scan.highest(limit(1.0), 0.0, care, near)) for scan in (before, after)]
+    assert rates[0] == rates[1] == pytest.approx(1000.0)
+    assert any(rate > 1000.0 for _, rate in before.runs_made)
+    assert all(rate <= 1000.0 for _, rate in after.runs_made)
+    assert len(after.runs_made) < len(before.runs_made)
 
 
 def test_a_short_run_that_is_too_good_does_not_make_an_answer() -> None:

@@ -48,7 +48,8 @@ def test_parameters_of_published_files(
 
 def test_what_a_file_says_beside_its_sizes(tmp_path: Path) -> None:
     # with those that are read by their fields in tests/spec/test_config_fields.py
-    others = {"GPTNeoForCausalLM", "CodeGenForCausalLM"}
+    others = {"GPTNeoForCausalLM", "CodeGenForCausalLM", "Kimi_K25ForConditionalGeneration"}
+    assert LAYOUTS["Kimi_K25ForConditionalGeneration"] == LAYOUTS["KimiK25ForConditionalGeneration"]
     by_keys = {name for name, layout in LAYOUTS.items() if layout.family != "by_fields"} - others
     assert by_keys <= {config["architectures"][0] for config, _ in PUBLISHED} <= set(LAYOUTS)
     assert read_config(write(tmp_path, QWEN_MOE)).head_norms

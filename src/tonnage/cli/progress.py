@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -13,6 +14,8 @@ from contextlib import contextmanager, nullcontext
 # What goes on when every candidate has been simulated: its length is not known, so that the bar
 # only moves
 AFTER = "tuning knobs, simulating whole fleets, changing one input at a time"
+
+LEAST_BYTES = 500_000_000  # of addresses, for the simulation of fleets
 
 
 @contextmanager
@@ -81,12 +84,17 @@ def compile_if_needed(
 
     Args:
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
+
+    Raises MemoryError: for fleets this process may take less than ``LEAST_BYTES``, with which LLVM
+    never returned.
     """
     from tonnage.cli.progress import fleet_compiled_beside
     from tonnage.simulator.kernel import is_compiled, warm_up
     from tonnage.simulator.kernel.compiler import SLOWER
     from tonnage.simulator.kernel.driven import loop_of
 
+    if fleet and 0 < resource.getrlimit(resource.RLIMIT_AS)[0] < LEAST_BYTES:
+        raise MemoryError
     if is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped)):
         return
     if not quiet:

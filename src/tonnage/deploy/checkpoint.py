@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import isdir, isfile
 from pathlib import Path
 
 from tonnage.errors import InputError, option
@@ -113,13 +114,9 @@ def judged(model: str) -> Judged | None:
     """
     place = Path(model)
     file = (
-        place / MANIFEST
-        if place.is_dir()
-        else place.with_name(MANIFEST)
-        if place.is_file()
-        else place
+        place / MANIFEST if isdir(place) else place.with_name(MANIFEST) if isfile(place) else place
     )
-    if file.name != MANIFEST or not file.is_file():
+    if file.name != MANIFEST or not isfile(file):
         return None
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))

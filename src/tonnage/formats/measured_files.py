@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ def _streamed(where: str, values: Values, invalid: InvalidRuns) -> Values:
 def _is_folder(path: Path) -> bool:
     """Whether it is a folder."""
     try:
-        return path.is_dir()
+        return isdir(path)
     except OSError as error:
         raise InputError(
             f"{shown(str(path))}: cannot be read ({error.strerror}); give the path of a file or a"
@@ -285,7 +286,7 @@ def _settled(line: Values, engine: str) -> Values:
 
 def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     """Where each run of a report or folder is, and what it says."""
-    if path.is_dir():
+    if isdir(path):
         yield from _folder(path, invalid)
         return
     if path.suffix.lower() not in (".json", LINES):

@@ -17,6 +17,7 @@ import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
     """The runs of a file with single requests. Raises InputError: none of these, or damaged; one
     line says where.
     """
-    source = (request_file(path) or path) if path.is_dir() else path
+    source = (request_file(path) or path) if isdir(path) else path
     text = read_text(source, give="a file with single requests", most=MAX_BYTES)
     if source.suffix.lower() == ".csv":
         text = csv_lines(text, str(source))

@@ -74,24 +74,24 @@ def kv_bytes_per_token(deployment: Deployment) -> int:
 
 def index_bytes_per_token(deployment: Deployment) -> int:
     """What of it the keys of indexers take."""
-    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
-    return math.ceil(sum(layers * cache.index for layers, cache in kept))
+    caches = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    return math.ceil(sum(layers * cache.index for layers, cache in caches))
 
 
 def window_bytes_per_token(deployment: Deployment) -> int:
     """The same in layers with a sliding window, per token that they keep; 0 where all layers grow
     with the sequence or are counted so.
     """
-    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
-    return math.ceil(sum(layers * cache.window_token for layers, cache in kept))
+    caches = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    return math.ceil(sum(layers * cache.window_token for layers, cache in caches))
 
 
 def window_tokens(deployment: Deployment) -> int:
     """Tokens that the layers with a sliding window keep; where they differ, the most that any of
     them keeps.
     """
-    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
-    return max((cache.window for _, cache in kept if cache.window_token), default=0)
+    caches = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    return max((cache.window for _, cache in caches if cache.window_token), default=0)
 
 
 def state_bytes(deployment: Deployment) -> int:
@@ -101,9 +101,9 @@ def state_bytes(deployment: Deployment) -> int:
     With speculative decoding a state is kept for every guess, so that the one after the last right
     guess can be taken up.
     """
-    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    caches = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
     states = 1 if deployment.speculation is None else deployment.speculation.tokens + 1
-    return math.ceil(states * sum(layers * cache.sequence for layers, cache in kept))
+    return math.ceil(states * sum(layers * cache.sequence for layers, cache in caches))
 
 
 # Bytes of the weights on each GPU, the drafter's included.
@@ -394,10 +394,10 @@ def communication_bytes(deployment: Deployment) -> float:
         "nvlink-bridge" if gpu.link == "nvlink-bridge" else gpu.tp_link(count),
     )
     measured = 1e9 * links.get(kind, links.get(f"{kind} {gpu.arch}", links["nvlink Hopper"]))
-    printed = (engine.pcie_communication_bytes if kind == "pcie" else None) or (
+    by_engine = (engine.pcie_communication_bytes if kind == "pcie" else None) or (
         engine.communication_bytes
     )
-    first = measured if printed is None else printed
+    first = measured if by_engine is None else by_engine
     exponent = (
         fitted.communication_exponent
         if engine.communication_exponent is None
@@ -410,8 +410,10 @@ def shared_bytes(deployment: Deployment) -> int:
     """The memory of a GPU of which an engine has its share: what CUDA gives out to one that
     profiles itself, in bytes.
     """
-    kept = 1e9 * memory_constants().driver_gb if find_engine(deployment.engine).profiled else 0.0
-    return deployment.gpu.memory_bytes - math.ceil(kept)
+    by_driver = (
+        1e9 * memory_constants().driver_gb if find_engine(deployment.engine).profiled else 0.0
+    )
+    return deployment.gpu.memory_bytes - math.ceil(by_driver)
 
 
 OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")

@@ -101,12 +101,12 @@ def value_of(grammar: str, seed: int, longest: int = 400) -> str:
         _matcher(grammar).deep_copy(),
         llguidance.numpy.allocate_token_bitmask(1, _bytes().vocab_size),
     )
-    made, run = bytearray(), 0
-    while not matcher.is_stopped() and len(made) < LONGEST:
+    output, run = bytearray(), 0
+    while not matcher.is_stopped() and len(output) < LONGEST:
         forced = matcher.compute_ff_tokens()
         if forced:
             matcher.consume_tokens(forced)
-            made += bytes(one for one in forced if one < 256)
+            output += bytes(token for token in forced if token < 256)
             run = 0
             continue
         if matcher.is_accepting():
@@ -117,12 +117,12 @@ def value_of(grammar: str, seed: int, longest: int = 400) -> str:
         ).tolist()
         if not allowed:
             break
-        chosen, run = _chosen(allowed, run, len(made), longest, rng)
+        chosen, run = _chosen(allowed, run, len(output), longest, rng)
         matcher.consume_token(chosen)
-        made.append(chosen)
+        output.append(chosen)
     if not matcher.is_accepting():
         raise Refused("the grammar has no text that ends; give one that does")
-    return made.decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")
 
 
 def _chosen(
@@ -133,13 +133,13 @@ def _chosen(
     """
     there = set(allowed)
     letters, digits = (
-        [one for one in _FREE if one in there],
-        [one for one in _DIGITS if one in there],
+        [byte for byte in _FREE if byte in there],
+        [byte for byte in _DIGITS if byte in there],
     )
-    closing = [one for one in _CLOSING if one in there]
+    closing = [byte for byte in _CLOSING if byte in there]
     ends: list[int] = []
     if len(letters) > 20:  # within a text
-        joints = [_QUOTE] if _QUOTE in there else [one for one in _JOINTS if one in there]
+        joints = [_QUOTE] if _QUOTE in there else [byte for byte in _JOINTS if byte in there]
         long = made > longest or run >= _WORDS
         ends = (
             joints[:1]
@@ -150,11 +150,11 @@ def _chosen(
     elif closing and (made > longest or rng.random() < 0.5):
         ends, free = closing[:1], closing
     elif len(digits) > 1:
-        others = [one for one in (_COMMA, *closing) if one in there]
-        ends, free = others if run >= 2 or rng.random() < 0.5 else [], digits
+        separators = [byte for byte in (_COMMA, *closing) if byte in there]
+        ends, free = separators if run >= 2 or rng.random() < 0.5 else [], digits
     else:
-        ends = [one for one in (_QUOTE, *closing, _COMMA) if one in there][:1]
-        free = letters or digits or [one for one in allowed if 32 < one < 127] or allowed
+        ends = [byte for byte in (_QUOTE, *closing, _COMMA) if byte in there][:1]
+        free = letters or digits or [byte for byte in allowed if 32 < byte < 127] or allowed
     return (rng.choice(ends), 0) if ends else (rng.choice(free), run + 1)
 
 

@@ -152,10 +152,10 @@ def next_look(s: Scaler) -> int:
 
 def place_fails(s: Scaler, i: int) -> int:
     """What is in the ``i``-th place is gone; 1 where something did."""
-    held = 0 if s.phase[i] == OFF else 1
+    in_use = 0 if s.phase[i] == OFF else 1
     s.phase[i] = OFF
     s.broken[i] = 1
-    return held
+    return in_use
 
 
 def look(s: Scaler, requests: Sequence[int], available: MutableSequence[int], at: int) -> None:
@@ -165,16 +165,16 @@ def look(s: Scaler, requests: Sequence[int], available: MutableSequence[int], at
     ``available`` is written: 1 where an instance takes requests.
     """
     serving = wake_and_release(s, requests, at)
-    wanted = asked_for(s, requests, serving)
-    scale_up(s, wanted, at)
-    scale_down(s, wanted, requests)
-    serving, held = 0, 0
+    needed = asked_for(s, requests, serving)
+    scale_up(s, needed, at)
+    scale_down(s, needed, requests)
+    serving, in_use = 0, 0
     for i in range(len(s.phase)):
         available[i] = 1 if s.phase[i] == SERVING else 0
         serving += available[i]
-        held += 1 if s.phase[i] != OFF else 0
+        in_use += 1 if s.phase[i] != OFF else 0
     s.held[s.counts[0]][0] = serving
-    s.held[s.counts[0]][1] = held
+    s.held[s.counts[0]][1] = in_use
     s.counts[0] += 1
     s.counts[1] = 0
 
@@ -204,16 +204,16 @@ def asked_for(s: Scaler, requests: Sequence[int], serving: int) -> int:
                 load += requests[i]
     else:
         load = s.counts[1] * 1.0 * PER_S / s.rule[6]
-    wanted = int(load / target)
-    if wanted * target < load:
-        wanted += 1
+    needed = int(load / target)
+    if needed * target < load:
+        needed += 1
     if abs(load - serving * target) <= TOLERANCE * serving * target:
-        wanted = serving
-    wanted = min(max(wanted, s.rule[1]), s.rule[2])
-    s.asked[s.counts[0] % len(s.asked)] = wanted
-    if wanted >= serving:
-        return wanted
-    highest = wanted
+        needed = serving
+    needed = min(max(needed, s.rule[1]), s.rule[2])
+    s.asked[s.counts[0] % len(s.asked)] = needed
+    if needed >= serving:
+        return needed
+    highest = needed
     for i in range(len(s.asked)):
         highest = max(highest, s.asked[i])
     return min(highest, serving)
@@ -261,10 +261,12 @@ def held_seconds(s: Scaler, rule: Autoscale, until: int) -> dict[int, float]:
     """The seconds for which each number of instances was held, over the time from 0 to an instant
     in picoseconds.
     """
-    seconds, each = until / PER_S, s.rule[6] / PER_S
-    held = [rule.begins + rule.warm, *(int(row[1]) for row in s.held)]
-    last = max(seconds - (len(held) - 1) * each, 0.0)
-    found: dict[int, float] = {}
-    for place, count in enumerate(held):
-        found[count] = found.get(count, 0.0) + (each if place < len(held) - 1 else last)
-    return found
+    seconds, interval = until / PER_S, s.rule[6] / PER_S
+    counts = [rule.begins + rule.warm, *(int(row[1]) for row in s.held)]
+    last = max(seconds - (len(counts) - 1) * interval, 0.0)
+    seconds_by_count: dict[int, float] = {}
+    for place, count in enumerate(counts):
+        seconds_by_count[count] = seconds_by_count.get(count, 0.0) + (
+            interval if place < len(counts) - 1 else last
+        )
+    return seconds_by_count

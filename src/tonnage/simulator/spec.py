@@ -88,31 +88,17 @@ class EngineSpec:
         which needs no compiler and gives the same record. ``stop`` is that of
         ``kernel.run_recorded``.
         """
-        return self.run_ranks(
-            rank_traces(trace, self.ranks), window_ps=window_ps, plain=plain, stop=stop
+        traces = rank_traces(trace, self.ranks)
+        if not plain:
+            return self.run_ranks(traces, window_ps=window_ps, stop=stop)[0]
+        from tonnage.simulator import reference
+        from tonnage.simulator.kernel.build import check_engine
+
+        check_engine(self.step, self.knobs, self.blocks)
+        ran = reference.run_ranks(
+            traces, self.ranks, self.step, self.knobs, self.blocks, **self._limits(window_ps)
         )
-
-    def run_ranks(
-        self,
-        traces: Sequence[Trace],
-        *,
-        window_ps: int = -1,
-        plain: bool = False,
-        stop: NDArray[np.int64] | None = None,
-    ) -> Requests:
-        """The same for requests that were given to the ranks already: one trace for each that gets
-        any.
-        """
-        if plain:
-            from tonnage.simulator import reference
-            from tonnage.simulator.kernel.build import check_engine
-
-            check_engine(self.step, self.knobs, self.blocks)
-            ran = reference.run_ranks(
-                traces, self.ranks, self.step, self.knobs, self.blocks, **self._limits(window_ps)
-            )
-            return pooled([rank.requests for rank in ran]) if self.ranks > 1 else ran[0].requests
-        return self.recorded_ranks(traces, most_steps=0, window_ps=window_ps, stop=stop)[0]
+        return pooled([rank.requests for rank in ran]) if self.ranks > 1 else ran[0].requests
 
     def recorded(
         self,
@@ -125,19 +111,21 @@ class EngineSpec:
         """The requests of a trace on a compiled instance, with its first ``most_steps`` steps; the
         arguments are those of ``run``.
         """
-        return self.recorded_ranks(
+        return self.run_ranks(
             rank_traces(trace, self.ranks), most_steps=most_steps, window_ps=window_ps, stop=stop
         )
 
-    def recorded_ranks(
+    def run_ranks(
         self,
         traces: Sequence[Trace],
         *,
-        most_steps: int,
+        most_steps: int = 0,
         window_ps: int = -1,
         stop: NDArray[np.int64] | None = None,
     ) -> tuple[Requests, StepRecord]:
-        """The same for requests that were given to the ranks already."""
+        """The same for requests that were given to the ranks already: one trace for each that gets
+        any.
+        """
         import numpy as np
 
         from tonnage.simulator.kernel import run_ranks

@@ -658,13 +658,15 @@ def encoder_weights(part: ConfigValues, hidden: int) -> int:
         return 0
     if share := next((values[key] for key in SHUFFLED if isinstance(values.get(key), float)), 0):
         merge = round(1 / share) if 1 / MOST_RATIO < share < 1 else merge
-    named = values.get("model_type") in GATED_ENCODERS
-    gated = named or next((values.get(key) in GATED for key in ACTIVATIONS if key in values), False)
-    stacked = values.get("deepstack_visual_indexes")
-    mergers = 1 + (len(stacked) if isinstance(stacked, list) else 0)
+    by_type = values.get("model_type") in GATED_ENCODERS
+    gated = by_type or next(
+        (values.get(key) in GATED for key in ACTIVATIONS if key in values), False
+    )
+    levels = values.get("deepstack_visual_indexes")
+    mergers = 1 + (len(levels) if isinstance(levels, list) else 0)
     layer = width * (4 * width + (3 if gated else 2) * inner)
-    merged = merge**2 * width
-    leading = merged * (merged + hidden) if merge > 1 else hidden * (width + hidden)
+    patches = merge**2 * width
+    leading = patches * (patches + hidden) if merge > 1 else hidden * (width + hidden)
     return (layers + further) * layer + mergers * leading
 
 
@@ -701,8 +703,8 @@ def stretched_context(config: Mapping[str, Any], context: int) -> int:
     original = scaling.get("original_max_position_embeddings")
     if isinstance(original, int) and (factor := _stretch(scaling, "yarn")):
         return max(context, round(factor * original))
-    done = config.get("rope_local_base_freq") is not None
-    factor = 0.0 if done else _stretch(scaling, "linear", "dynamic")
+    two_bases = config.get("rope_local_base_freq") is not None
+    factor = 0.0 if two_bases else _stretch(scaling, "linear", "dynamic")
     return round(context * max(factor, 1))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from os.path import isdir, isfile
 from pathlib import Path
 
 from tonnage.csv_file import read_text
@@ -115,9 +116,8 @@ def read_config(path: str | Path, layout: str = "") -> Model:
     config = config | {"quantization_config": quantized}
     for name, keys in BESIDE.items() if quantized is None else ():
         if (beside := file.parent / name).is_file():
-            written = _load(beside)
-            renamed = {keys.get(key, key): value for key, value in written.items()}
-            config = config | {"quantization_config": {"quant_method": keys[""], **renamed}}
+            entries = {keys.get(key, key): value for key, value in _load(beside).items()}
+            config = config | {"quantization_config": {"quant_method": keys[""], **entries}}
     beside = file.parent / "hf_quant_config.json"
     if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
         config = config | {
@@ -260,11 +260,11 @@ def _model_file(where: str, written: Config) -> Model:
 
 def _file_of(path: Path) -> Path:
     try:
-        if path.is_dir():
+        if isdir(path):
             if not (path / "config.json").is_file():
                 raise InputError(f"{path}: the folder holds no config.json")
             return path / "config.json"
-        if not path.is_file():
+        if not isfile(path):
             raise InputError(
                 f"{path}: no such file; give a config.json, its folder or a model of `tonnage"
                 " catalog`"
@@ -530,9 +530,9 @@ class _Reader(ConfigValues):
         return count
 
     def head_dim(self, layout: Layout, hidden: int, heads: int) -> int:
-        given = self.optional(layout.head_dim) if layout.head_dim else None
-        if given is not None:
-            return given
+        width = self.optional(layout.head_dim) if layout.head_dim else None
+        if width is not None:
+            return width
         if layout.head_dim_required:
             self.fail(layout.head_dim, "missing")
         if hidden % heads:
@@ -540,12 +540,12 @@ class _Reader(ConfigValues):
         return hidden // heads
 
     def ffn(self, layout: Layout, hidden: int) -> int:
-        given = self.optional(*layout.ffn)
+        width = self.optional(*layout.ffn)
         if layout.halved:
             return self.required(*layout.ffn) // 2
-        if given is None and layout.ffn_times_hidden:
+        if width is None and layout.ffn_times_hidden:
             return layout.ffn_times_hidden * hidden
-        return given or self.required(*layout.ffn)
+        return width or self.required(*layout.ffn)
 
     def experts(self, layout: Layout) -> tuple[int, int]:
         """Experts per layer and experts per token; (1, 1) for a dense model."""

@@ -252,7 +252,10 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "KimiLinearForCausalLM": KIMI,
     "KimiK3ForConditionalGeneration": replace(KIMI, wrapped=True),
-    "KimiK25ForConditionalGeneration": replace(DEEPSEEK, wrapped=True),
+    **dict.fromkeys(
+        ("KimiK25ForConditionalGeneration", "Kimi_K25ForConditionalGeneration"),
+        replace(DEEPSEEK, wrapped=True),
+    ),
     "Qwen2MoeForCausalLM": replace(BY_FIELDS, absent=(("use_sliding_window", False),)),
     "Qwen3NextForCausalLM": replace(BY_FIELDS, gated=True, head_norms=True),
     **dict.fromkeys(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, fields, replace
+from os.path import isfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -258,7 +259,7 @@ def link_words(text: str, tp: int) -> str:
     Raises InputError: the file has no such table.
     """
     path = Path(text)
-    if not path.is_file():
+    if not isfile(path):
         return text
     rows = [
         line.split() for line in read_text(path).splitlines() if re.match(r"^\s*GPU\d+\s", line)

@@ -519,8 +519,8 @@ def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None 
     at_most = "" if round(mean) == longest else f"{mean:,.0f} tokens on average and up to "
     raise InputError(
         f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the"
-        f" context of {model.name}, {most:,} tokens; shorten them or choose a model with a longer"
-        f" context{_meant_tokens(isl, osl, most)}"
+        f" context of {model.name}, {most:,} tokens; shorten them, raise {option('max_model_len')}"
+        f" if it is given, or choose a model with a longer context{_meant_tokens(isl, osl, most)}"
     )
 
 

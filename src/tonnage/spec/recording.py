@@ -244,10 +244,10 @@ def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
     blocks = _blocks(path, where) if found is _mooncake else ()
     native, marks = ("ms" if found is _mooncake else "s"), _marks(path, where)
     if marks["numbers"]:
-        own = "s" if marks["burstgpt"] else _own_unit(path, where)
+        file_unit = "s" if marks["burstgpt"] else _unit_of_column(path, where)
         chosen = (
             unit
-            or own
+            or file_unit
             or _unit_of(
                 due,
                 native,
@@ -303,7 +303,7 @@ def _time_column(names: Iterable[str]) -> tuple[str, str | None]:
     """The column of moments, and the unit that its name says; empty where there is none."""
     split = {name: SAID_UNIT.fullmatch(name) for name in names}
     stems = {name: match[1] if match else name for name, match in split.items()}
-    column = next((name for known in TIMES for name in stems if stems[name] == known), "")
+    column = next((name for time in TIMES for name in stems if stems[name] == time), "")
     match = split.get(column)
     unit = match[2] if match else None
     return column, "s" if unit and unit.startswith("s") else unit
@@ -331,7 +331,8 @@ def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:
                 f"{at}: timestamp '{row['timestamp']}' is not a time; write seconds or such as"
                 " 2023-11-16 18:17:03.98"
             )
-        pair = [next((name for name in some if name in row), "") for some in (PROMPTS, OUTPUTS)]
+        columns = PROMPTS, OUTPUTS
+        pair = [next((name for name in words if name in row), "") for words in columns]
         names = (pair[0], pair[1]) if all(pair) else None
         if names == BURSTGPT and number(row[BURSTGPT[1]]) == 0:
             yield line, moment or 0, FAILED
@@ -434,7 +435,7 @@ def _marks(path: str, where: str) -> dict[str, bool]:
     }
 
 
-def _own_unit(path: str, where: str) -> str | None:
+def _unit_of_column(path: str, where: str) -> str | None:
     """The unit that the name of a table's column of times says."""
     if path.lower().endswith((".jsonl", ".json")):
         return None

@@ -193,13 +193,13 @@ KV_SIXTEEN = ("", "NONE", "AUTO", "FP16", "BF16", "NO_QUANT")
 def _kv_word(quantized: Mapping[str, Any]) -> str:
     """The word or the bits by which one object declares the format of the KV cache."""
     scheme = quantized.get("kv_cache_scheme", quantized.get("kv_cache_quant_config"))
-    declared = str(quantized.get("kv_cache_quant_algo") or "").upper()
+    word = str(quantized.get("kv_cache_quant_algo") or "").upper()
     if isinstance(scheme, Mapping) and isinstance(scheme.get("num_bits"), int):
         bits = scheme["num_bits"]
-        declared = f"INT{bits}" if scheme.get("type") == "int" else f"FP{bits}"
+        word = f"INT{bits}" if scheme.get("type") == "int" else f"FP{bits}"
     if isinstance(scheme, Mapping) and "fp8" in str(scheme.get("dtype", "")):
-        declared = "FP8"
-    return declared
+        word = "FP8"
+    return word
 
 
 KV_FORMATS: dict[str, KvFormat] = {"FP8": "fp8", "INT8": "int8"}

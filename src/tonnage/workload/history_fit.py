@@ -68,7 +68,8 @@ class Growth:
         """
         rates = (self.per_day, self.high, self.low)
         return tuple(
-            0.0 if ratio <= 1 else math.log(ratio) / one if one > 0 else math.inf for one in rates
+            0.0 if ratio <= 1 else math.log(ratio) / rate if rate > 0 else math.inf
+            for rate in rates
         )  # type: ignore[return-value]
 
     def to_json(self) -> dict[str, Any]:
@@ -116,8 +117,8 @@ class HistoryFit:
     @property
     def mean_rps(self) -> float:
         """Requests per second in the hours that were seen."""
-        seen = self.history.seen
-        return float(self.history.requests[seen].mean()) / HOUR_S
+        hours = self.history.seen
+        return float(self.history.requests[hours].mean()) / HOUR_S
 
     @property
     def peak_rps(self) -> float:
@@ -155,8 +156,8 @@ class HistoryFit:
             "osl": asdict(self.osl),
             "cached_share": h.cache,
             **{
-                name: None if one is None else float(one[h.seen].mean())
-                for name, one in gauges.items()
+                name: None if gauge is None else float(gauge[h.seen].mean())
+                for name, gauge in gauges.items()
             },
             "growth": None if self.growth is None else self.growth.to_json(),
             "not_seen": list(self.gaps),
@@ -190,10 +191,10 @@ def fit_history(
     shared = (
         _shared(history) if isl is None or history.mean("isl", history.last_week) is not None else 0
     )
-    asked = (("isl", isl, shared), ("osl", osl, 0))
+    length_settings = (("isl", isl, shared), ("osl", osl, 0))
     sides = {
-        name: _lengths(history, name, given, f"{stem}.{name}.csv", files, less=less)
-        for name, given, less in asked
+        name: _lengths(history, name, stated, f"{stem}.{name}.csv", files, less=less)
+        for name, stated, less in length_settings
     }
     peak = max(profile) if profile else float(history.requests[history.seen].max()) / HOUR_S
     steps = np.diff(history.fine)
@@ -204,7 +205,7 @@ def fit_history(
     bursty = certain and history.fine_s <= FINE_S
     if profile:
         files[f"{stem}.profile.csv"] = "requests_per_second\n" + "".join(
-            f"{one:.6g}\n" for one in profile
+            f"{rate:.6g}\n" for rate in profile
         )
     demand = (
         DemandAsked(profile=f"{stem}.profile.csv")
@@ -253,14 +254,14 @@ def growth_of(history: History) -> Growth | None:
     rates, weekdays, places = [], [], []
     for place in range(len(hours) // DAY_H):
         day, shape = hours[DAY_H * place :][:DAY_H], usual[DAY_H * place :][:DAY_H]
-        known = np.isfinite(day)
-        if known.sum() >= DAY_H / 2 and np.nansum(day) > 0:
-            rates.append(float(np.nansum(day) * shape.sum() / shape[known].sum()))
+        finite = np.isfinite(day)
+        if finite.sum() >= DAY_H / 2 and np.nansum(day) > 0:
+            rates.append(float(np.nansum(day) * shape.sum() / shape[finite].sum()))
             places.append(place)
             weekdays.append(place % 7)
     by_weekday = all(weekdays.count(day) > 1 for day in range(7))
     levels = (
-        [[float(day == one) for one in range(7)] for day in weekdays]
+        [[float(day == weekday) for weekday in range(7)] for day in weekdays]
         if by_weekday
         else [[1.0] for _ in weekdays]
     )
@@ -269,14 +270,14 @@ def growth_of(history: History) -> Growth | None:
         return None
     design = np.column_stack([np.array(levels), np.array(places)])
     values, root = np.log(rates), np.sqrt(rates)
-    found = np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0]
+    solution = np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0]
     degrees = len(rates) - columns
-    scatter = float(((values - design @ found) ** 2 * rates).sum()) / degrees
+    scatter = float(((values - design @ solution) ** 2 * rates).sum()) / degrees
     covariance = np.linalg.inv((design * root[:, None]).T @ (design * root[:, None]))
     # counts of Poisson arrivals scatter by 1 at least
     error = math.sqrt(max(1.0, scatter) * float(covariance[-1, -1]))
     half = student_t((1 + CONFIDENCE) / 2, degrees) * error
-    slope = float(found[-1])
+    slope = float(solution[-1])
     return Growth(
         per_day=slope, low=slope - half, high=slope + half, days=len(rates), by_weekday=by_weekday
     )
@@ -293,8 +294,8 @@ def _place(history: History, period: int, count: int) -> NDArray[np.int64]:
 def _usual(history: History, period: int) -> NDArray[np.float64]:
     """Mean requests of each hour of the week, or of the day."""
     place = _place(history, period, len(history.requests))
-    each = [history.requests[(place == one) & history.seen] for one in range(period)]
-    means = np.array([float(values.mean()) if values.size else math.nan for values in each])
+    hourly = [history.requests[(place == hour) & history.seen] for hour in range(period)]
+    means = np.array([float(values.mean()) if values.size else math.nan for values in hourly])
     return np.where(np.isfinite(means), means, np.nanmean(means))
 
 
@@ -302,14 +303,14 @@ def _profile(history: History) -> tuple[float, ...]:
     """Requests per second by the hour of the week, or of the day below a week; the mean of all, at
     the level of the last such period.
     """
-    seen = history.seen
-    period = next((one for one in (WEEK_H, DAY_H) if seen.sum() >= one), 0)
+    hours = history.seen
+    period = next((candidate for candidate in (WEEK_H, DAY_H) if hours.sum() >= candidate), 0)
     if not period:
         return ()
     usual = _usual(history, period)
     last, shape = history.requests[-period:], usual[_place(history, period, period)]
     level = float(np.nansum(last) / shape[np.isfinite(last)].sum())
-    return tuple(float(one) for one in usual * level / HOUR_S)
+    return tuple(float(rate) for rate in usual * level / HOUR_S)
 
 
 def _quantile(rate: float, dispersion: float) -> float:
@@ -327,8 +328,15 @@ def _shared(history: History) -> int:
     mean, buckets = history.mean("isl", hours), history.histograms.get("isl")
     if history.cache is None or history.cache < LEAST_SHARED or mean is None:
         return 0
-    tokens, found = round(history.cache * mean), None if buckets is None else buckets.over(hours)
-    return tokens if found is None or not found.count or tokens <= found.bracket(0.1)[0] else 0
+    tokens, histogram = (
+        round(history.cache * mean),
+        None if buckets is None else buckets.over(hours),
+    )
+    return (
+        tokens
+        if histogram is None or not histogram.count or tokens <= histogram.bracket(0.1)[0]
+        else 0
+    )
 
 
 def _lengths(
@@ -373,8 +381,8 @@ def _lognormal(found: Buckets, less: int) -> str | None:
     ]
     best, sigma = 1.0, 0.0
     for place in range(1, 151):
-        one = 0.02 * place
-        normal = NormalDist(math.log(found.mean) - one * one / 2, one)
+        width = 0.02 * place
+        normal = NormalDist(math.log(found.mean) - width * width / 2, width)
         distance = max(
             (
                 abs(normal.cdf(math.log(bound + 0.5)) - share)
@@ -383,7 +391,7 @@ def _lognormal(found: Buckets, less: int) -> str | None:
             ),
             default=1.0,
         )
-        best, sigma = min((best, sigma), (distance, one))
+        best, sigma = min((best, sigma), (distance, width))
     deviation = found.mean * math.sqrt(math.expm1(sigma**2))
     return f"lognormal:{found.mean - less:.5g},{deviation:.5g}" if best <= NEAR else None
 
@@ -448,20 +456,22 @@ def _gaps(
             " short outputs or the other way round, latencies differ and the number of systems"
             " hardly does."
         )
-        said = "varied as those of Poisson arrivals do"
+        explanation = "varied as those of Poisson arrivals do"
         if history.fine_s > FINE_S:
-            said = "vary with the hour of the day too, so that arrivals are taken as Poisson's"
+            explanation = (
+                "vary with the hour of the day too, so that arrivals are taken as Poisson's"
+            )
         elif bursty:
-            said = (
+            explanation = (
                 f"varied {dispersion:.3g} times as much as those of Poisson arrivals, and so does"
                 " the scenario"
             )
         yield (
-            f"Bursts shorter than {history.fine_s:.0f} s: counts over such intervals {said}."
+            f"Bursts shorter than {history.fine_s:.0f} s: counts over such intervals {explanation}."
             " Shorter bursts are taken to be alike; where they are not, TTFT limits break first."
         )
     if history.cache is not None and history.cache >= LEAST_SHARED:
-        said = (
+        explanation = (
             f"all prompts of the scenario have {shared:,} tokens in common, of which a cache finds"
             " as much. Where each conversation has a beginning apart, the KV cache holds less, and"
             " the answer is on the low side"
@@ -474,7 +484,7 @@ def _gaps(
         )
         yield (
             f"What prompts share: a prefix cache had {history.cache:.0%} of their tokens, and"
-            f" nobody says which; {said}."
+            f" nobody says which; {explanation}."
         )
     missing = int((~history.seen).sum())
     if missing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,7 +51,7 @@ def read_traffic(path: str, where: str, unit: str | None = None) -> Traffic:
     Raises:
         InputError: neither of these, or a trace that says no lengths; every bad line is named.
     """
-    if Path(path).is_dir():
+    if isdir(path):
         return _of_run(Path(path), where)
     recording = read_recording(path, where, unit)
     if not recording.isl:

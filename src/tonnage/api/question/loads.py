@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +182,7 @@ def recording_from(path: str, where: str, unit: str | None = None) -> Recording:
 
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
-    if Path(path).is_dir() and not _is_clients(path, where):
+    if isdir(path) and not _is_clients(path, where):
         return traffic_from(path, where).recording
     return (
         _of_client(path, where) if _is_clients(path, where) else read_recording(path, where, unit)
@@ -229,7 +230,7 @@ def _is_clients(path: str, where: str) -> bool:
         request_file,
     )
 
-    if Path(path).is_dir():
+    if isdir(path):
         return request_file(Path(path)) is not None
     if not path.lower().endswith((".json", ".jsonl", ".csv")):
         return False

@@ -9,7 +9,7 @@ import gzip
 import json
 import os
 from functools import lru_cache
-from pathlib import Path
+from os.path import isdir
 from typing import Any
 
 from tonnage.errors import InputError
@@ -27,7 +27,7 @@ def read_sessions(path: str, where: str) -> RecordedSessions | None:
     Raises:
         InputError: it cannot be read, or what it says is not possible; with the place.
     """
-    if not path.lower().endswith(ENDINGS) or Path(path).is_dir():
+    if not path.lower().endswith(ENDINGS) or isdir(path):
         return None
     if not os.path.exists(path):
         raise InputError(f"{where}: there is no file {path}")

@@ -70,7 +70,9 @@ def read(text: bytes, path: str, where: str) -> RecordedSessions:
         )
     sessions: dict[str, list[_Span]] = {}
     for span in sorted(requests, key=lambda span: (span.begins, span.own)):
-        named = (one.attributes.get("gen_ai.conversation.id") for one in _above(span, spans))
+        named = (
+            ancestor.attributes.get("gen_ai.conversation.id") for ancestor in _above(span, spans)
+        )
         sessions.setdefault(str(next(filter(None, named), span.trace)), []).append(span)
     tools = sorted(span.begins for span in spans.values() if span.operation == "execute_tool")
     return recorded_of(
@@ -96,20 +98,20 @@ def _spans(document: Any) -> Iterator[_Span]:
                     begins=int(span["startTimeUnixNano"]),
                     ends=int(span["endTimeUnixNano"]),
                     attributes={
-                        one["key"]: next(iter(one["value"].values()), None)
-                        for one in span.get("attributes", ())
+                        attribute["key"]: next(iter(attribute["value"].values()), None)
+                        for attribute in span.get("attributes", ())
                     },
                 )
 
 
 def _above(span: _Span, spans: Mapping[str, _Span]) -> Iterator[_Span]:
     """A span and the spans around it, the nearest first."""
-    seen: set[str] = set()
-    one: _Span | None = span
-    while one is not None and one.own not in seen:
-        yield one
-        seen.add(one.own)
-        one = spans.get(one.parent)
+    visited: set[str] = set()
+    current: _Span | None = span
+    while current is not None and current.own not in visited:
+        yield current
+        visited.add(current.own)
+        current = spans.get(current.parent)
 
 
 def _session(requests: list[_Span], spans: Mapping[str, _Span], tools: list[int]) -> Session:
@@ -125,30 +127,32 @@ def _session(requests: list[_Span], spans: Mapping[str, _Span], tools: list[int]
     calls: list[Call] = []
     for place, span in enumerate(requests):
         # the outermost is the session itself
-        chain = [one.own for one in _above(span, spans) if one.operation == "invoke_agent"][:-1]
-        own, parent = (chain[0], chain[1] if len(chain) > 1 else "") if chain else ("", "")
+        chain = [
+            ancestor.own for ancestor in _above(span, spans) if ancestor.operation == "invoke_agent"
+        ][:-1]
+        agent, parent = (chain[0], chain[1] if len(chain) > 1 else "") if chain else ("", "")
         waits = (
-            {last[own]}
-            if own in last
+            {last[agent]}
+            if agent in last
             else {last[parent]}
             if parent in last
             else {0}
             if place
             else set()
         )
-        if own not in last and own:
-            over.setdefault(parent, []).append(own)
+        if agent not in last and agent:
+            over.setdefault(parent, []).append(agent)
         ended = [
-            one
-            for one in over.get(own, ())
-            if first + calls[last[one]].at_ns + calls[last[one]].took_ns <= span.begins
+            sub_agent
+            for sub_agent in over.get(agent, ())
+            if first + calls[last[sub_agent]].at_ns + calls[last[sub_agent]].took_ns <= span.begins
         ]
-        waits |= {last[one] for one in ended}
-        over[own] = [one for one in over.get(own, ()) if one not in ended]
+        waits |= {last[sub_agent] for sub_agent in ended}
+        over[agent] = [sub_agent for sub_agent in over.get(agent, ()) if sub_agent not in ended]
         since = max(
             (first + calls[wait].at_ns + calls[wait].took_ns for wait in waits), default=span.begins
         )
-        isl, osl, before = span.tokens(INPUT), span.tokens(OUTPUT), last.get(own, -1)
+        isl, osl, before = span.tokens(INPUT), span.tokens(OUTPUT), last.get(agent, -1)
         goes_on = before >= 0 and isl >= calls[before].isl + calls[before].osl
         called = bisect_left(tools, span.begins) > bisect_left(tools, since)
         calls.append(
@@ -160,10 +164,10 @@ def _session(requests: list[_Span], spans: Mapping[str, _Span], tools: list[int]
                 waits=tuple(sorted(waits)),
                 pause_ns=max(span.begins - since, 0),
                 tool=called,
-                agent=agents.setdefault(own, len(agents)),
+                agent=agents.setdefault(agent, len(agents)),
                 continues=before if goes_on else -1,
                 shared=ENDLESS if goes_on else 0,
             )
         )
-        last[own] = place
+        last[agent] = place
     return Session(calls=calls, begins_ns=first)

@@ -61,7 +61,7 @@ def draw_bars(bars: Bars, page: Page) -> tuple[float, str]:
     )
     longest = max([len(bar.name) for bar in bars.bars], default=0) * BOLD
     stacked = page.narrow or longest > 240
-    left = 6.0 if stacked else longest + 16
+    left_x = 6.0 if stacked else longest + 16
     row = ROW + 18 if stacked else ROW
     room = max([len(bar.total) for bar in bars.bars], default=0) * BOLD + 12
     top, bottom = used + 6, used + 6 + row * len(bars.bars)
@@ -69,10 +69,10 @@ def draw_bars(bars: Bars, page: Page) -> tuple[float, str]:
     ticks = nice_ticks(
         0.0, min(max([*ends, 0.0]), bars.cut or math.inf) or 1.0, 4 if page.narrow else 7
     )
-    x = Scale(ticks=ticks, start=left, end=page.width - 14 - (0 if stacked else room))
+    x = Scale(ticks=ticks, start=left_x, end=page.width - 14 - (0 if stacked else room))
     parts = [names, *(_tick(x, t, top, bottom) for t in ticks)]
     for i, bar in enumerate(bars.bars):
-        parts.append(_bar(bar, x, top + i * row, left, stacked))
+        parts.append(_bar(bar, x, top + i * row, left_x, stacked))
     parts.append(
         text(
             (x.start + x.end) / 2,
@@ -150,7 +150,7 @@ def draw_tornado(tornado: Tornado, page: Page) -> tuple[float, str]:
     """
     stacked = page.narrow
     longest = max([len(s.name) for s in tornado.swings], default=0) * CHARACTER
-    left = 40.0 if stacked else longest + 60
+    left_x = 40.0 if stacked else longest + 60
     row = ROW + 24 if stacked else ROW + 6
     entries = [(_swatch(5), "input lower"), (_swatch(0), "input higher")]
     used, names = legend(entries, page, 4, 0)
@@ -160,7 +160,7 @@ def draw_tornado(tornado: Tornado, page: Page) -> tuple[float, str]:
     low, high = min(values), max(values)
     pad = max((high - low) * 0.04, 0.02 * abs(high) or 0.1)
     ticks = nice_ticks(max(0.0, low - pad), high + pad, 4 if page.narrow else 8)
-    x = Scale(ticks=ticks, start=left, end=page.width - 52)
+    x = Scale(ticks=ticks, start=left_x, end=page.width - 52)
     parts = [names, *(_tick(x, t, top, bottom) for t in ticks)]
     for i, swing in enumerate(tornado.swings):
         y = top + i * row + (22 if stacked else (row - 2 * HALF) / 2)
@@ -169,7 +169,7 @@ def draw_tornado(tornado: Tornado, page: Page) -> tuple[float, str]:
         name = (
             text(6, y - 7, fitted(swing.name, page.width - 12))
             if stacked
-            else text(left - 48, y + HALF + 4, swing.name, "end")
+            else text(left_x - 48, y + HALF + 4, swing.name, "end")
         )
         parts.append(mark(inside + name, swing.tip))
     base = x(tornado.base)
@@ -215,12 +215,12 @@ def draw_boxes(boxes: Boxes, page: Page) -> tuple[float, str]:
     """The height and the markup of box plots."""
     longest = max((len(box.name) for box in boxes.boxes), default=0) * CHARACTER
     stacked = page.narrow or longest > 240
-    left = 14.0 if stacked else longest + 24
+    left_x = 14.0 if stacked else longest + 24
     row = BOX_ROW + 16 if stacked else BOX_ROW
     top, bottom = 6.0, 6.0 + row * len(boxes.boxes)
     x = Scale(
         ticks=_ticks(boxes, 4 if page.narrow else 8),
-        start=left,
+        start=left_x,
         end=page.width - 18,
         log=boxes.axis.log,
     )
@@ -228,7 +228,7 @@ def draw_boxes(boxes: Boxes, page: Page) -> tuple[float, str]:
         line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 18, short(t), "middle", "tick")
         for t in x.ticks
     ]
-    parts += [_box(box, x, top + i * row, left, stacked) for i, box in enumerate(boxes.boxes)]
+    parts += [_box(box, x, top + i * row, left_x, stacked) for i, box in enumerate(boxes.boxes)]
     parts.append(
         text(
             (x.start + x.end) / 2,
@@ -290,11 +290,11 @@ def draw_gantt(gantt: Gantt, page: Page) -> tuple[float, str]:
         [(_swatch(0).replace("fill0", tone), name) for name, tone in kinds], page, 4, 0
     )
     longest = max((len(lane.name) for lane in gantt.lanes[::named]), default=0) * CHARACTER
-    left, top = longest + 14, used + 6
+    left_x, top = longest + 14, used + 6
     bottom = top + tall * len(gantt.lanes)
     end = max((span.end for lane in gantt.lanes for span in lane.spans), default=gantt.start)
     ticks = nice_ticks(gantt.start, max(end, gantt.start + 1e-6), 4 if page.narrow else 8)
-    x = Scale(ticks=ticks, start=left, end=page.width - 20)
+    x = Scale(ticks=ticks, start=left_x, end=page.width - 20)
     parts = [
         names,
         *(
@@ -311,7 +311,7 @@ def draw_gantt(gantt: Gantt, page: Page) -> tuple[float, str]:
             else ""
         )
         if place % named == 0:
-            parts.append(text(left - 8, y + tall / 2 + 4.5, lane.name, "end", "tick"))
+            parts.append(text(left_x - 8, y + tall / 2 + 4.5, lane.name, "end", "tick"))
     parts.append(
         text(
             (x.start + x.end) / 2,
@@ -352,27 +352,38 @@ FAINTEST = 0.14  # opacity of a cell that holds next to nothing
 
 def draw_heat_map(heat: HeatMap, page: Page) -> tuple[float, str]:
     """The height and the markup of a heat map; its cells are of one size, whatever their edges."""
-    left, right, top = 56.0, page.width - 20, 26.0
+    left_x, right_x, top = 56.0, page.width - 20, 26.0
     across, down = len(heat.columns) - 1, len(heat.rows) - 1
     tall = min(28.0, 300 / max(down, 1))
-    bottom, wide = top + tall * down, (right - left) / max(across, 1)
+    bottom, wide = top + tall * down, (right_x - left_x) / max(across, 1)
     parts = [text(4, 12, fitted(heat.y.title, page.width - 8), class_="axis")]
-    most = max((cell.count for cell in heat.cells), default=1)
+    highest_count = max((cell.count for cell in heat.cells), default=1)
     for cell in heat.cells:
         parts.append(
             _cell(
-                cell, left + cell.column * wide, bottom - (cell.row + 1) * tall, (wide, tall), most
+                cell,
+                left_x + cell.column * wide,
+                bottom - (cell.row + 1) * tall,
+                (wide, tall),
+                highest_count,
             )
         )
-    parts += [line(left, top, left, bottom, "grid"), line(left, bottom, right, bottom, "grid")]
+    parts += [
+        line(left_x, top, left_x, bottom, "grid"),
+        line(left_x, bottom, right_x, bottom, "grid"),
+    ]
     longest = max(len(short(edge)) for edge in heat.columns) * CHARACTER + 8
     for i in range(0, len(heat.columns), max(1, math.ceil(longest / wide))):
-        parts.append(text(left + i * wide, bottom + 17, short(heat.columns[i]), "middle", "tick"))
+        parts.append(text(left_x + i * wide, bottom + 17, short(heat.columns[i]), "middle", "tick"))
     for i in range(0, down + 1, math.ceil(14 / tall)):
-        parts.append(text(left - 6, bottom - i * tall + 4, short(heat.rows[i]), "end", "tick"))
+        parts.append(text(left_x - 6, bottom - i * tall + 4, short(heat.rows[i]), "end", "tick"))
     parts.append(
         text(
-            (left + right) / 2, bottom + 37, fitted(heat.x.title, page.width - 8), "middle", "axis"
+            (left_x + right_x) / 2,
+            bottom + 37,
+            fitted(heat.x.title, page.width - 8),
+            "middle",
+            "axis",
         )
     )
     return bottom + 46, "".join(parts)
@@ -398,13 +409,16 @@ def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], most: int) 
 
 def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
     """The height and the markup of a plot."""
-    left, right = 50.0, page.width - 14
+    left_x, right_x = 50.0, page.width - 14
     used, names = legend(_entries(plot), page, 4, 0)
     columns = sum(rule.along == "x" for rule in plot.rules)
     top = used + 22 + 16 * columns
     bottom = top + (250 if page.narrow else 300)
     x = Scale(
-        ticks=_plot_ticks(plot, "x", 4 if page.narrow else 8), start=left, end=right, log=plot.x.log
+        ticks=_plot_ticks(plot, "x", 4 if page.narrow else 8),
+        start=left_x,
+        end=right_x,
+        log=plot.x.log,
     )
     y = Scale(ticks=_plot_ticks(plot, "y", 9), start=bottom, end=top, log=plot.y.log)
     scale = element(
@@ -421,7 +435,8 @@ def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
         text(4, used + 12, fitted(plot.y.title, page.width - 8), class_="axis"),
     ]
     parts += [
-        line(left, y(t), right, y(t), "grid") + text(left - 6, y(t) + 4, short(t), "end", "tick")
+        line(left_x, y(t), right_x, y(t), "grid")
+        + text(left_x - 6, y(t) + 4, short(t), "end", "tick")
         for t in y.ticks
     ]
     parts += [
@@ -430,7 +445,11 @@ def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
     ]
     parts.append(
         text(
-            (left + right) / 2, bottom + 37, fitted(plot.x.title, page.width - 8), "middle", "axis"
+            (left_x + right_x) / 2,
+            bottom + 37,
+            fitted(plot.x.title, page.width - 8),
+            "middle",
+            "axis",
         )
     )
     parts += _rules(plot, x, y)
@@ -501,26 +520,26 @@ def _points(series: Series, x: Scale, y: Scale) -> str:
 def _rules(plot: Plot, x: Scale, y: Scale) -> list[str]:
     """Limits and marked loads: a dashed line each, with its words where there is room."""
     lines, labels, columns = [], [], 0
-    left, right, top, bottom = x.start, x.end, y.end, y.start
+    left_x, right_x, top, bottom = x.start, x.end, y.end, y.start
     drawn = _drawn(plot, x, y)
     for rule in plot.rules:
         tone = "neutral" if rule.tone is None else f"stroke{rule.tone % TONES}"
-        words = fitted(rule.label, right - left)
+        words = fitted(rule.label, right_x - left_x)
         if rule.along == "y":
             place = y(rule.value)
-            begin, end, base = _free(len(words) * BOLD, place, (left, right, top), drawn)
+            begin, end, base = _free(len(words) * BOLD, place, (left_x, right_x, top), drawn)
             drawn += [(begin + part * (end - begin) / 9, base - 5) for part in range(10)]
-            lines.append(line(left, place, right, place, f"limit {tone}"))
+            lines.append(line(left_x, place, right_x, place, f"limit {tone}"))
             labels.append(
                 text(begin, base, words, class_="limit-label")
-                if begin == left + 6
+                if begin == left_x + 6
                 else text(end, base, words, "end", "limit-label")
             )
             continue
         place = x(rule.value)
         row = top - 6 - 16 * columns
-        fits = place + 5 + len(words) * CHARACTER <= right
-        at = place + 5 if fits else max(place - 5, left + len(words) * CHARACTER)
+        fits = place + 5 + len(words) * CHARACTER <= right_x
+        at = place + 5 if fits else max(place - 5, left_x + len(words) * CHARACTER)
         lines.append(line(place, row - 10, place, bottom, f"limit {tone}"))
         labels.append(text(at, row, words, "start" if fits else "end", "limit-label"))
         columns += 1
@@ -533,9 +552,9 @@ def _drawn(plot: Plot, x: Scale, y: Scale) -> list[tuple[float, float]]:
     """
     places = []
     for series in plot.series:
-        found = [(x(point.x), y(point.y)) for point in series.points]
-        places += found
-        for (a, b), (c, d) in pairwise(found) if series.line else ():
+        points = [(x(point.x), y(point.y)) for point in series.points]
+        places += points
+        for (a, b), (c, d) in pairwise(points) if series.line else ():
             parts = math.ceil(math.dist((a, b), (c, d)) / 6)
             places += [(a + (c - a) * i / parts, b + (d - b) * i / parts) for i in range(1, parts)]
     return places
@@ -547,11 +566,11 @@ def _free(
     """Start, end and base line of a horizontal line's label: at its left or right end, above or
     below, wherever it covers least.
     """
-    left, right, top = edges
+    left_x, right_x, top = edges
     spots = [
         (begin, begin + wide, base)
         for base in (place - 5, place + 13)
-        for begin in (left + 6, right - 6 - wide)
+        for begin in (left_x + 6, right_x - 6 - wide)
         if base - 11 > top or base > place
     ]
 

@@ -61,14 +61,14 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     options |= {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
     options = WHOLE | options
     try:
-        found = compiler(cache=True, **options)(function)
+        dispatcher = compiler(cache=True, **options)(function)
     except RuntimeError:  # no place for a cache
         return compiler(**options)(function)
-    cache = found._cache
+    cache = dispatcher._cache
     # Numba's method makes the compiler ready and then calls this one, which takes a fifth of the
     # time.
     cache.load_overload = getattr(cache, "_load_overload", cache.load_overload)
-    return found
+    return dispatcher
 
 
 def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
@@ -210,10 +210,10 @@ def grouped(ranks: Sequence[Machine], knobs: EngineKnobs) -> list[Machine]:
     note = note_of(knobs, (1,))
     at, room = np.zeros(len(ranks), np.int64), np.zeros((0, 0), np.int64)
     room = room_for(ranks[0]._replace(group=Group(note, at, room)), at)
-    found = [m._replace(group=Group(note, at, room)) for m in ranks]
-    for m, address in zip(found, at.tolist(), strict=True):
+    machines = [m._replace(group=Group(note, at, room)) for m in ranks]
+    for m, address in zip(machines, at.tolist(), strict=True):
         write(m, address)
-    return found
+    return machines
 
 
 def room_for(m: Machine, at: NDArray[np.int64]) -> NDArray[np.int64]:

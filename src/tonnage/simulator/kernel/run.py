@@ -244,13 +244,13 @@ def run_ranks(
     if grouped or ranks > 1:
         machines = in_lockstep(machines, knobs)
     loop_for(machines[0])(machines[0], NEVER)
-    left = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
+    records = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
     number = int(machines[0].state["round"] + machines[0].state["alone"])
     first, last = (
-        np.concatenate([getattr(rows, name) for _, rows in left])
+        np.concatenate([getattr(rows, name) for _, rows in records])
         for name in ("first_step", "last_step")
     )
-    return [record for record, _ in left], StepRecord(
+    return [record for record, _ in records], StepRecord(
         steps=steps[: min(number, len(steps))], count=number, first_step=first, last_step=last
     )
 

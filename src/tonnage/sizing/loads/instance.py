@@ -45,7 +45,6 @@ from tonnage.spec.deployment import Deployment
 from tonnage.spec.kv_tiers import OFF, AskedTier, Offloading, SystemTier
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import (
-    Arrivals,
     ClosedLoop,
     OpenLoop,
     Process,
@@ -545,14 +544,8 @@ class Instance:
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
-        turnaround = client_turnaround_s(self.deployment)
-        return self.under(
-            ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.traffic.seed
-        )
-
-    def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
-        """A run under any arrivals."""
-        return self.serve(self.workload(arrivals, requests).trace(seed, stretch=True))
+        loop = ClosedLoop(concurrency=clients, turnaround_s=client_turnaround_s(self.deployment))
+        return self.serve(self.workload(loop, requests).trace(self.traffic.seed, stretch=True))
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests, split over the attention ranks, with the instance's step model
@@ -560,7 +553,7 @@ class Instance:
         """
         spec = self.spec if trace.contents is None else self.tiered
         spec = spec if step is None else replace(spec, step=step)
-        return spec.run_ranks(self._ranks(trace))
+        return spec.run_ranks(self._ranks(trace))[0]
 
     def _ranks(self, trace: Trace) -> list[Trace]:
         """What each attention rank gets; the turns of a conversation stay together."""
@@ -626,13 +619,13 @@ class Instance:
             traces, _, window_ps = session_traces(
                 self.tiered, recorded, clients_at(recorded, rate), requests, self.traffic.seed
             )
-            return self.tiered.recorded_ranks(traces, most_steps=most_steps, window_ps=window_ps)[1]
+            return self.tiered.run_ranks(traces, most_steps=most_steps, window_ps=window_ps)[1]
         arrivals = OpenLoop(rate=rate, process=self.traffic.process, cv=self.traffic.cv)
         if self.shared is None:
             trace = self.workload(arrivals, requests).trace(self.traffic.seed, stretch=True)
         else:
             trace = self.shared.trace(rate, requests, self.traffic.seed)
-        return self.spec.recorded_ranks(self._ranks(trace), most_steps=most_steps)[1]
+        return self.spec.run_ranks(self._ranks(trace), most_steps=most_steps)[1]
 
     def workload(self, arrivals: Simulated, requests: int) -> Workload:
         """The question's lengths under any arrivals."""

@@ -188,7 +188,7 @@ class LoadScan:
         """
         if not slo and self.instance.traffic.sharing is None:
             return self.settles(place)
-        if self._surely_unsettled(place):
+        if self._known_unsettled(place):
             return False
         for length, holds, breaks in CLEAR[:care]:
             seen = self.seen(place, length)
@@ -202,6 +202,11 @@ class LoadScan:
             if max(used, seen.growth) > breaks:
                 return False
         return used_at(self.seen(place, care), slo) <= 1.0 and self.settles(place)
+
+    def _known_unsettled(self, place: int) -> bool:
+        """Whether no queue settles at a load by what is known without a further run."""
+        free = self.instance.follows or self.runs.knows_saturation(self.instance)
+        return free and not self.settles(place)
 
     def _surely_unsettled(self, place: int) -> bool:
         """Whether a closed form alone says that no queue settles at a load, as it does of

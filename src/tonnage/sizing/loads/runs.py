@@ -161,6 +161,10 @@ class Runs:
             (instance, "clients", clients), lambda: self.summary(instance.closed(clients, requests))
         )
 
+    def knows_saturation(self, instance: Instance) -> bool:
+        """Whether it was measured already."""
+        return (instance, "saturation") in self._kept
+
     def saturation(self, instance: Instance) -> float:
         """Requests per second that an instance completes when always busy, from a run under
         ``OVERLOAD``.

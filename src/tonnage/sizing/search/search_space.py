@@ -4,8 +4,8 @@ simulation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -134,10 +134,23 @@ def traffic(question: Question, system: System, load: str | None = None) -> Traf
     )
 
 
-def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
+LOAD = frozenset({"demand", "step_factor", "confidence", "objective", "remarks"})
+"""Settings of a question that change nothing about its deployments by themselves."""
+
+
+def prepare(question: Question, runs: Runs) -> Sequence[Ready | Rejected]:
     """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits
-    and none were requested.
+    and none were requested. Questions that differ in ``LOAD`` alone share it.
     """
+    settings = (
+        getattr(question, field.name) for field in fields(question) if field.name not in LOAD
+    )
+    key = ("prepared", *settings, question.sharing_behind(question.router))
+    return runs.once(key, lambda: _prepared(question, runs))
+
+
+def _prepared(question: Question, runs: Runs) -> list[Ready | Rejected]:
+    """What ``prepare`` makes."""
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
     kinds = {} if question.pps else {_kind(trial): trial for trial in tried}
