@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_MONTHS = 600
 """Beyond fifty years no month is named."""
 
-POOLED = 1.05
+POOLED = 1.1
 """How many times as much all systems may carry together as the sum of what their instances do."""
 
 HAIR = 1 - 1e-9
@@ -106,7 +106,7 @@ def _together(question: Question, kinds: Sequence[tuple[Sized, int]], most: floa
     """Requests per second that all the systems carry behind one router: what they do alone, as
     little less as their simulation asks for, or the requested load where that is seen to hold.
     """
-    if not kinds or not_mixed(question, [sized for sized, _ in kinds]) is not None:
+    if len(kinds) < 2 or not_mixed(question, [sized for sized, _ in kinds]) is not None:
         return most
     systems = sum(count for _, count in kinds)
     today = question.demand.sizing_requests_per_second
@@ -114,9 +114,8 @@ def _together(question: Question, kinds: Sequence[tuple[Sized, int]], most: floa
     def holds(load: float) -> bool:
         return whole_fleet(kinds, load).run(systems).holds
 
-    if len(kinds) > 1:
-        loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
-        most = next((load for load in loads if holds(load)), loads[-1])
+    loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
+    most = next((load for load in loads if holds(load)), loads[-1])
     nearly = not question.demand.of_existing and most < today <= POOLED * most
     return today if nearly and holds(today) else most
 

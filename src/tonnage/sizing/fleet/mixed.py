@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.mixed import Group, Instead, Mixed, Purchase, Retirement
-from tonnage.sizing.fleet.existing import not_mixed, strongest, whole_fleet
+from tonnage.sizing.fleet.existing import POOLED, not_mixed, strongest, whole_fleet
 from tonnage.sizing.loads.mixed_check import MixedAtPeak
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Owned
@@ -158,6 +158,13 @@ class Fleets:
         """The sum of what the systems of each kind carry alone, in requests per second."""
         return math.fsum(sized.capacity.rate * sized.instances for sized, _ in self.of(counts))
 
+    def pools(self, counts: Counts, load: float) -> bool:
+        """Whether systems of several kinds hold a load that is above the sum of what they carry
+        alone, up to ``POOLED`` times; one kind is counted by what it carries, as in every answer.
+        """
+        several = len(self.of(counts)) > 1 and self.carried(counts) * POOLED >= load
+        return (several or self.carried(counts) >= load) and self.holds(counts, load)
+
     def needed(
         self, rest: Counts, name: str, least: int = 0, *, load: float = 0.0, by_sum: bool = False
     ) -> int | None:
@@ -182,7 +189,7 @@ class Fleets:
             count += max(1, count // span // 64) * span
             if count > MOST_TIMES * max(start, least, span):
                 return None
-        while count - span >= least and self.holds({**rest, name: count - span}, load):
+        while count - span >= least and self.pools({**rest, name: count - span}, load):
             count -= span
         return count if count <= MOST_ADDED else None
 
