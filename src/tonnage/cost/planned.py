@@ -326,14 +326,14 @@ def _with_shares(regions: Regions | None, cost: Cost | None) -> Regions | None:
     are rented by the hour.
     """
     ways = cost.ways if isinstance(cost, YearlyCost) else ()
-    known = [
+    priced = [
         (way.total_usd_per_year, way)
         for way in ways
         if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None
     ]
-    if regions is None or not known:
+    if regions is None or not priced:
         return regions
-    total, way = min(known, key=lambda pair: pair[0])
+    total, way = min(priced, key=lambda pair: pair[0])
     by_use = total
     if way.where == "on-prem":
         by_use = math.fsum(part.usd_per_year for part in way.parts if part.name == "power")

@@ -217,7 +217,7 @@ def deployed_by_priority(cases: UseCases, target: str, **given: Any) -> Service:
     Raises InputError: as ``deployed``, or a plan that no longer has the pool's deployment.
     """
     (pool,) = cases.shared.pools if cases.shared is not None else ()
-    found = next(
+    planned = next(
         (
             (plan, candidate)
             for _, plan in sorted(zip(cases.priorities or (), cases.plans, strict=True), key=_first)
@@ -226,9 +226,9 @@ def deployed_by_priority(cases: UseCases, target: str, **given: Any) -> Service:
         ),
         None,
     )
-    if found is None:
+    if planned is None:
         raise InputError(f"{option('plan')}: holds no deployment of its shared pool; size again")
-    plan, candidate = found
+    plan, candidate = planned
     rate = math.fsum(case.requests_per_second for case in pool.cases)
     words = priority_words(find_engine(pool.engine_preset or pool.engine).launch)
     shared = replace(
@@ -262,7 +262,7 @@ def deployed_by_priority(cases: UseCases, target: str, **given: Any) -> Service:
         plan,
         demand=demand,
         scenario=replace(plan.scenario, limits=(), limits_that_count=()),
-        candidates=tuple(one for one in plan.candidates if one is not candidate),
+        candidates=tuple(further for further in plan.candidates if further is not candidate),
     )
     service = deployed(around(plan, served), target, **given)
     if service.instead_of is not None:

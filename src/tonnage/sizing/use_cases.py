@@ -85,10 +85,10 @@ def use_cases(
         each.systems - bare.systems
         for each, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True)
     )
-    most, priorities = (separate.gpus, more), tuple(one.priority for one in asked)
+    most, priorities = (separate.gpus, more), tuple(case.priority for case in asked)
     by_priority = len(set(priorities)) > 1
-    job = next((one for one in asked if by_priority and one.question.offline), None)
-    tried = Tried(asked=[one for one in asked if one is not job], job=job)
+    job = next((case for case in asked if by_priority and case.question.offline), None)
+    tried = Tried(asked=[case for case in asked if case is not job], job=job)
     compared, first_come = dict[str, Any](), None
     if by_priority:
         not_first_come: NotShared | None = NotShared(

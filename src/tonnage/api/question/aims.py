@@ -213,7 +213,8 @@ def with_regions(plan: Plan, question: Question, answered: Callable[[Question], 
         if not peak:
             return 0
         candidates = answered(changed_question(alone, "rate", peak / whole[busiest] - 1)).candidates
-        return next((one.systems for one in candidates if one.identity == best.identity), None)
+        same = (again for again in candidates if again.identity == best.identity)
+        return next((again.systems for again in same), None)
 
     regions = tuple(
         Region(

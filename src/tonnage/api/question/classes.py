@@ -118,13 +118,13 @@ def by_class(scenario: ScenarioLike, asked: Mapping[str, Any]) -> tuple[dict[str
         )
     prices = flags.pop("price", None)
     whole = flat(document_of(scenario_of(displaced(document, flags), flags, source))[0])
-    scenarios, known = [], {leaf.name: leaf for leaf in leaves()}
+    scenarios, by_name = [], {leaf.name: leaf for leaf in leaves()}
     for place, named in enumerate(named_classes(texts)):
-        own = {key: _value(known.get(key), key, text) for key, text in named.values.items()}
-        rest = {name: value for name, value in whole.items() if not _replaced(name, own)}
-        if (share := own.pop("share", None)) is not None:
+        values = {key: _value(by_name.get(key), key, text) for key, text in named.values.items()}
+        rest = {name: value for name, value in whole.items() if not _replaced(name, values)}
+        if (share := values.pop("share", None)) is not None:
             rest |= _shared(rest, share, named.name)
-        merged = {**rest, "priority": place, "title": named.name, **own}
+        merged = {**rest, "priority": place, "title": named.name, **values}
         merged |= {} if prices is None else {"price": prices}
         scenarios.append(merged)
     return tuple(scenarios)
@@ -150,7 +150,7 @@ def _percent(text: str, where: str) -> float:
 
 def _replaced(name: str, own: Mapping[str, Any]) -> bool:
     """Whether a class says for itself what a leaf of the whole says, or another way to say it."""
-    gone = {other for key in own for other in DISPLACES.get(key, ())}
+    gone = {displaced_key for key in own for displaced_key in DISPLACES.get(key, ())}
     says_load = any(class_keys().get(key) == "demand" and key != "share" for key in own)
     loads = says_load and class_keys().get(name) == "demand" and name != "profile"
     waits_for = "requests" in own and class_keys().get(name) == "limits"  # nobody waits for a job
@@ -181,25 +181,25 @@ def classes_of(text: Many | None) -> tuple[TrafficClass, ...]:
     where = option("classes")
     texts = [str(text)] if isinstance(text, str | int | float) else [str(part) for part in text]
     if all(map(_NAMED.match, texts)):
-        found = [_simulated(named) for named in named_classes(texts)]
+        classes = [_simulated(named) for named in named_classes(texts)]
     else:
-        found = [_written(part) for part in ",".join(texts).split(",")]
+        classes = [_written(part) for part in ",".join(texts).split(",")]
     if (
-        len({traffic_class.name for traffic_class in found}) < len(found)
-        or len(found) > MOST_CLASSES
+        len({traffic_class.name for traffic_class in classes}) < len(classes)
+        or len(classes) > MOST_CLASSES
     ):
         raise InputError(
             f"{where}: '{', '.join(texts)}' has a class twice, or more than {MOST_CLASSES} of them;"
             f" write for example {EXAMPLE}"
         )
-    total = math.fsum(traffic_class.share for traffic_class in found)
+    total = math.fsum(traffic_class.share for traffic_class in classes)
     if abs(total - 1) > 1e-6:
         raise InputError(
             f"{where}: the shares of '{', '.join(texts)}' sum to {total:g}; write shares of the"
             " requests that sum to 1"
         )
     return tuple(
-        replace(traffic_class, share=traffic_class.share / total) for traffic_class in found
+        replace(traffic_class, share=traffic_class.share / total) for traffic_class in classes
     )
 
 
@@ -217,9 +217,9 @@ def _written(part: str) -> TrafficClass:
 
 def _simulated(named: NamedClass) -> TrafficClass:
     """A class of one load, of which ``simulate`` takes share and limit. Raises InputError."""
-    other = next((key for key in named.values if key not in ("share", "ttft")), None)
+    further = next((key for key in named.values if key not in ("share", "ttft")), None)
     limits = named.values.get("ttft", [])
-    if other is not None or "share" not in named.values or len(limits) > 1:
+    if further is not None or "share" not in named.values or len(limits) > 1:
         raise InputError(
             f"{option('classes')}: {named.name}: a class of a simulation has share and one ttft;"
             f" write such as {named.name}:share=0.7,ttft=1s"

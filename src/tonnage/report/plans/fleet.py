@@ -351,9 +351,9 @@ HOW_KEPT = {
 def session_tiers_text(found: SessionTiers) -> str:
     """The sessions of a system by what becomes of a waiting session's cache, and admission."""
     kept = ", ".join(
-        f"{HOW_KEPT[one.how]} {number(one.per_system)}"
-        + ("" if one.systems is None else f" ({counted(one.systems, 'system')})")
-        for one in found.kept
+        f"{HOW_KEPT[cache.how]} {number(cache.per_system)}"
+        + ("" if cache.systems is None else f" ({counted(cache.systems, 'system')})")
+        for cache in found.kept
     )
     first = found.admission[0]
     without = (
@@ -369,22 +369,22 @@ def session_tiers_text(found: SessionTiers) -> str:
 
 def session_tiers_section(plan: Plan) -> Section:
     """Sessions of a system at each speed and time to first token; empty unless asked."""
-    found = plan.session_tiers
-    if found is None:
+    tiers = plan.session_tiers
+    if tiers is None:
         return section("session-tiers", "Sessions at other limits")
-    seconds = sorted({tier.further_ttft_p95_ms for tier in found.speeds})
-    cells = {(tier.slowdown_p90, tier.further_ttft_p95_ms): tier for tier in found.speeds}
-    header = ("p90 slowdown", *(f"further TTFT p95 ≤ {one / 1e3:g} s" for one in seconds))
+    seconds = sorted({tier.further_ttft_p95_ms for tier in tiers.speeds})
+    cells = {(tier.slowdown_p90, tier.further_ttft_p95_ms): tier for tier in tiers.speeds}
+    header = ("p90 slowdown", *(f"further TTFT p95 ≤ {limit / 1e3:g} s" for limit in seconds))
     rows = tuple(
-        (f"≤ {slowdown:g}×", *(number(cells[slowdown, one].per_system) for one in seconds))
-        for slowdown in sorted({tier.slowdown_p90 for tier in found.speeds})
+        (f"≤ {slowdown:g}×", *(number(cells[slowdown, limit].per_system) for limit in seconds))
+        for slowdown in sorted({tier.slowdown_p90 for tier in tiers.speeds})
     )
     caption = "Sessions at once on a system, at the asked confidence, by short runs"
     return section(
         "session-tiers",
         "Sessions at other limits",
         Table(caption=caption, header=header, rows=rows),
-        Text(sentence_of(session_tiers_text(found))),
+        Text(sentence_of(session_tiers_text(tiers))),
     )
 
 
@@ -415,8 +415,8 @@ def _region_text(region: Region) -> str:
 
 def regions_section(plan: Plan) -> Section:
     """What each region uses, takes alone and costs; empty without regions."""
-    found = plan.regions
-    if found is None:
+    regions = plan.regions
+    if regions is None:
         return section("regions", "Regions")
     names = ("region", "peak requests/s", "hour UTC", "at the peak", "over the year", "systems")
     header = (*names, "USD a year")
@@ -430,9 +430,9 @@ def regions_section(plan: Plan) -> Section:
             ABSENT if region.systems is None else f"{region.systems:,}",
             dollars(region.usd_per_year),
         )
-        for region in found.regions
+        for region in regions.regions
     )
-    way = {"on-prem": "owned systems", "cloud": "rented GPUs"}.get(found.where, "")
+    way = {"on-prem": "owned systems", "cloud": "rented GPUs"}.get(regions.where, "")
     caption = "What each region uses of the busiest hour and of the year, and takes alone"
     note = (
         "The purchase, and what else does not depend on use, is divided by the use in the busiest"
