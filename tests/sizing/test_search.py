@@ -23,7 +23,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
-from tonnage.sizing.search.learned import _alike
+from tonnage.sizing.search.learned import _alike, expecting
 from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.sizing.search.tuning import _ways, changes, fitted
@@ -321,3 +321,11 @@ def test_relatives_of_a_deployment_share_first_the_kind_of_parallelism_then_the_
         "tp": (True, True, False, True, True),
         "stages": (False, True, False, True, True),
     }
+
+
+def test_a_deployment_without_a_relative_expects_no_share() -> None:
+    first = contenders(question(tp="1"))[0]
+    d = first.ready.trial.deployment
+    stages = replace(d, parallelism=replace(d.parallelism, pp=2))
+    assert expecting(first, ((stages, 0.7),)).share == 0.0
+    assert expecting(first, ((stages, 0.9), (d, 0.7))).share == 0.7
