@@ -126,7 +126,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "a ratio above all": (
         f"{SIMULATE} --request-rate 1 --batch-wait-steps 20 --batch-wait-ratio 2",
-        "at most 1",
+        "write 0 to 1",
     ),
     "precision that the GPU lacks": (
         f"{SIMULATE} --request-rate 1 --gpu a100-sxm-80gb --precision fp8",

@@ -192,7 +192,6 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
     faults = Faults(source, {**dict.fromkeys(OWN, True), **given})
-    faults.check(found, own)
     unlike = faults.of(_groups, found, own)
     deployment = unlike[0].deployment if unlike else _deployment(found, own, faults)
     lengths = _lengths(found, deployment, faults)
@@ -204,6 +203,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
         if deployment is not None
         else None
     )
+    faults.check(found, own)
     faults.of(_check_load, found, own)
     InputErrors.raise_if(faults.messages)
     if lengths is None or deployment is None:
